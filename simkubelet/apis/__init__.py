@@ -1,0 +1,5 @@
+"""The kubelet's wire contracts: ``deviceplugin`` (v1beta1), ``podresources`` (v1), ``pluginregistration`` (v1).
+
+One module per API, with its messages, its gRPC stubs and servicers, and the constants that both sides agree on.
+The messages live in a descriptor pool of our own (``_pool``).
+"""
