@@ -1,0 +1,37 @@
+"""Telling any number of waiting tasks that something changed."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["Change"]
+
+
+class Change:
+    """A counter that can be waited on: nobody misses a change that came between a look and the wait."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def notify(self) -> None:
+        self._count += 1
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self, seen: int) -> int:
+        """Return the count as soon as it is above `seen`."""
+        while self._count <= seen:
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.add(waiter)
+            try:
+                await waiter
+            finally:
+                self._waiters.discard(waiter)
+        return self._count

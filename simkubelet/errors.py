@@ -1,0 +1,39 @@
+"""Errors of the simulated node and of the command line.
+
+::
+
+    SimkubeletError
+    ├── InputError          what the caller gave cannot be used           exit 2
+    ├── PluginError         a plugin broke the kubelet's contract         exit 1
+    └── HostError           the machine could not do what was needed      exit 3
+
+Each message is one line: what, where, how to mend.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class SimkubeletError(Exception):
+    """Base of all errors that a command turns into one line and an exit status."""
+
+    exit_status: ClassVar[int] = 1
+
+
+class InputError(SimkubeletError):
+    """What the caller gave cannot be used: a file, a path, an option."""
+
+    exit_status = 2
+
+
+class PluginError(SimkubeletError):
+    """A plugin broke its contract with the kubelet; the verdict is a failure."""
+
+    exit_status = 1
+
+
+class HostError(SimkubeletError):
+    """The machine could not do what was needed; nothing can be said about the plugin."""
+
+    exit_status = 3

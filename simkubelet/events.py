@@ -1,0 +1,148 @@
+"""What happens on a simulated node, as typed events: the vocabulary of every trace.
+
+The node's parts report through an `Observer`; whoever runs the node orders and keeps the reports. The same events
+can be told from a real cluster, so nothing here names a part of the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletStarted:
+    """A kubelet instance serves its registration socket."""
+
+    kind: ClassVar[str] = "kubelet-started"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletStopped:
+    """A kubelet instance has ended; pods and plugins go on."""
+
+    kind: ClassVar[str] = "kubelet-stopped"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRegistered:
+    """The kubelet accepted a Register call; `endpoint` is the socket's name in the plugin folder."""
+
+    kind: ClassVar[str] = "plugin-registered"
+    node: str
+    resource: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    """The kubelet answered a Register call with an error, `message` word for word."""
+
+    kind: ClassVar[str] = "registration-refused"
+    node: str
+    resource: str
+    endpoint: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDisconnected:
+    """A ListAndWatch stream ended and the kubelet stopped the resource's endpoint."""
+
+    kind: ClassVar[str] = "plugin-disconnected"
+    node: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesListed:
+    """A ListAndWatch response arrived: device ids by health, each sorted."""
+
+    kind: ClassVar[str] = "devices-listed"
+    node: str
+    resource: str
+    healthy: tuple[str, ...]
+    unhealthy: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesAllocated:
+    """A container was given devices (sorted ids) and the plugin answered Allocate."""
+
+    kind: ClassVar[str] = "devices-allocated"
+    node: str
+    pod: str
+    container: str
+    resource: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatusUpdated:
+    """The node's published status changed: resource name -> quantity."""
+
+    kind: ClassVar[str] = "node-status"
+    node: str
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodScheduled:
+    """The scheduler bound a pod to a node."""
+
+    kind: ClassVar[str] = "pod-scheduled"
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodStatusUpdated:
+    """A pod's phase, reason or message changed."""
+
+    kind: ClassVar[str] = "pod-status"
+    pod: str
+    phase: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodRemoved:
+    """A pod object is gone: its containers have ended and the deletion is final."""
+
+    kind: ClassVar[str] = "pod-removed"
+    pod: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecorded:
+    """A Kubernetes Event about a pod; `type` is Normal or Warning."""
+
+    kind: ClassVar[str] = "event"
+    pod: str
+    type: str
+    reason: str
+    message: str
+    component: str
+
+
+NodeEvent = (
+    KubeletStarted
+    | KubeletStopped
+    | PluginRegistered
+    | RegistrationRefused
+    | PluginDisconnected
+    | DevicesListed
+    | DevicesAllocated
+    | NodeStatusUpdated
+    | PodScheduled
+    | PodStatusUpdated
+    | PodRemoved
+    | EventRecorded
+)
+
+Observer = Callable[[NodeEvent], None]

@@ -1,0 +1,62 @@
+"""Whether a pod fits a node: the scheduler's filter, which the kubelet asks again at admission.
+
+Source: scheduler/framework/plugins/noderesources/fit.go, ``fitsRequest`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from .pod import Pod
+from .resources import ResourceName
+
+__all__ = ["PODS", "InsufficientResource", "insufficient_resources", "requested_by"]
+
+PODS = ResourceName("pods")
+
+
+@dataclass(frozen=True, slots=True)
+class InsufficientResource:
+    """A resource of which a node has too little for a pod.
+
+    Attributes:
+        used: what the pods on the node ask for.
+        capacity: the node's allocatable.
+    """
+
+    resource: ResourceName
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        return "Too many pods" if self.resource == PODS else f"Insufficient {self.resource}"
+
+    @property
+    def is_unresolvable(self) -> bool:
+        """Whether not even an empty node would do, so that preempting pods cannot help."""
+        return self.resource != PODS and self.requested > self.capacity
+
+
+def requested_by(pods: Iterable[Pod]) -> dict[ResourceName, int]:
+    """What pods ask for together, with their number under `PODS`."""
+    total: dict[ResourceName, int] = {PODS: 0}
+    for pod in pods:
+        total[PODS] += 1
+        for resource, amount in pod.requests().items():
+            total[resource] = total.get(resource, 0) + amount
+    return total
+
+
+def insufficient_resources(
+    requests: Mapping[ResourceName, int], allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int]
+) -> tuple[InsufficientResource, ...]:
+    """Every resource of which too little is left; the number of pods first, the others by name."""
+    wanted = {PODS: 1, **{name: requests[name] for name in sorted(requests)}}
+    return tuple(
+        InsufficientResource(name, amount, used.get(name, 0), allocatable.get(name, 0))
+        for name, amount in wanted.items()
+        if amount and amount > allocatable.get(name, 0) - used.get(name, 0)
+    )

@@ -1,0 +1,85 @@
+"""Resource names and quantities, by Kubernetes' rules.
+
+Amounts are whole numbers: millicores for ``cpu``, the quantity's value rounded up for everything else (bytes, pieces).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+from typing import Final, NewType
+
+from .errors import InputError
+
+__all__ = ["ResourceName", "is_extended_resource", "parse_amount", "parse_quantity"]
+
+ResourceName = NewType("ResourceName", str)
+
+_SUFFIXES: Final = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    "k": Decimal(10**3),
+    "M": Decimal(10**6),
+    "G": Decimal(10**9),
+    "T": Decimal(10**12),
+    "P": Decimal(10**15),
+    "E": Decimal(10**18),
+    "Ki": Decimal(2**10),
+    "Mi": Decimal(2**20),
+    "Gi": Decimal(2**30),
+    "Ti": Decimal(2**40),
+    "Pi": Decimal(2**50),
+    "Ei": Decimal(2**60),
+}
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(|[numkMGTPE]|[KMGTPE]i)")
+
+_NATIVE_DOMAIN: Final = "kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
+_MAX_PREFIX_LENGTH: Final = 253
+_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
+def is_extended_resource(name: str) -> bool:
+    """Whether a node may offer and a pod may ask for a resource of this name through a device plugin.
+
+    Source: pkg/apis/core/v1/helper/helpers.go, ``IsExtendedResourceName`` (kubernetes v1.34.4): not native, not
+    starting with ``requests.``, and a qualified name once ``requests.`` is put before it.
+    """
+    prefix, slash, short_name = name.partition("/")
+    if not slash or _NATIVE_DOMAIN in name or name.startswith(_QUOTA_PREFIX):
+        return False
+    quota_prefix = _QUOTA_PREFIX + prefix
+    return (
+        len(quota_prefix) <= _MAX_PREFIX_LENGTH
+        and _SUBDOMAIN.fullmatch(quota_prefix) is not None
+        and _NAME.fullmatch(short_name) is not None
+    )
+
+
+def parse_quantity(text: str | int | float) -> Decimal:
+    """A Kubernetes quantity (``2``, ``500m``, ``1.5Gi``) as a number.
+
+    Raises:
+        InputError: it is no quantity.
+    """
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
+        raise InputError(f"{text!r} is no Kubernetes quantity; write a number such as 2, 500m or 1.5Gi")
+    return Decimal(match[1]) * _SUFFIXES[match[2]]
+
+
+def parse_amount(name: str, text: str | int | float) -> int:
+    """The amount of resource `name` that a quantity stands for: millicores for ``cpu``, else rounded up to a whole.
+
+    Source: resource.Quantity ``Value`` and ``MilliValue`` (apimachinery v0.34.4), which round away from zero.
+
+    Raises:
+        InputError: it is no quantity.
+    """
+    quantity = parse_quantity(text)
+    return math.ceil(quantity * 1000 if name == "cpu" else quantity)

@@ -1,0 +1,212 @@
+"""A node under test: a kubelet in a folder of its own, plugins that say what a test tells them, and a manual clock.
+
+The plugins are served in the test's own event loop but over real sockets; what they are asked is kept in
+`StubPlugin.calls`. What happens on the node is kept in `Node.events`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from faker import Faker
+
+from simkubelet.apis import deviceplugin as api
+from simkubelet.change import Change
+from simkubelet.clock import ManualClock
+from simkubelet.cluster import Store
+from simkubelet.events import NodeEvent
+from simkubelet.kubelet import Kubelet
+
+RESOURCE = "example.com/stub"
+WAIT_S = 10.0
+
+
+class StubPlugin(api.DevicePluginServicer):
+    """A device plugin whose answers a test sets; by default every Allocate tells the ids in the environment."""
+
+    def __init__(self, folder: Path, endpoint: str = "stub.sock", resource: str = RESOURCE) -> None:
+        self.folder = folder
+        self.endpoint = endpoint
+        self.resource = resource
+        self.options = api.DevicePluginOptions()
+        self.devices: list[api.Device] = []
+        self.calls: list[tuple[str, Any]] = []
+        self.streams = 0
+        self.allocate_answer: Callable[[api.AllocateRequest], api.AllocateResponse] = env_of_ids
+        self.preferred: list[str] | None = None
+        self.pre_start_error: str | None = None
+        self.stream_ended = Change()
+        self._changed = Change()
+        self._server: grpc.aio.Server | None = None
+
+    async def serve(self) -> None:
+        self._server = grpc.aio.server()
+        api.add_DevicePluginServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{self.folder / self.endpoint}")
+        await self._server.start()
+
+    async def register(self, **changes: str) -> None:
+        fields = {"version": api.VERSION, "endpoint": self.endpoint, "resource_name": self.resource, **changes}
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(f"unix:{self.folder / 'kubelet.sock'}", options=options) as channel:
+            await api.RegistrationStub(channel).Register(api.RegisterRequest(**fields))
+
+    async def stop(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop(None)
+
+    def list(self, healthy: Iterable[str] = (), unhealthy: Iterable[str] = (), numa_node: int | None = None) -> None:
+        topology = None if numa_node is None else api.TopologyInfo(nodes=[api.NUMANode(ID=numa_node)])
+        self.devices = [
+            *(api.Device(ID=device, health=api.HEALTHY, topology=topology) for device in healthy),
+            *(api.Device(ID=device, health=api.UNHEALTHY, topology=topology) for device in unhealthy),
+        ]
+        self._changed.notify()
+
+    async def until_no_stream(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while self.streams:
+                await self.stream_ended.wait(self.stream_ended.count)
+
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:
+        self.calls.append(("GetDevicePluginOptions", None))
+        return self.options
+
+    async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
+        self.calls.append(("ListAndWatch", None))
+        self.streams += 1
+        try:
+            seen = self._changed.count
+            while True:
+                yield api.ListAndWatchResponse(devices=self.devices)
+                seen = await self._changed.wait(seen)
+        finally:
+            self.streams -= 1
+            self.stream_ended.notify()
+
+    async def GetPreferredAllocation(self, request: Any, context: Any) -> api.PreferredAllocationResponse:
+        asked = request.container_requests[0]
+        self.calls.append(
+            ("GetPreferredAllocation", (list(asked.available_deviceIDs), list(asked.must_include_deviceIDs)))
+        )
+        if self.preferred is None:
+            return api.PreferredAllocationResponse()
+        answer = api.ContainerPreferredAllocationResponse(deviceIDs=self.preferred)
+        return api.PreferredAllocationResponse(container_responses=[answer])
+
+    async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:
+        self.calls.append(("Allocate", [list(asked.devices_ids) for asked in request.container_requests]))
+        try:
+            return self.allocate_answer(request)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            raise
+
+    async def PreStartContainer(self, request: Any, context: Any) -> api.PreStartContainerResponse:
+        self.calls.append(("PreStartContainer", list(request.devices_ids)))
+        if self.pre_start_error is not None:
+            await context.abort(grpc.StatusCode.INTERNAL, self.pre_start_error)
+        return api.PreStartContainerResponse()
+
+
+def env_of_ids(request: api.AllocateRequest) -> api.AllocateResponse:
+    return api.AllocateResponse(
+        container_responses=[
+            api.ContainerAllocateResponse(envs={"STUB": ",".join(sorted(asked.devices_ids))})
+            for asked in request.container_requests
+        ]
+    )
+
+
+@dataclass
+class Node:
+    """A simulated node with its cluster; `until` waits for a condition on them."""
+
+    kubelet: Kubelet
+    store: Store
+    clock: ManualClock
+    folder: Path
+    events: list[NodeEvent]
+    changed: Change
+    faker: Faker
+    plugins: list[StubPlugin] = field(default_factory=list)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                await self.changed.wait(self.changed.count)
+
+    async def plugin(self, *healthy: str, **settings: Any) -> StubPlugin:
+        """A plugin that is served, registered and has listed `healthy`."""
+        plugin = StubPlugin(self.folder, **settings)
+        self.plugins.append(plugin)
+        plugin.list(healthy)
+        await plugin.serve()
+        listed = len(self.of("devices-listed"))
+        await plugin.register()
+        await self.until(lambda: len(self.of("devices-listed")) > listed)
+        return plugin
+
+    def of(self, kind: str) -> list[Any]:
+        return [event for event in self.events if event.kind == kind]
+
+    async def tick(self) -> None:
+        """Let one period of the node status pass."""
+        await self.clock.advance(10)
+
+    def status(self, resource: str = RESOURCE) -> tuple[int | None, int | None]:
+        """(capacity, allocatable) of a resource as published; None is absent."""
+        status = self.store.nodes["node-1"]
+        return status.capacity.get(resource), status.allocatable.get(resource)
+
+    def pod(self, count: int | None, *, bound: bool = True, **spec: Any) -> str:
+        """Create a pod with one container that asks for `count` devices; return its name."""
+        name = self.faker.unique.slug()
+        resources = {} if count is None else {"resources": {"limits": {RESOURCE: count}}}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": {"containers": [{"name": "c", "image": "none", **resources}], **spec},
+        }
+        if bound:
+            manifest["spec"]["nodeName"] = "node-1"
+        self.store.create_pod(manifest)
+        return name
+
+    async def settled_pod(self, count: int | None, **spec: Any) -> str:
+        """A pod that is no longer Pending."""
+        name = self.pod(count, **spec)
+        await self.until(lambda: self.phase(name) != "Pending")
+        return name
+
+    def phase(self, name: str) -> str | None:
+        pod = self.store.pod_named(name)
+        return pod and pod.status.phase.value
+
+    def message(self, name: str) -> str:
+        pod = self.store.pod_named(name)
+        assert pod is not None
+        return pod.status.message
+
+    def devices(self, name: str, container: str = "c") -> tuple[str, ...]:
+        pod = self.store.pod_named(name)
+        assert pod is not None
+        return self.kubelet.devices_of(pod)[container].get(RESOURCE, ())
+
+    def pod_events(self, name: str) -> list[tuple[str, str]]:
+        pod = self.store.pod_named(name)
+        assert pod is not None
+        return [(event.reason, event.message) for event in self.store.events_of(pod.uid)]
+
+    async def delete(self, name: str) -> None:
+        pod = self.store.pod_named(name)
+        assert pod is not None
+        self.store.delete_pod(pod.uid)
+        await self.until(lambda: self.store.pod_named(name) is None)

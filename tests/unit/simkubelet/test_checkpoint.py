@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simkubelet import checkpoint as checkpoint_file
+from simkubelet.apis.deviceplugin import ContainerAllocateResponse
+from simkubelet.checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode, encode
+from simkubelet.pod import PodUID
+from simkubelet.pod_devices import Allocation, AllocationEntry, DeviceID
+from simkubelet.resources import ResourceName
+
+# Written by the device manager of kubernetes v1.34.4 for a pod with one device.
+REAL = (
+    '{"Data":{"PodDeviceEntries":[{"PodUID":"u1","ContainerName":"c","ResourceName":"example.com/stub",'
+    '"DeviceIDs":{"-1":["dev-0"]},"AllocResp":"ChkKEEVYQU1QTEVfQ09NX1NUVUISBWRldi0w"}],'
+    '"RegisteredDevices":{"example.com/stub":["dev-0"]}},"Checksum":2515888182}'
+)
+
+
+def test_file_of_a_real_kubelet_is_read_and_written_byte_for_byte():
+    checkpoint = decode(REAL)
+
+    (entry,) = checkpoint.entries
+    assert entry.allocation.devices() == {"dev-0"}
+    assert dict(entry.allocation.response.envs) == {"EXAMPLE_COM_STUB": "dev-0"}
+    assert encode(checkpoint) == REAL
+
+
+def test_node_without_pods_has_null_entries():
+    text = encode(Checkpoint((), {ResourceName("a.b/c"): ()}))
+
+    assert text.startswith('{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{"a.b/c":[]}},"Checksum":')
+    assert decode(text) == Checkpoint((), {ResourceName("a.b/c"): ()})
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param(REAL.replace("2515888182", "1"), "checkpoint is corrupted", id="wrong-checksum"),
+        pytest.param(REAL.replace("dev-0", "dev-1"), "checkpoint is corrupted", id="flipped-bytes"),
+        pytest.param("{}", "checkpoint is corrupted", id="empty-object"),
+        pytest.param("null", "checkpoint is corrupted", id="null"),
+        pytest.param("", "unexpected end of JSON input", id="empty-file"),
+        pytest.param(REAL[:100], "unexpected end of JSON input", id="truncated"),
+        pytest.param(REAL + "x", "invalid character 'x' after top-level value", id="bytes-after-the-end"),
+        pytest.param(
+            REAL.replace('{"-1":["dev-0"]}', '["dev-0"]'),
+            "json: cannot unmarshal array into Go struct field PodDevicesEntry.Data.PodDeviceEntries.DeviceIDs "
+            "of type checkpoint.DevicesPerNUMA",
+            id="format-before-1.20",
+        ),
+    ],
+)
+def test_unusable_file_is_told_in_the_words_of_the_kubelet(text, complaint):
+    with pytest.raises(CorruptCheckpointError) as error:
+        decode(text)
+
+    assert str(error.value) == complaint
+
+
+def test_entry_without_a_valid_answer_is_dropped_and_the_rest_kept():
+    data = json.loads(REAL)["Data"]
+    data["PodDeviceEntries"][0]["AllocResp"] = "/////w=="
+    text = json.dumps({"Data": data, "Checksum": checkpoint_file.checksum(data)})
+
+    assert decode(text) == Checkpoint((), {ResourceName("example.com/stub"): (DeviceID("dev-0"),)})
+
+
+NAMES = st.text(min_size=1, max_size=12)
+ENTRIES = st.builds(
+    lambda pod, container, resource, devices, envs: AllocationEntry(
+        PodUID(pod), container, ResourceName(resource), Allocation(devices, ContainerAllocateResponse(envs=envs))
+    ),
+    NAMES,
+    NAMES,
+    NAMES,
+    st.dictionaries(st.integers(-1, 11), st.lists(NAMES, unique=True, min_size=1).map(tuple), min_size=1),
+    st.dictionaries(NAMES, NAMES),
+)
+
+
+@given(entries=st.lists(ENTRIES, max_size=4), registered=st.dictionaries(NAMES, st.lists(NAMES).map(tuple)))
+def test_what_is_written_is_read_again(entries, registered):
+    checkpoint = Checkpoint(tuple(entries), registered)
+
+    assert decode(encode(checkpoint)) == checkpoint
+
+
+def test_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    checkpoint_file.write(tmp_path, decode(REAL))
+
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint_file.write(tmp_path, Checkpoint((), {}))
+
+    assert (tmp_path / CHECKPOINT_NAME).read_text() == REAL
+    assert [path.name for path in tmp_path.iterdir()] == [CHECKPOINT_NAME]
+
+
+def test_file_is_private(tmp_path):
+    checkpoint_file.write(tmp_path, Checkpoint((), {}))
+
+    assert (tmp_path / CHECKPOINT_NAME).stat().st_mode & 0o777 == 0o600
