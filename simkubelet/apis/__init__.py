@@ -3,3 +3,5 @@
 One module per API, with its messages, its gRPC stubs and servicers, and the constants that both sides agree on.
 The messages live in a descriptor pool of our own (``_pool``).
 """
+
+from . import _quiet_grpc as _quiet_grpc

@@ -1,24 +1,18 @@
-"""A node under test, see `tests.support.stub_plugin`: each test gets a folder, a clock and a cluster of its own."""
+"""A node under test, see `tests.support.node`: each test gets a folder, a clock and a cluster of its own."""
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faker import Faker
 
-from simkubelet.change import Change
-from simkubelet.clock import ManualClock
-from simkubelet.cluster import Scheduler, Store
-from simkubelet.events import NodeEvent
-from simkubelet.kubelet import Kubelet
-from simkubelet.version import version
-from tests.support.stub_plugin import Node
+from tests.support.node import Node, running_node
 
 
 @pytest.fixture
@@ -31,37 +25,15 @@ def short_folder() -> Iterator[Path]:
 
 @pytest.fixture
 async def make_node(short_folder: Path, faker: Faker) -> AsyncIterator[Callable[..., Any]]:
-    """Builds the node of a test: ``await make_node(minor="1.34", scheduler=False)``."""
-    nodes: list[Node] = []
-    async with asyncio.TaskGroup() as tasks:
+    """Builds the node of a test: ``await make_node("1.33", scheduler=True)``."""
+    async with AsyncExitStack() as stack:
 
-        async def make(minor: str = "1.34", *, scheduler: bool = False) -> Node:
-            events: list[NodeEvent] = []
-            changed = Change()
-
-            def observe(event: NodeEvent) -> None:
-                events.append(event)
-                changed.notify()
-
-            clock, store = ManualClock(), Store(observe)
-            kubelet = Kubelet(
-                short_folder, "node-1", version=version(minor), clock=clock, store=store, observe=observe, tasks=tasks
-            )
-            await kubelet.start()
-            node = Node(kubelet, store, clock, short_folder, events, changed, faker)
-            nodes.append(node)
-            if scheduler:
-                background.append(tasks.create_task(Scheduler(store, clock, version(minor)).run()))
+        async def make(*settings: str, **options: bool) -> Node:
+            node = await stack.enter_async_context(running_node(short_folder, *settings, **options))
+            node.faker = faker
             return node
 
-        background: list[asyncio.Task[None]] = []
         yield make
-        for node in nodes:
-            for plugin in node.plugins:
-                await plugin.stop()
-            await node.kubelet.stop()
-        for task in background:
-            task.cancel()
 
 
 @pytest.fixture

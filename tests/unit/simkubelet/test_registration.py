@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.stub_plugin import StubPlugin
+from tests.support.node import StubPlugin
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from faker import Faker
 from simkubelet.apis import deviceplugin as api
 from simkubelet.change import Change
 from simkubelet.clock import ManualClock
-from simkubelet.cluster import Store
+from simkubelet.cluster import Scheduler, Store
 from simkubelet.events import NodeEvent
 from simkubelet.kubelet import Kubelet
+from simkubelet.version import DEFAULT, version
 
 RESOURCE = "example.com/stub"
 WAIT_S = 10.0
@@ -134,7 +136,7 @@ class Node:
     folder: Path
     events: list[NodeEvent]
     changed: Change
-    faker: Faker
+    faker: Faker = field(default_factory=Faker)
     plugins: list[StubPlugin] = field(default_factory=list)
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -210,3 +212,27 @@ class Node:
         assert pod is not None
         self.store.delete_pod(pod.uid)
         await self.until(lambda: self.store.pod_named(name) is None)
+
+
+@asynccontextmanager
+async def running_node(folder: Path, minor: str = DEFAULT, *, scheduler: bool = False) -> AsyncIterator[Node]:
+    """A node whose kubelet runs in `folder`; its plugins end with it."""
+    events: list[NodeEvent] = []
+    changed = Change()
+
+    def observe(event: NodeEvent) -> None:
+        events.append(event)
+        changed.notify()
+
+    clock, store, behaviour = ManualClock(), Store(observe), version(minor)
+    async with asyncio.TaskGroup() as tasks:
+        kubelet = Kubelet(folder, "node-1", version=behaviour, clock=clock, store=store, observe=observe, tasks=tasks)
+        await kubelet.start()
+        node = Node(kubelet, store, clock, folder, events, changed)
+        scheduling = tasks.create_task(Scheduler(store, clock, behaviour).run()) if scheduler else None
+        yield node
+        for plugin in node.plugins:
+            await plugin.stop()
+        await kubelet.stop()
+        if scheduling is not None:
+            scheduling.cancel()

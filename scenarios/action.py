@@ -1,0 +1,187 @@
+"""The verbs of a story that change its world: what a `Backend` is asked to perform, one class each.
+
+The classes are the document's parts themselves, read and checked; a backend takes them as they are. A selector such
+as ``{heldBy: trainer}`` is resolved when the step is performed, see `selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Discriminator, Field, RootModel, StrictInt, StrictStr, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from .duration import Duration
+from .part import Name, NodePath, Part
+
+
+class _ManifestPart(Part):
+    """A piece of a Kubernetes object: what we need is checked, the rest is kept word for word."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class ObjectMeta(_ManifestPart):
+    """``metadata`` of a manifest."""
+
+    name: Name
+    namespace: Name = "default"
+
+
+class ResourceRequirements(_ManifestPart):
+    """``resources`` of a container: resource -> quantity."""
+
+    limits: Mapping[StrictStr, Annotated[StrictInt | StrictStr, Field(union_mode="left_to_right")]] = Field(
+        default_factory=dict
+    )
+
+
+class Container(_ManifestPart):
+    """One container of a pod."""
+
+    name: Name
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+
+
+class PodSpec(_ManifestPart):
+    """``spec`` of a pod."""
+
+    containers: Annotated[tuple[Container, ...], Field(min_length=1)]
+
+
+class Apply(_ManifestPart):
+    """Create a pod from its manifest."""
+
+    api_version: Literal["v1"]
+    kind: Literal["Pod"]
+    metadata: ObjectMeta
+    spec: PodSpec
+
+    @property
+    def pod(self) -> str:
+        """The pod's name."""
+        return self.metadata.name
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as the story has it: only what was written, with its own keys; a new dict each time."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Delete(Part):
+    """Ask for a pod's deletion; its containers end as they would on a node."""
+
+    pod: Name
+
+
+class RestartKubelet(Part):
+    """End a node's kubelet and start a new instance, which removes every socket of the plugin folder first."""
+
+    node: Name | None = None
+
+
+class HeldBy(Part):
+    """The first device, in the order of ids, that a pod holds when the step is performed."""
+
+    held_by: Name
+
+
+class Free(Part):
+    """The first GPU, in the order of indices, that no pod holds when the step is performed."""
+
+    free: Literal[True]
+
+
+def _selector_tag(value: object) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return "(index)"
+    if isinstance(value, str):
+        return "(uuid)"
+    keys = value if isinstance(value, Mapping) else getattr(value, "model_fields_set", ())
+    return "(free)" if "free" in keys else "(held)"
+
+
+GpuSelector = Annotated[
+    Annotated[StrictInt, Field(ge=0), Tag("(index)")]
+    | Annotated[StrictStr, Field(pattern="^GPU-"), Tag("(uuid)")]
+    | Annotated[HeldBy, Tag("(held)")]
+    | Annotated[Free, Tag("(free)")],
+    Discriminator(
+        _selector_tag,
+        custom_error_type="gpu_selector",
+        custom_error_message="expected a GPU: its index, its UUID, {heldBy: POD} or {free: true}",
+    ),
+]
+"""One GPU of a node."""
+
+
+def describe_gpu(selector: GpuSelector) -> str:
+    """The selector in words, for the title of a step."""
+    match selector:
+        case HeldBy(held_by=pod):
+            return f"a GPU of pod {pod}"
+        case Free():
+            return "a free GPU"
+        case _:
+            return f"GPU {selector}"
+
+
+class Fail(Part):
+    """Let a GPU report a critical XID, or an application's error where the XID means that."""
+
+    gpu: GpuSelector
+    xid: Annotated[StrictInt, Field(ge=1)]
+    node: Name | None = None
+
+
+class Heal(Part):
+    """Take back all that was injected into a GPU."""
+
+    gpu: GpuSelector
+    node: Name | None = None
+
+
+class CreateFile(Part):
+    """Create an empty file on a node, and the folders above it where they are missing."""
+
+    path: NodePath
+    node: Name | None = None
+
+
+class RemoveFile(Part):
+    """Remove a file from a node: by its `path`, or the one in `directory` named as a device that `held_by` holds."""
+
+    path: NodePath | None = None
+    directory: NodePath | None = None
+    held_by: Name | None = None
+    node: Name | None = None
+
+    @model_validator(mode="after")
+    def _one_way_to_name_the_file(self) -> RemoveFile:
+        named = (self.path is not None, self.directory is not None, self.held_by is not None)
+        if named not in {(True, False, False), (False, True, True)}:
+            raise PydanticCustomError("file", "name the file by 'path', or by 'directory' and 'heldBy' together")
+        return self
+
+
+class Advance(RootModel[Duration]):
+    """Let node time pass; plugins are real processes and keep real time."""
+
+    model_config = ConfigDict(frozen=True)
+
+    @property
+    def seconds(self) -> float:
+        """How much node time passes."""
+        return self.root
+
+
+Action = Apply | Delete | RestartKubelet | Fail | Heal | CreateFile | RemoveFile | Advance
+
+
+def verb_of(action: Action) -> str:
+    """The key that names this action in a story: ``restartKubelet`` for `RestartKubelet`."""
+    name = type(action).__name__
+    return name[0].lower() + name[1:]

@@ -1,0 +1,107 @@
+"""The world that a story is played in: what a backend offers, and what a story needs of it.
+
+A backend is one world for one story. The runner enters it, performs the steps' actions in order, and looks at it
+between them; it never reaches behind this protocol.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import TracebackType
+from typing import Protocol, Self
+
+from .action import Action, Advance, CreateFile, Fail, Heal, RemoveFile, RestartKubelet
+from .model import Scenario
+from .snapshot import Snapshot
+from .trace import Trace
+
+
+class Capability(StrEnum):
+    """What not every backend can do; the value completes "cannot …" in a reason to skip."""
+
+    SEVERAL_NODES = "run several nodes"
+    FAKE_GPUS = "give a node fake GPUs"
+    GPU_FAULTS = "inject GPU faults"
+    NODE_FILES = "change files on a node"
+    RESTART_KUBELET = "restart a kubelet"
+    ADVANCE_TIME = "let node time pass at will"
+    BUILTIN_PLUGINS = "run the plugins that come along"
+    COMMAND_PLUGINS = "run any program as a plugin"
+
+
+class Patience(Protocol):
+    """The time that one expectation has, measured by its backend."""
+
+    async def wait(self) -> bool:
+        """Wait for something to look at.
+
+        Returns:
+            True when the world may have changed since the last observation; the backend may let its node time pass
+            meanwhile. False when the time is used up.
+        """
+        ...
+
+
+class Backend(Protocol):
+    """One world for one story, an async context manager.
+
+    Entering brings nodes and plugins up (processes started; nothing need be registered yet) or, where it fails, leaves
+    nothing behind. Leaving ends every process and removes every file, also after an error or a cancellation, and never
+    waits without a limit.
+
+    Raises:
+        InputError: What the user gave cannot be used: a folder, a command, a name that the world does not have.
+        HostError: The machine could not do what was needed.
+        PluginError: A plugin broke the kubelet's contract so that the story cannot go on.
+    """
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this backend can do; known before it is entered."""
+        ...
+
+    @property
+    def trace(self) -> Trace:
+        """The record of this world; the runner appends its own events."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+    async def perform(self, action: Action) -> None:
+        """Do one step; returns when the action is done, not when its consequences are."""
+        ...
+
+    async def observe(self) -> Snapshot:
+        """What the world looks like now; changes nothing."""
+        ...
+
+    def patience(self, within_s: float) -> Patience:
+        """Begin to wait for at most `within_s` seconds, as this backend counts them."""
+        ...
+
+
+def needed(scenario: Scenario) -> frozenset[Capability]:
+    """All that a backend must be able to do to play a story."""
+    conditions = {
+        Capability.SEVERAL_NODES: len(scenario.nodes) > 1,
+        Capability.FAKE_GPUS: any(node.gpus for node in scenario.nodes),
+        Capability.NODE_FILES: any(node.files for node in scenario.nodes),
+        Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
+        Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
+    }
+    by_action = {_BY_ACTION[type(step.action)] for step in scenario.steps if type(step.action) in _BY_ACTION}
+    return frozenset(by_action | {capability for capability, is_needed in conditions.items() if is_needed})
+
+
+_BY_ACTION: dict[type, Capability] = {
+    RestartKubelet: Capability.RESTART_KUBELET,
+    Fail: Capability.GPU_FAULTS,
+    Heal: Capability.GPU_FAULTS,
+    CreateFile: Capability.NODE_FILES,
+    RemoveFile: Capability.NODE_FILES,
+    Advance: Capability.ADVANCE_TIME,
+}

@@ -1,0 +1,1 @@
+"""The worlds that stories are played in, one module each."""

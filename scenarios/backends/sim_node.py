@@ -1,0 +1,125 @@
+"""One simulated node of a story: its folder, fake GPUs, kubelet and plugins.
+
+The folder holds ``device-plugins/`` (the kubelet's), ``machine/`` (the fake GPUs), ``root/`` (the node's files as
+plugins see them) and ``logs/`` (what the plugins wrote).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from simkubelet import _bundle
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.errors import HostError, InputError
+from simkubelet.sandbox import check_sandbox, sandboxed
+
+from ..model import GpuSpec, NodeSpec, PluginSpec
+from ..plugin_process import PluginCommand
+
+if TYPE_CHECKING:
+    from fakegpu import Machine
+
+_PCI_DEVICES: Final = "bus/pci/devices"
+
+
+class SimNode:
+    """The files of one node; made by `create`, removed with the folder that they are in."""
+
+    def __init__(self, spec: NodeSpec, directory: Path) -> None:
+        self.spec = spec
+        self.directory = directory
+        self.plugin_folder = directory / "device-plugins"
+        self.root = directory / "root"
+        self.machine: Machine | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def create(self) -> None:
+        """Make the node's files.
+
+        Raises:
+            InputError: there is no such GPU profile, or the folder cannot be written.
+            HostError: the fake GPUs cannot be made.
+        """
+        for folder in (self.root, self.directory / "logs"):
+            folder.mkdir(parents=True)
+        if self.spec.gpus is not None:
+            self.machine = _machine(self.directory / "machine", self.spec.gpus)
+            (self.root / "sys").symlink_to(self.machine.sys)
+        for path in self.spec.files:
+            self.create_file(path)
+
+    def create_file(self, path: str) -> None:
+        """Make an empty file at an absolute path of the node.
+
+        Raises:
+            InputError: it is there, or something else is in its way.
+        """
+        place = self._place(path)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.touch(exist_ok=False)
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be created: {error.strerror}") from None
+
+    def remove_file(self, path: str) -> None:
+        """Remove the file at an absolute path of the node.
+
+        Raises:
+            InputError: there is no such file.
+        """
+        try:
+            self._place(path).unlink()
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be removed: {error.strerror}") from None
+
+    def plugin_command(self, spec: PluginSpec, replacement: tuple[str, ...] | None) -> PluginCommand:
+        """How a plugin of the story is run here; `replacement` takes the place of its own program.
+
+        Raises:
+            HostError: a foreign program cannot be given the node's paths.
+        """
+        env = {**os.environ, **(self.machine.environment() if self.machine else {})}
+        if replacement is None and spec.builtin is not None:
+            env["PYTHONPATH"] = _bundle.python_path("plugin")
+            argv = [*self._builtin(spec.builtin), *spec.args]
+        else:
+            check_sandbox()
+            argv = sandboxed(replacement or (*(spec.command or ()), *spec.args), self._folders())
+        return PluginCommand(spec.name, self.name, tuple(argv), {**env, **spec.env}, self._log(spec.name))
+
+    def _builtin(self, name: str) -> list[str]:
+        # -P: the folder in which the command was given is no place to look for Python modules.
+        program = [sys.executable, "-P", "-m", _bundle.module_name("plugin"), name]
+        return [*program, "--kubelet-dir", str(self.plugin_folder), "--host-root", str(self.root)]
+
+    def _folders(self) -> Mapping[str, Path]:
+        """What a program with the node's paths built in must find there."""
+        folders = {DEVICE_PLUGIN_PATH: self.plugin_folder}
+        if self.machine is not None:
+            folders[f"/sys/{_PCI_DEVICES}"] = self.machine.sys / _PCI_DEVICES
+        for path in self.spec.files:
+            folders[str(PurePosixPath(path).parent)] = self._place(path).parent
+        return folders
+
+    def _log(self, plugin: str) -> Path:
+        return self.directory / "logs" / f"{plugin}.log"
+
+    def _place(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+
+def _machine(directory: Path, gpus: GpuSpec) -> Machine:
+    from fakegpu import Machine
+    from fakegpu.errors import FakeGpuError
+
+    try:
+        return Machine.create(directory, profile=gpus.profile, count=gpus.count)
+    except FakeGpuError as error:
+        raise (InputError if error.exit_status == InputError.exit_status else HostError)(str(error)) from None

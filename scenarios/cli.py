@@ -1,0 +1,171 @@
+"""The commands about stories: run, list, show, check, schema.
+
+Only click is imported at load: a command imports what it needs, so that every command starts fast.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+COMMANDS = ("run", "list", "show", "check", "schema")
+"""The names of the commands here, in the order of the help."""
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _plugin_commands(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    commands = {}
+    for value in values:
+        name, separator, command = value.partition("=")
+        try:
+            argv = tuple(shlex.split(command))
+        except ValueError as error:
+            raise click.BadParameter(f"'{value}': {error}") from error
+        if not (name and separator and argv):
+            raise click.BadParameter(f"'{value}' is not of the form NAME=COMMAND, for example 'nvidia=./plugin --flag'")
+        commands[name] = argv
+    return commands
+
+
+@click.command()
+@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR]...")
+@click.option("-n", "processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Stories at a time.")
+@click.option("--backend", type=click.Choice(["sim"]), default="sim", show_default=True, help="Where to play them.")
+@click.option(
+    "--plugin",
+    "plugin_commands",
+    multiple=True,
+    metavar="NAME=COMMAND",
+    callback=_plugin_commands,
+    help="Run COMMAND instead of the plugin that stories call NAME.",
+)
+@click.option("--kubernetes", metavar="MINOR", help="Follow this Kubernetes minor on every node, for example 1.28.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option("--trace", type=_FILE, metavar="FILE", help="Write all that happened as JSON lines.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Make the nodes' folders here (default: a temporary folder; sockets need short paths).",
+)
+@click.option("--keep", is_flag=True, help="Leave the nodes' folders for a look afterwards.")
+@click.pass_context
+def run(
+    context: click.Context,
+    /,
+    stories: tuple[str, ...],
+    processes: int,
+    backend: str,
+    plugin_commands: dict[str, tuple[str, ...]],
+    kubernetes: str | None,
+    junit: Path | None,
+    trace: Path | None,
+    directory: Path | None,
+    keep: bool,
+) -> None:
+    """Play stories and print a table of verdicts.
+
+    A story is named by its built-in name, its file, or a folder of files; without any, all built-in stories are
+    played.
+
+    \b
+    Examples:
+      simkubelet run
+      simkubelet run kubelet-restart --kubernetes 1.28
+      simkubelet run my-stories/ -n 4 --junit results.xml
+      simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
+
+    Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from .job import BackendName, Options
+    from .run import Outputs
+    from .run import run as play_run
+
+    options = Options(BackendName(backend), kubernetes, plugin_commands, directory, keep)
+    context.exit(play_run(stories, options, processes, Outputs(junit, trace)))
+
+
+@click.command("list")
+def list_stories() -> None:
+    """List the built-in stories."""
+    from .stories import summaries
+
+    told = summaries()
+    width = max(map(len, told), default=0)
+    for name, summary in told.items():
+        click.echo(f"{name:<{width}}  {summary}")
+
+
+@click.command()
+@click.argument("story")
+def show(story: str) -> None:
+    """Print a story's YAML, to read it or to start your own from it."""
+    from .report import console
+    from .stories import find
+
+    for path in find([story]):
+        text = _read(path)
+        out = console()
+        if out.is_terminal:
+            from rich.syntax import Syntax
+
+            out.print(Syntax(text, "yaml", background_color="default", word_wrap=True))
+        else:
+            click.echo(text, nl=False)
+
+
+def _read(path: Path) -> str:
+    from simkubelet.errors import InputError
+
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.pass_context
+def check(context: click.Context, /, files: tuple[str, ...]) -> None:
+    """Check stories without playing them.
+
+    Prints `ok: FILE`, or each problem as FILE:LINE:COLUMN: what is wrong; then the exit status is 2. Folders and names
+    of built-in stories are taken, too.
+    """
+    from .document import DocumentError, load
+    from .stories import find
+
+    status = 0
+    for path in find(files):
+        try:
+            load(path)
+        except DocumentError as error:
+            status = error.exit_status
+            for line in error.lines:
+                click.echo(line, err=True)
+        else:
+            click.echo(f"ok: {path}")
+    context.exit(status)
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of stories, for editors.
+
+    \b
+    Example, for editors with the YAML language server:
+      simkubelet schema > story.schema.json
+      # then begin a story with:
+      # yaml-language-server: $schema=story.schema.json
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    import json
+
+    from .model import json_schema
+
+    click.echo(json.dumps(json_schema(), indent=2))

@@ -1,0 +1,136 @@
+"""What pydantic says about a story, in the words of its author: where, what was found, what was expected."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, Tag
+from pydantic_core import ErrorDetails
+
+from .positioned import DataPath, Positioned, Problem
+
+_EXPECTED = {
+    "bool_type": "expected true or false",
+    "dict_type": "expected a mapping",
+    "int_type": "expected a whole number",
+    "mapping_type": "expected a mapping",
+    "model_attributes_type": "expected a mapping",
+    "model_type": "expected a mapping",
+    "string_type": "expected text",
+    "tuple_type": "expected a list",
+}
+_WITH_LIMIT = {
+    "enum": "expected {expected}",
+    "greater_than_equal": "expected {ge} or more",
+    "literal_error": "expected {expected}",
+    "string_pattern_mismatch": "expected text of the form {pattern}",
+    "string_too_long": "expected at most {max_length} characters",
+    "too_short": "expected at least {min_length} item",
+}
+_OWN_WORDS_FOR_THE_FOUND = {"duration", "verb", "missing", "nothing", "program", "file", "gone"}
+
+
+def complaints(errors: Iterable[ErrorDetails], model: type[BaseModel], source: Positioned) -> Iterator[Problem]:
+    """Turn pydantic's errors about `source.data` into problems with positions, in the order of the file."""
+    found = [_Complaint(error, model) for error in errors]
+    mended_by_renaming = {complaint.meant for complaint in found}
+    for complaint in found:
+        if not complaint.is_aftermath and (complaint.kind != "missing" or complaint.path not in mended_by_renaming):
+            yield complaint.located(source)
+
+
+class _Complaint:
+    """One error; `meant` is the path that an unknown key was probably meant to be."""
+
+    def __init__(self, error: ErrorDetails, model: type[BaseModel]) -> None:
+        self._error = error
+        self.kind = error["type"]
+        self.path = _data_path(error["loc"])
+        self.meant: DataPath | None = None
+        if self.kind == "extra_forbidden":
+            close = difflib.get_close_matches(str(self.path[-1]), _keys_at(model, error["loc"][:-1]), n=1)
+            self.meant = (*self.path[:-1], close[0]) if close else None
+
+    @property
+    def is_aftermath(self) -> bool:
+        """Whether it only says that a list is too short because its items are wrong."""
+        given = self._error["input"]
+        return self.kind == "too_short" and isinstance(given, Sequence) and len(given) > 0
+
+    def located(self, source: Positioned) -> Problem:
+        if self.kind == "missing":
+            return Problem(source.of_value(self.path[:-1]), self.path[:-1], f"missing key '{self.path[-1]}'")
+        if self.kind == "extra_forbidden" or "[key]" in self._error["loc"]:
+            return Problem(source.of_key(self.path), self.path, self._message())
+        return Problem(source.of_value(self.path), self.path, self._message())
+
+    def _message(self) -> str:
+        if self.kind == "extra_forbidden":
+            return f"unknown key; did you mean '{self.meant[-1]}'?" if self.meant else "unknown key"
+        return expected_but_found(self._error)
+
+
+def expected_but_found(error: ErrorDetails) -> str:
+    """What was expected at a place, and what was found there."""
+    kind, found = error["type"], error["input"]
+    if kind in _WITH_LIMIT:
+        expected = _WITH_LIMIT[kind].format(**error.get("ctx", {}))
+    else:
+        expected = _EXPECTED.get(kind, error["msg"])
+    if kind in _OWN_WORDS_FOR_THE_FOUND:
+        return expected
+    hint = "; put it in quotes" if kind == "string_type" and isinstance(found, int | float) else ""
+    close = difflib.get_close_matches(str(found), _choices(error), n=1)
+    hint = f"; did you mean '{close[0]}'?" if close else hint
+    return f"{expected}; found {_short(found)}{hint}"
+
+
+def _choices(error: ErrorDetails) -> list[str]:
+    if error["type"] not in {"literal_error", "enum"}:
+        return []
+    return [choice.strip(" '") for part in error["ctx"]["expected"].split(",") for choice in part.split(" or ")]
+
+
+def _short(value: object) -> str:
+    text = "nothing" if value is None else json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _data_path(location: tuple[int | str, ...]) -> DataPath:
+    """The location in the document: without the tags of unions, which are in parentheses, and without ``[key]``."""
+    return tuple(part for part in location if not _is_tag(part) and part != "[key]")
+
+
+def _is_tag(part: int | str) -> bool:
+    return isinstance(part, str) and part.startswith("(") and part.endswith(")")
+
+
+def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The keys that the model at a location knows."""
+    models: Mapping[str, type[BaseModel]] = {"": model}
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if part in models:
+            models = {"": models[part]}
+            continue
+        fields = [field for one in models.values() for field in one.model_fields.values() if field.alias == part]
+        models = dict(_models_in(fields[0].annotation)) if fields else {}
+    return [field.alias for one in models.values() for field in one.model_fields.values() if field.alias]
+
+
+def _models_in(annotation: Any, tag: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Tag -> model class for all that an annotation may hold; without a tag the class' name."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield tag or annotation.__name__, annotation
+        return
+    if get_origin(annotation) is Annotated:
+        tag = next((extra.tag for extra in annotation.__metadata__ if isinstance(extra, Tag)), tag)
+        annotation = annotation.__origin__
+        yield from _models_in(annotation, tag)
+        return
+    for argument in get_args(annotation):
+        yield from _models_in(argument, tag)

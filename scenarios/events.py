@@ -1,0 +1,112 @@
+"""What the runner and its backend do to a story's world, as typed events beside those of `simkubelet.events`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """The runner came to a step; `step` counts from 0 as the document's list does."""
+
+    kind: ClassVar[str] = "step-started"
+    step: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationMet:
+    """An expectation came true, and stayed so for as long as it asked."""
+
+    kind: ClassVar[str] = "expectation-met"
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationFailed:
+    """An expectation did not come true in time, or did not stay true."""
+
+    kind: ClassVar[str] = "expectation-failed"
+    step: int
+    mismatches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginStarted:
+    """A plugin's process was started; `life` counts from 1."""
+
+    kind: ClassVar[str] = "plugin-started"
+    plugin: str
+    node: str
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
+class PluginExited:
+    """A plugin's process ended; `status` is negative for a signal, and `said` the end of what it wrote."""
+
+    kind: ClassVar[str] = "plugin-exited"
+    plugin: str
+    node: str
+    status: int
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultInjected:
+    """A GPU was made to report an XID."""
+
+    kind: ClassVar[str] = "fault-injected"
+    node: str
+    gpu: str
+    xid: int
+
+
+@dataclass(frozen=True, slots=True)
+class FaultHealed:
+    """All that was injected into a GPU was taken back."""
+
+    kind: ClassVar[str] = "fault-healed"
+    node: str
+    gpu: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileCreated:
+    """A file appeared on a node."""
+
+    kind: ClassVar[str] = "file-created"
+    node: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileRemoved:
+    """A file was removed from a node."""
+
+    kind: ClassVar[str] = "file-removed"
+    node: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAdvanced:
+    """A step let node time pass."""
+
+    kind: ClassVar[str] = "clock-advanced"
+    seconds: float
+
+
+StoryEvent = (
+    StepStarted
+    | ExpectationMet
+    | ExpectationFailed
+    | PluginStarted
+    | PluginExited
+    | FaultInjected
+    | FaultHealed
+    | FileCreated
+    | FileRemoved
+    | ClockAdvanced
+)

@@ -1,0 +1,137 @@
+"""YAML text to plain data, with the line and column of every key and value.
+
+PyYAML's composed nodes carry the positions; its safe constructor makes the scalars. A key that a mapping has twice is
+an error here, as it is for Kubernetes' strict decoding, because one of the two would be lost silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+DataPath = tuple[str | int, ...]
+"""Where a value is in the data: keys and list indices from the top."""
+
+
+class Position(NamedTuple):
+    """A place in a file, counted from 1."""
+
+    line: int
+    column: int
+
+
+class Problem(NamedTuple):
+    """What is wrong with a document, and where."""
+
+    position: Position
+    path: DataPath
+    message: str
+
+
+START = Position(1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Positioned:
+    """Data with positions; `keys` has those of mapping keys, `values` those of everything."""
+
+    data: Any = None
+    keys: Mapping[DataPath, Position] = field(default_factory=dict)
+    values: Mapping[DataPath, Position] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def of_value(self, path: DataPath) -> Position:
+        """The position of a value, or of the nearest one above it that exists."""
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, START)
+
+    def of_key(self, path: DataPath) -> Position:
+        """The position of a key, or of the nearest value above it that exists."""
+        return self.keys.get(path) or self.of_value(path)
+
+
+def read_yaml(text: bytes) -> Positioned:
+    """Read one YAML document; what is wrong with its syntax is in `Positioned.problems`."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            return _broken(START, "the file is empty; a story needs 'name', 'description' and 'steps'")
+        return _Reader().read(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        position = Position(mark.line + 1, mark.column + 1) if mark else START
+        return _broken(position, " ".join(filter(None, (error.context, error.problem))))
+    except (yaml.YAMLError, ValueError) as error:
+        return _broken(START, " ".join(str(error).split()))
+    except RecursionError:
+        return _broken(START, "nested too deeply")
+
+
+def _broken(position: Position, message: str) -> Positioned:
+    return Positioned(problems=(Problem(position, (), message),))
+
+
+class _Reader:
+    """One walk over composed nodes."""
+
+    def __init__(self) -> None:
+        self._scalars = yaml.constructor.SafeConstructor()
+        self._open: set[int] = set()
+        self._keys: dict[DataPath, Position] = {}
+        self._values: dict[DataPath, Position] = {}
+        self._problems: list[Problem] = []
+
+    def read(self, root: yaml.Node) -> Positioned:
+        data = self._value(root, ())
+        return Positioned(data, self._keys, self._values, tuple(self._problems))
+
+    def _value(self, node: yaml.Node, path: DataPath) -> Any:
+        self._values[path] = _position(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalars.construct_object(node)
+        if id(node) in self._open:
+            self._complain(node, path, "an alias that contains itself")
+            return None
+        self._open.add(id(node))
+        try:
+            return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _sequence(self, node: yaml.Node, path: DataPath) -> list[Any]:
+        return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: DataPath) -> dict[str, Any]:
+        self._find_repeated_keys(node, path)
+        self._scalars.flatten_mapping(node)
+        result = {}
+        for key_node, value_node in node.value:
+            if not (isinstance(key_node, yaml.ScalarNode) and key_node.tag == "tag:yaml.org,2002:str"):
+                found = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a collection"
+                self._complain(key_node, path, f"expected text as a key; put {found} in quotes")
+                continue
+            here = (*path, key_node.value)
+            self._keys[here] = _position(key_node)
+            result[key_node.value] = self._value(value_node, here)
+        return result
+
+    def _find_repeated_keys(self, node: yaml.MappingNode, path: DataPath) -> None:
+        seen: dict[str, Position] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                first = seen[key.value]
+                self._complain(key, (*path, key.value), f"key given twice; first in line {first.line}")
+            seen.setdefault(key.value, _position(key))
+
+    def _complain(self, node: yaml.Node, path: DataPath, message: str) -> None:
+        self._problems.append(Problem(_position(node), path, message))
+
+
+def _position(node: yaml.Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)

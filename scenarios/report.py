@@ -1,0 +1,113 @@
+"""A run as people read it: a table of verdicts, and below it what each failure expected, saw and did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .document import shown_path
+from .evaluation import shown
+from .trace import Event
+from .verdict import Failure, Outcome, Verdict
+
+PLAIN_WIDTH = 160
+"""Columns where the output is no terminal."""
+
+_STYLES = {
+    Outcome.VALID: "bold green",
+    Outcome.INVALID: "bold red",
+    Outcome.UNKNOWN: "bold yellow",
+    Outcome.SKIPPED: "cyan",
+}
+
+
+def console() -> Console:
+    """Standard output; plain and wide where it is no terminal."""
+    terminal = Console(highlight=False)
+    return terminal if terminal.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+
+
+def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:
+    """One row per story: its verdict, its time, and what it tells or why it stopped.
+
+    Args:
+        verdicts: In the order to show.
+        summaries: Story name -> what it tells, in a sentence.
+    """
+    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    result.add_column("story", no_wrap=True)
+    result.add_column("verdict", no_wrap=True)
+    result.add_column("time", justify="right", no_wrap=True)
+    result.add_column("what", overflow="fold")
+    for verdict in verdicts:
+        result.add_row(
+            verdict.scenario,
+            Text(verdict.outcome.word, style=_STYLES[verdict.outcome]),
+            f"{verdict.duration_s:.2f} s",
+            Text(verdict.reason or summaries.get(verdict.scenario, "")),
+        )
+    return result
+
+
+def failure_lines(verdict: Verdict) -> tuple[str, ...]:
+    """What there is to know about a story that is not valid: place, step, differences, trace; nothing for others."""
+    if verdict.failure is None:
+        return ()
+    failure = verdict.failure
+    head = f"{failure.location}: {verdict.outcome.word} in step '{failure.step}'"
+    return (head, *_differences(verdict, failure), *_happened(failure))
+
+
+def _differences(verdict: Verdict, failure: Failure) -> list[str]:
+    if not failure.mismatches:
+        return [f"  {verdict.reason}"]
+    lines = []
+    for mismatch in failure.mismatches:
+        lines += [
+            f"  {shown_path(mismatch.path)}",
+            f"    expected  {mismatch.expected}",
+            f"    saw       {mismatch.seen}",
+        ]
+    return lines
+
+
+def _happened(failure: Failure) -> list[str]:
+    if not failure.events:
+        return []
+    return ["  what happened around it:", *(f"    {event_line(event)}" for event in failure.events)]
+
+
+def event_line(event: Event) -> str:
+    """An event on one line: number, time, kind and fields."""
+    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if value not in ("", (), []))
+    return f"{event.seq:>4} {event.time_s:>9.3f} s  {event.kind:<20} {fields}".rstrip()
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + shown(value) + "}"
+    text = shown(value)
+    return f"'{text}'" if " " in text and isinstance(value, str) else text
+
+
+def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
+    """The last line of a run: how many stories of each outcome, and the time from first to last."""
+    counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
+    told = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
+    return f"{told} in {wall_s:.2f} s"
+
+
+def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s: float) -> None:
+    """Print the table, the failures and the totals to standard output."""
+    out = console()
+    out.print(table(verdicts, summaries))
+    for verdict in verdicts:
+        for number, line in enumerate(failure_lines(verdict)):
+            if number == 0:
+                out.print()
+            out.print(Text(line), soft_wrap=True)
+    out.print()
+    out.print(totals(verdicts, wall_s))

@@ -1,0 +1,70 @@
+"""``simkubelet run`` behind its options: stories in, table and files out, an exit status."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from simkubelet.errors import InputError
+
+from .interruption import run_interruptibly
+from .job import Options, Played, prepare
+from .junit import junit_xml
+from .parallel import play_all
+from .progress import live_progress
+from .report import print_run
+from .stories import find, first_sentence
+from .trace import write_lines
+from .verdict import exit_status
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Files that a run writes besides its table; None means not to."""
+
+    junit: Path | None = None
+    trace: Path | None = None
+
+
+def run(arguments: Sequence[str], options: Options, processes: int, outputs: Outputs) -> int:
+    """Play stories and report on them.
+
+    Returns:
+        The exit status of the run.
+
+    Raises:
+        InputError: What the user gave cannot be used; nothing is left behind.
+        Interrupted: The user ended the run; nothing is left behind.
+    """
+    jobs = prepare(find(arguments), options)
+    summaries = {job.story.stem: first_sentence(job.document().scenario.description) for job in jobs}
+    _check_writable("--junit", outputs.junit)
+    _check_writable("--trace", outputs.trace)
+    began = time.monotonic()
+    with live_progress() as progress:
+        played = run_interruptibly(play_all(jobs, processes, progress))
+    wall_s = time.monotonic() - began
+    verdicts = [one.verdict for one in played]
+    _write(outputs, played)
+    print_run(verdicts, summaries, wall_s)
+    return exit_status(verdicts)
+
+
+def _check_writable(option: str, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        path.open("a").close()
+    except OSError as error:
+        raise InputError(f"{option}: '{path}' cannot be written: {error.strerror}") from error
+
+
+def _write(outputs: Outputs, played: Sequence[Played]) -> None:
+    if outputs.junit is not None:
+        outputs.junit.write_bytes(junit_xml([one.verdict for one in played]))
+    if outputs.trace is not None:
+        with outputs.trace.open("w", encoding="utf-8") as stream:
+            for one in played:
+                write_lines(one.events, stream, one.verdict.scenario)

@@ -1,0 +1,121 @@
+"""Plays a story in a backend's world: steps in order, expectations polled with the backend's patience.
+
+The runner owns no task and reads no node clock; all waiting is the backend's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .backend import Backend, needed
+from .document import Document, shown_path
+from .evaluation import Mismatch, evaluate
+from .events import ExpectationFailed, ExpectationMet, StepStarted
+from .expectation import AnyExpectation
+from .model import Step
+from .positioned import DataPath
+from .snapshot import PluginState
+from .verdict import Failure, Outcome, Verdict, from_error
+
+Progress = Callable[[str], None]
+"""Told the title of each step as it begins."""
+
+
+async def play(document: Document, backend: Backend, progress: Progress = lambda title: None) -> Verdict:
+    """Play a story from its first step to its last, or to the first expectation that is not met.
+
+    Args:
+        document: The story.
+        backend: A world made for this story and not yet entered; it is left in any case.
+        progress: Told what happens, for a person who waits.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+    """
+    began = time.monotonic()
+    name = document.scenario.name
+    if missing := needed(document.scenario) - backend.capabilities:
+        reason = f"the backend cannot {', '.join(sorted(missing))}"
+        return Verdict(name, Outcome.SKIPPED, 0.0, reason)
+    run = _Run(document, backend, progress)
+    try:
+        async with backend:
+            stopped = await run.steps()
+    except Exception as error:
+        outcome, reason = from_error(error)
+        return Verdict(name, outcome, time.monotonic() - began, reason, run.interrupted())
+    duration_s = time.monotonic() - began
+    if stopped is None:
+        return Verdict(name, Outcome.VALID, duration_s)
+    reason, failure = stopped
+    return Verdict(name, Outcome.INVALID, duration_s, reason, failure)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One story under way; `index` is the step it has come to, -1 while the world comes up."""
+
+    document: Document
+    backend: Backend
+    progress: Progress
+    index: int = -1
+
+    async def steps(self) -> tuple[str, Failure] | None:
+        """Play all steps; the reason and the failure where an expectation is not met."""
+        for step in self.document.scenario.steps:
+            self.index += 1
+            self.backend.trace.append(StepStarted(self.index, step.title))
+            self.progress(step.title)
+            if step.action is not None:
+                await self.backend.perform(step.action)
+            elif step.expect is not None and (mismatches := await self._unmet(step.expect)):
+                told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
+                self.backend.trace.append(ExpectationFailed(self.index, told))
+                reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
+                return reason, self._failure(step, step.expect, mismatches)
+        return None
+
+    async def _unmet(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
+        """Wait until the expectation is met and has held; what was seen last where it was not."""
+        patience = self.backend.patience(expectation.within)
+        while mismatches := await self._look(expectation):
+            if not await patience.wait():
+                return mismatches
+        if expectation.holds:
+            patience = self.backend.patience(expectation.holds)
+            while await patience.wait():
+                if mismatches := await self._look(expectation):
+                    return mismatches
+        self.backend.trace.append(ExpectationMet(self.index))
+        return ()
+
+    async def _look(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
+        return evaluate(expectation, await self.backend.observe(), self.backend.trace)
+
+    async def _silent_plugins(self) -> list[str]:
+        """What explains most failures of a new plugin."""
+        plugins = (await self.backend.observe()).plugins.values()
+        return [
+            f"plugin '{plugin.name}' runs but has not registered with the kubelet"
+            for plugin in plugins
+            if plugin.state is PluginState.RUNNING and plugin.registrations == 0
+        ]
+
+    def _failure(self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...]) -> Failure:
+        location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
+        events = self.backend.trace.around(expectation.subject)
+        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
+        return Failure(location, step.title, whole, events)
+
+    def _in_document(self, path: DataPath) -> DataPath:
+        return ("steps", self.index, "expect", *path)
+
+    def interrupted(self) -> Failure:
+        """Where an error ended the story."""
+        latest = self.backend.trace[-12:]
+        if self.index < 0:
+            return Failure(self.document.location("plugins"), "start", (), latest)
+        step = self.document.scenario.steps[self.index]
+        return Failure(self.document.location("steps", self.index), step.title, (), latest)

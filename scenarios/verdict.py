@@ -1,0 +1,111 @@
+"""The answer to a story, and the only place where an error becomes one.
+
+======== =========================================== ====================
+outcome  means                                       raised as
+======== =========================================== ====================
+valid    every expectation came true
+invalid  one did not, or a plugin broke its contract `PluginError`
+unknown  the machine failed; nothing can be said     `HostError`
+skipped  the backend cannot play the story
+======== =========================================== ====================
+
+Bad input is no verdict: an `InputError` goes through to the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from simkubelet.errors import HostError, InputError, PluginError, SimkubeletError
+
+from .evaluation import Mismatch
+from .trace import Event
+
+
+class Outcome(StrEnum):
+    """What can be said about the plugins of a story."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+    @property
+    def word(self) -> str:
+        """As reports show it."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Outcome.VALID: "PASSED",
+    Outcome.INVALID: "FAILED",
+    Outcome.UNKNOWN: "UNKNOWN",
+    Outcome.SKIPPED: "SKIPPED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where a story stopped, and what there was to see.
+
+    Attributes:
+        location: ``FILE:LINE``.
+        step: Its title.
+        mismatches: Empty where an error ended the story.
+        events: The part of the trace that matters, in order.
+    """
+
+    location: str
+    step: str
+    mismatches: tuple[Mismatch, ...]
+    events: tuple[Event, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one story; `reason` is one line, empty where the story is valid."""
+
+    scenario: str
+    outcome: Outcome
+    duration_s: float
+    reason: str = ""
+    failure: Failure | None = None
+
+
+def from_error(error: BaseException) -> tuple[Outcome, str]:
+    """The outcome and reason of a story that an error ended.
+
+    Of several errors at once the gravest counts: a machine that failed leaves nothing to say about a plugin.
+
+    Raises:
+        InputError: The error is one, or contains one.
+        BaseException: The error itself, where it is none of ours.
+    """
+    leaves = list(_leaves(error))
+    if not leaves or not all(isinstance(leaf, SimkubeletError) for leaf in leaves):
+        raise error
+    for kind, outcome in ((InputError, None), (HostError, Outcome.UNKNOWN), (PluginError, Outcome.INVALID)):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                if outcome is None:
+                    raise leaf
+                return outcome, str(leaf)
+    raise error
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """The exit status of a run: 1 if any story is invalid, else 3 if any is unknown, else 0."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    if Outcome.INVALID in outcomes:
+        return PluginError.exit_status
+    return HostError.exit_status if Outcome.UNKNOWN in outcomes else 0
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error

@@ -1,0 +1,5 @@
+"""``python -m simkubelet``: the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,111 @@
+"""The command line: one lazy group, so that a command loads only what it needs, and one place for the last line.
+
+Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error and an exit status, never a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from . import _bundle
+from .errors import InputError, SimkubeletError
+
+INTERRUPTED = 130
+_STORY_COMMANDS = {"run": "run", "list": "list_stories", "show": "show", "check": "check", "schema": "schema"}
+
+
+class _Commands(click.Group):
+    """The commands of the packages that come along, found when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*_STORY_COMMANDS, *self.commands]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _STORY_COMMANDS:
+            command: click.Command = getattr(_bundle.load("scenarios", "cli"), _STORY_COMMANDS[cmd_name])
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if not is_asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"simkubelet {version('simkubelet')}")
+    except PackageNotFoundError:
+        click.echo("simkubelet, from a checkout that is not installed")
+    context.exit()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
+def commands() -> None:
+    """Play stories about Kubernetes device plugins on fake GPUs and a simulated kubelet.
+
+    No cluster, no GPU, no root: a story starts nodes and real plugin processes, does to them what happens in real
+    life, and tells whether the plugin kept its contract.
+
+    \b
+    Begin here:
+      simkubelet run                          play all built-in stories
+      simkubelet list                         see what they are about
+      simkubelet show kubelet-restart         read one
+      simkubelet run my-story.yaml            play your own
+      simkubelet plugin nvidia --help         run a device plugin by hand
+    """  # noqa: D301  # click's mark for lines that stay as they are
+
+
+@commands.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
+    """Run a device plugin that comes along: nvidia, gopher."""
+    context.exit(_bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit with its status.
+
+    Args:
+        arguments: The command line without the program's name; that of this process where it is left out.
+    """
+    try:
+        status = commands.main(arguments, prog_name="simkubelet", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        help_wanted.show()
+        status = InputError.exit_status
+    except click.UsageError as error:
+        status = _complain(f"error: {_with_help(error)}", status=InputError.exit_status)
+    except click.ClickException as error:
+        status = _complain(f"error: {error.format_message()}", status=InputError.exit_status)
+    except SimkubeletError as error:
+        # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
+        status = _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
+    except (KeyboardInterrupt, click.Abort):
+        status = _complain("interrupted; everything was ended", status=INTERRUPTED)
+    except BrokenPipeError:
+        # Nobody reads on; without this the interpreter would complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        status = 1
+    sys.exit(status)
+
+
+def _with_help(error: click.UsageError) -> str:
+    message = error.format_message().rstrip(".")
+    return f"{message}; see '{error.ctx.command_path} --help'" if error.ctx else message
+
+
+def _complain(*lines: str, status: int) -> int:
+    for line in lines:
+        click.echo(line, err=True)
+    return status

@@ -1,0 +1,97 @@
+"""Runs the installed commands as a user does: `simkubelet` and `fakegpu` in a process and a folder of their own.
+
+Everything a run makes lies below ``Run.scratch``, which is its ``TMPDIR`` too, so a test can tell what was left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class Run:
+    """How commands are run in one test; `scratch` has a short path, as sockets are made below it."""
+
+    scratch: Path
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "TMPDIR": str(self.scratch), "XDG_RUNTIME_DIR": str(self.scratch), "COLUMNS": "200"}
+
+    def argv(self, command: str) -> list[str]:
+        program, *arguments = shlex.split(command)
+        return [sys.executable, "-m", program, *arguments]
+
+    def __call__(self, command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.argv(command),
+            cwd=self.scratch,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+
+    def start(self, command: str) -> subprocess.Popen[str]:
+        """Run a command in a process group of its own, as a shell does, so that a test can interrupt it."""
+        return subprocess.Popen(
+            self.argv(command),
+            cwd=self.scratch,
+            env=self.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def leftovers(self) -> list[str]:
+        """What is left of the runs: folders of nodes, and processes that have them on their command line."""
+        folders = [str(path) for path in self.scratch.glob("sk-*")]
+        return folders + [line for line in self.processes() if "/sk-" in line]
+
+    def processes(self) -> list[str]:
+        """Command lines of all processes that were started below this test's folder."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    environment = (entry / "environ").read_bytes()
+                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                except OSError:
+                    continue
+                if f"TMPDIR={self.scratch}".encode() in environment.split(b"\0") and line:
+                    found.append(line)
+        return found
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    scratch = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
+    yield Run(scratch)
+    shutil.rmtree(scratch)
+
+
+@pytest.fixture(scope="session")
+def nvidia_plugin() -> str:
+    """NVIDIA's own device plugin; the nox session `nvidia` builds it and names it."""
+    binary = os.environ.get("SIMKUBELET_NVIDIA_PLUGIN")
+    if not binary:
+        pytest.skip("SIMKUBELET_NVIDIA_PLUGIN is not set: run nox -s nvidia, which builds the plugin")
+    return binary
+
+
+Runner = Callable[[str], "subprocess.CompletedProcess[str]"]

@@ -1,0 +1,168 @@
+"""What a user can get wrong: one clear line each, the exit status of CONTRIBUTING, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STORY = """\
+name: mine
+description: One node, one plugin.
+plugins:
+  - name: mine
+    command: {command}
+steps:
+  - expect:
+      node: node-1
+      capacity: {{example.com/mine: 1}}
+      within: {within}
+"""
+
+
+@pytest.fixture
+def story(run: Any) -> Any:
+    """Writes a story with a foreign plugin into the folder of the run."""
+
+    def write(command: str, within: str = "1s") -> None:
+        (run.scratch / "mine.yaml").write_text(STORY.format(command=command, within=within))
+
+    return write
+
+
+def assert_one_line(done: subprocess.CompletedProcess[str], status: int, *parts: str) -> None:
+    assert done.returncode == status, done.stdout + done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    for part in parts:
+        assert part in line
+
+
+def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "Traceback" not in done.stdout
+    for part in ("FAILED", *parts):
+        assert part in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        pytest.param("fakegpu up --profile nope --dir d", ["nope", "h100-80gb"], id="profile"),
+        pytest.param("simkubelet run nope", ["no story 'nope'", "kubelet-restart"], id="story"),
+        pytest.param("simkubelet run --plugin nvidia=/no/such/program", ["/no/such/program", "PATH"], id="program"),
+        pytest.param("simkubelet run --plugin other=/bin/true", ["no plugin 'other'", "gopher"], id="plugin-name"),
+        pytest.param("simkubelet run gopher-pending --kubernetes 1.99", ["1.99", "1.35"], id="kubernetes"),
+        pytest.param("simkubelet run gopher-pending --dir /no/such/folder", ["/no/such/folder"], id="folder"),
+    ],
+)
+def test_wrong_name_is_told_with_the_right_ones(run: Any, command: str, parts: list[str]) -> None:
+    assert_one_line(run(command), 2, *parts)
+    assert list(run.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        pytest.param("name: mine\ndescription: x\nstps: []\n", ["mine.yaml:3:1", "stps", "steps"], id="unknown-key"),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - advance: soon\n", ["mine.yaml:4:14", "soon"], id="wrong-type"
+        ),
+        pytest.param("name: [mine\n", ["mine.yaml:2:1"], id="syntax"),
+        pytest.param(
+            "name: mine\ndescription: x\nnodes:\n  - name: n\n    gpus: {profile: nope, count: 8}\n"
+            "steps:\n  - advance: 1s\n",
+            ["mine.yaml:5:21", "nope", "h100-80gb"],
+            id="profile",
+        ),
+    ],
+)
+@pytest.mark.parametrize("verb", ["check", "run"])
+def test_wrong_story_is_told_with_its_place(run: Any, verb: str, text: str, parts: list[str]) -> None:
+    (run.scratch / "mine.yaml").write_text(text)
+
+    done = run(f"simkubelet {verb} mine.yaml")
+
+    assert done.returncode == 2
+    told = [line for line in (done.stdout + done.stderr).splitlines() if "mine.yaml" in line]
+    for part in parts:
+        assert part in told[0]
+    assert "Traceback" not in done.stderr
+
+
+def test_plugin_that_exits_at_once_fails_its_story_at_once(run: Any, story: Any) -> None:
+    story('[sh, -c, "echo no devices today >&2; exit 3"]', within="1h")
+
+    done = run("simkubelet run mine.yaml")
+
+    assert_failed(done, "ended with status 3 before it registered", "no devices today")
+    assert run.leftovers() == []
+
+
+def test_plugin_that_never_registers_fails_its_story_in_time(run: Any, story: Any) -> None:
+    story("[sleep, infinity]", within="500ms")
+
+    done = run("simkubelet run mine.yaml")
+
+    assert_failed(done, "absent", "plugin 'mine' runs but has not registered")
+    assert run.leftovers() == []
+
+
+def test_socket_path_over_107_bytes_is_refused(run: Any) -> None:
+    deep = run.scratch / ("x" * 90)
+    deep.mkdir()
+
+    assert_one_line(run(f"simkubelet run gopher-pending --dir {deep}"), 2, "107 bytes", "shorter path")
+    assert list(deep.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to mount read-only")
+def test_folder_without_write_permission_is_refused_to_root_too(run: Any) -> None:
+    place = run.scratch / "read-only"
+    place.mkdir()
+    script = f'mount -t tmpfs -o ro tmpfs {place} && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", *run.argv(f"simkubelet run gopher-pending --dir {place}")]
+
+    done = subprocess.run(argv, env=run.environment(), capture_output=True, text=True, timeout=60, check=False)
+
+    assert_one_line(done, 2, str(place), "Read-only file system", "--dir")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folder_without_write_permission_is_refused(run: Any) -> None:
+    place = run.scratch / "closed"
+    place.mkdir(mode=0o500)
+
+    assert_one_line(run(f"simkubelet run gopher-pending --dir {place}"), 2, str(place), "Permission denied")
+
+
+@pytest.mark.parametrize("parallel", ["", "-n 2"])
+def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) -> None:
+    marker = run.scratch / "started"
+    story(f'[sh, -c, "touch {marker}; exec sleep infinity"]', within="1h")
+    process = run.start(f"simkubelet run mine.yaml gopher-pending {parallel}")
+    wait_for(marker, process)
+
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert said == "interrupted; everything was ended\n"
+    assert run.leftovers() == []
+    assert run.processes() == []
+
+
+def wait_for(marker: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until a file is made in a folder, told by the kernel."""
+    from asyncinotify import Inotify, Mask
+
+    with Inotify(sync_timeout=30) as watch:
+        watch.add_watch(marker.parent, Mask.CREATE)
+        while not marker.exists():
+            assert process.poll() is None
+            assert watch.sync_get() is not None, "the plugin did not start within 30 s"

@@ -1,0 +1,157 @@
+"""Feeds in: story files, and a world of prepared frames. Observed: verdicts, what the world was asked to do, the trace.
+
+A `FakeWorld` shows its frames one after the other; each wait of an expectation's patience takes one second of its time
+and moves it one frame on. The last frame stays.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import pytest
+
+from scenarios.action import Action, verb_of
+from scenarios.backend import Backend, Capability, Patience
+from scenarios.crosscheck import Known
+from scenarios.document import Document, load
+from scenarios.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
+from scenarios.trace import Trace
+
+GPU = "nvidia.com/gpu"
+
+
+class FakePatience:
+    def __init__(self, world: FakeWorld, within_s: float) -> None:
+        self._world = world
+        self._left_s = within_s
+
+    async def wait(self) -> bool:
+        if self._left_s < 1:
+            return False
+        self._left_s -= 1
+        self._world.pass_second()
+        return True
+
+
+class FakeWorld:
+    def __init__(
+        self,
+        frames: Sequence[Snapshot],
+        capabilities: frozenset[Capability] = frozenset(Capability),
+        errors: Mapping[str, BaseException] | None = None,
+    ) -> None:
+        self.now_s = 0.0
+        self.trace = Trace(now=lambda: self.now_s)
+        self.capabilities = capabilities
+        self.performed: list[Action] = []
+        self.is_entered = False
+        self.is_left = False
+        self._frames = list(frames)
+        self._errors = errors or {}
+
+    async def __aenter__(self) -> Self:
+        self.is_entered = True
+        self._raise_for("enter")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        self.is_left = True
+        self._raise_for("leave")
+
+    async def perform(self, action: Action) -> None:
+        self._raise_for(verb_of(action))
+        self.performed.append(action)
+
+    async def observe(self) -> Snapshot:
+        return self._frames[0]
+
+    def patience(self, within_s: float) -> Patience:
+        return FakePatience(self, within_s)
+
+    def pass_second(self) -> None:
+        self.now_s += 1
+        if len(self._frames) > 1:
+            self._frames.pop(0)
+
+    def _raise_for(self, occasion: str) -> None:
+        if occasion in self._errors:
+            raise self._errors[occasion]
+
+
+def _is_a_backend(world: FakeWorld) -> Backend:
+    return world
+
+
+@pytest.fixture
+def world() -> type[FakeWorld]:
+    return FakeWorld
+
+
+@pytest.fixture
+def known() -> Known:
+    return Known(kubernetes=("1.26", "1.28", "1.34", "1.35"), profiles=("h100-80gb", "t4"))
+
+
+@pytest.fixture
+def write_story(tmp_path: Path) -> Callable[..., Path]:
+    """Write a story's file: its text is dedented, and gets a name and a description where it has none."""
+
+    def write(text: str, name: str = "story") -> Path:
+        text = textwrap.dedent(text)
+        head = "" if text.startswith("name:") else f"name: {name}\ndescription: A story. It is short.\n"
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(head + text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def read_story(write_story: Callable[..., Path], known: Known) -> Callable[[str], Document]:
+    return lambda text: load(write_story(text), known)
+
+
+class Frames:
+    """Makes snapshots of a world with one node, one plugin and some pods."""
+
+    def node(self, capacity: int | None = 8, allocatable: int | None = 8, kubernetes: str = "1.34") -> NodeView:
+        return NodeView(
+            "node-1",
+            kubernetes,
+            {} if capacity is None else {GPU: capacity},
+            {} if allocatable is None else {GPU: allocatable},
+        )
+
+    def pod(
+        self,
+        name: str = "trainer",
+        phase: str = "Running",
+        ids: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        events: Sequence[PodEvent] = (),
+        reason: str = "",
+        message: str = "",
+    ) -> PodView:
+        node = "node-1" if phase == "Running" else ""
+        return PodView(
+            name, phase, reason, message, node, {"main": {GPU: tuple(ids)}}, {"main": env or {}}, tuple(events)
+        )
+
+    def plugin(self, state: PluginState = PluginState.RUNNING, restarts: int = 0, registrations: int = 1) -> PluginView:
+        return PluginView("nvidia", state, restarts, registrations)
+
+    def frame(self, *pods: PodView, node: NodeView | None = None, plugin: PluginView | None = None) -> Snapshot:
+        return Snapshot(
+            {"node-1": node or self.node()}, {pod.name: pod for pod in pods}, {"nvidia": plugin or self.plugin()}
+        )
+
+
+@pytest.fixture
+def frames() -> Frames:
+    return Frames()

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from scenarios import stories
+from scenarios.backend import Capability, needed
+from scenarios.crosscheck import Known
+from scenarios.document import DocumentError, load
+from scenarios.model import VERBS, Scenario, json_schema
+from scenarios.part import Part
+from simkubelet.errors import InputError
+
+NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
+
+
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_catalog_has_the_stories_in_order() -> None:
+    assert list(stories.builtin()) == NAMES
+    assert list(stories.summaries()) == NAMES
+    assert stories.summaries()["kubelet-restart"] == "A kubelet restart takes no device from a running pod"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_builtin_story_is_right_for_classes_and_schema(
+    name: str, known: Known, validator: jsonschema.Draft202012Validator
+) -> None:
+    path = stories.builtin()[name]
+
+    scenario = load(path, known).scenario
+
+    assert needed(scenario) <= frozenset(Capability)
+    validator.validate(yaml.safe_load(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param({"restartKublet": {}}, id="unknown verb"),
+        pytest.param({"heal": {"gpu": 0}, "delete": {"pod": "p"}}, id="two verbs"),
+        pytest.param({}, id="no verb"),
+        pytest.param({"advance": "5 minutes"}, id="no duration"),
+        pytest.param({"expect": {"node": "n", "capacty": {}}}, id="unknown key"),
+        pytest.param({"expect": {"node": "n", "capacity": {"r": -1}}}, id="negative"),
+        pytest.param({"expect": {"node": "n", "phase": "Running"}}, id="key of another subject"),
+        pytest.param({"expect": {"pod": "p", "event": {"message": {"new": "x"}}}}, id="message by no version"),
+        pytest.param({"fail": {"gpu": {"heldB": "p"}, "xid": 79}}, id="unknown selector"),
+    ],
+)
+def test_schema_and_classes_refuse_the_same(
+    step: dict[str, Any],
+    validator: jsonschema.Draft202012Validator,
+    write_story: Callable[..., Path],
+    known: Known,
+) -> None:
+    story = {"name": "story", "description": "x", "steps": [step]}
+
+    assert not validator.is_valid(story)
+    with pytest.raises(DocumentError):
+        load(write_story(json.dumps(story)), known)
+
+
+def parts(model: type[BaseModel] = Part) -> Iterator[type[BaseModel]]:
+    for child in model.__subclasses__():
+        if not child.__name__.startswith("_"):
+            yield child
+        yield from parts(child)
+
+
+def test_schema_has_every_key_of_every_class() -> None:
+    schema = json_schema()
+    definitions = {**schema["$defs"], "Scenario": schema}
+
+    keys = {
+        name: set(definition["properties"]) for name, definition in definitions.items() if "properties" in definition
+    }
+    expected = {part.__name__: {field.alias for field in part.model_fields.values()} for part in parts()}
+
+    assert keys == expected
+    assert set(VERBS) | {"name"} == keys["Step"]
+    assert "null" not in json.dumps(schema)
+
+
+def test_builtin_names_are_those_of_the_plugins_that_come_along() -> None:
+    from simkubelet import _bundle
+
+    builtin = json_schema()["$defs"]["PluginSpec"]["properties"]["builtin"]["enum"]
+
+    assert sorted(builtin) == sorted(_bundle.load("plugin", "cli").PLUGINS)
+
+
+def test_story_on_another_kubernetes_is_the_same_story() -> None:
+    story = {
+        "name": "s",
+        "description": "x",
+        "nodes": [{"name": "a"}, {"name": "b", "kubernetes": "1.35"}],
+        "steps": [{"restartKubelet": {"node": "a"}}],
+    }
+    scenario = Scenario.model_validate(story)
+
+    older = scenario.on_kubernetes("1.28")
+
+    assert [node.kubernetes for node in older.nodes] == ["1.28", "1.28"]
+    assert [node.kubernetes for node in scenario.nodes] == ["1.34", "1.35"]
+    assert older.steps == scenario.steps
+
+
+def test_stories_are_found_by_name_file_and_folder(write_story: Callable[..., Path], tmp_path: Path) -> None:
+    first, second = write_story("steps: []", "a"), write_story("steps: []", "b")
+    (tmp_path / "notes.txt").write_text("")
+    restart = stories.builtin()["kubelet-restart"]
+
+    assert stories.find(["kubelet-restart", str(second), str(tmp_path)]) == [restart, second, first]
+    assert stories.find([]) == list(stories.builtin().values())
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        pytest.param("kubelet-restrat", "no story 'kubelet-restrat'; did you mean 'kubelet-restart'?", id="misspelt"),
+        pytest.param("xyzzy", "no story 'xyzzy'; there are: device-unhealthy, gopher-pending", id="unknown"),
+        pytest.param("{tmp}", "no story in folder", id="folder without stories"),
+    ],
+)
+def test_what_is_no_story_is_refused(argument: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        stories.find([argument.format(tmp=tmp_path)])
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [("One.", "One"), ("One. Two.", "One"), ("XID 7.9 is\n  one. Two", "XID 7.9 is one"), ("", "")],
+)
+def test_first_sentence(text: str, sentence: str) -> None:
+    assert stories.first_sentence(text) == sentence

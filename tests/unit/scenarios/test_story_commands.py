@@ -1,0 +1,271 @@
+"""The command line in this process, with a fake world in the backend's place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from simkubelet import _bundle
+from simkubelet.cli import main
+from simkubelet.errors import HostError, InputError
+
+STEPS = "steps:\n- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 1s}\n"
+WITH_PLUGIN = f"plugins: [{{name: nvidia, builtin: nvidia}}]\n{STEPS}"
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch, known: object) -> ModuleType:
+    """The module that makes backends, with fixed names of versions and profiles."""
+    module = _bundle.load("scenarios", "job")
+    for part in (module, _bundle.load("scenarios", "document")):
+        monkeypatch.setattr(part, "installed", lambda: known)
+    return module
+
+
+@pytest.fixture
+def played(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, world: Any, frames: Any) -> list[tuple[Any, Any]]:
+    """Story documents and options in the order in which worlds were made for them; every node has 8 GPUs."""
+    made: list[tuple[Any, Any]] = []
+
+    def make(document: Any, options: Any) -> Any:
+        made.append((document, options))
+        return world([frames.frame()])
+
+    monkeypatch.setattr(jobs, "_backend", make)
+    return made
+
+
+@pytest.fixture
+def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return run
+
+
+@pytest.mark.usefixtures("played")
+def test_run_prints_a_table_and_exits_with_0(run_cli: Any, write_story: Any) -> None:
+    status, out, err = run_cli("run", write_story(STEPS, "one"), write_story(STEPS, "two"))
+
+    assert status == 0
+    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["one", "PASSED"], ["two", "PASSED"]]
+    assert out.splitlines()[1].rstrip().endswith("A story")
+    assert err == ""
+
+
+@pytest.mark.usefixtures("played")
+def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: Any) -> None:
+    path = write_story(STEPS.replace("8", "7"))
+
+    status, out, _ = run_cli("run", path)
+
+    assert status == 1
+    assert f"{path}:4: FAILED in step 'expect node node-1'" in out
+    assert "    expected  7\n    saw       8\n" in out
+
+
+def test_failed_machine_exits_with_3(
+    jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, run_cli: Any, write_story: Any, world: Any, frames: Any
+) -> None:
+    broken = world([frames.frame()], errors={"enter": HostError("no space left")})
+    monkeypatch.setattr(jobs, "_backend", lambda document, options: broken)
+
+    status, out, _ = run_cli("run", write_story(STEPS))
+
+    assert status == 3
+    assert "UNKNOWN" in out
+    assert "no space left" in out
+
+
+def test_bad_input_found_by_the_world_is_one_line_and_2(
+    jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, run_cli: Any, write_story: Any, world: Any, frames: Any
+) -> None:
+    broken = world([frames.frame()], errors={"enter": InputError("--dir: '/x' cannot be written")})
+    monkeypatch.setattr(jobs, "_backend", lambda document, options: broken)
+
+    assert run_cli("run", write_story(STEPS)) == (2, "", "error: --dir: '/x' cannot be written\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_leaves_its_world_and_exits_with_130(
+    jobs: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    run_cli: Any,
+    write_story: Any,
+    world: Any,
+    frames: Any,
+    number: signal.Signals,
+) -> None:
+    a_world = world([frames.frame()])
+
+    class Interrupting:
+        async def wait(self) -> bool:
+            os.kill(os.getpid(), number)
+            await a_world.trace.longer_than(1000)
+            return True
+
+    monkeypatch.setattr(a_world, "patience", lambda within_s: Interrupting())
+    monkeypatch.setattr(jobs, "_backend", lambda document, options: a_world)
+
+    result = run_cli("run", write_story(STEPS.replace("8", "7")))
+
+    assert result == (130, "", "interrupted; everything was ended\n")
+    assert a_world.is_left
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any, tmp_path: Path) -> None:
+    arguments = ("--plugin", f"nvidia={sys.executable} -c 'a b'", "--kubernetes", "1.28", "--dir", tmp_path, "--keep")
+
+    status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
+
+    ((document, options),) = played
+    assert status == 0
+    assert options.plugin_commands == {"nvidia": (sys.executable, "-c", "a b")}
+    assert (options.directory, options.keep) == (tmp_path, True)
+    assert document.scenario.nodes[0].kubernetes == "1.28"
+
+
+@pytest.mark.usefixtures("played")
+def test_run_writes_junit_and_trace(run_cli: Any, write_story: Any, tmp_path: Path) -> None:
+    junit, trace = tmp_path / "junit.xml", tmp_path / "trace.jsonl"
+
+    run_cli("run", write_story(STEPS, "a"), write_story(STEPS, "b"), "--junit", junit, "--trace", trace)
+
+    assert junit.read_text().count("<testcase ") == 2
+    entries = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert [(entry["story"], entry["kind"]) for entry in entries] == [
+        (story, kind) for story in "ab" for kind in ("step-started", "expectation-met")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        pytest.param(["nonsense"], "no story 'nonsense'; there are:", id="story"),
+        pytest.param(["--kubernetes", "1.99"], "--kubernetes: no Kubernetes '1.99' here; supported are", id="version"),
+        pytest.param(["--plugin", "nvidia"], "Invalid value for '--plugin': 'nvidia' is not of the form", id="no ="),
+        pytest.param(["--plugin", "nvidia='x"], "Invalid value for '--plugin': ", id="open quote"),
+        pytest.param(["--plugin", "nvida=true"], "--plugin: no plugin 'nvida'; did you mean 'nvidia'?", id="plugin"),
+        pytest.param(["--plugin", "nvidia=/no/x"], "--plugin: plugin 'nvidia': no program '/no/x'", id="program"),
+        pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
+        pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
+        pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
+        pytest.param(["--frob"], "No such option '--frob'", id="option"),
+    ],
+)
+def test_wrong_use_is_one_line_and_2(
+    arguments: list[str], complaint: str, run_cli: Any, write_story: Any, played: Any
+) -> None:
+    status, out, err = run_cli("run", write_story(WITH_PLUGIN), *arguments)
+
+    assert (status, out, played) == (2, "", [])
+    assert err.startswith(f"error: {complaint}")
+    assert err.count("\n") == 1
+
+
+def test_missing_program_of_a_story_is_told_with_its_place(run_cli: Any, write_story: Any, played: Any) -> None:
+    path = write_story(f"plugins:\n- name: mine\n  command: [no-such-plugin, -v]\n{STEPS}")
+
+    result = run_cli("run", path)
+
+    complaint = f"{path}:5: plugin 'mine': no program 'no-such-plugin'; give its path or put its folder on PATH"
+    assert result == (2, "", f"error: {complaint}\n")
+    assert played == []
+
+
+def test_problems_of_all_files_are_told_before_anything_starts(run_cli: Any, write_story: Any, played: Any) -> None:
+    good, bad, worse = write_story(STEPS, "good"), write_story("steps: []", "bad"), write_story("x: 1", "worse")
+
+    status, out, err = run_cli("run", good, bad, worse)
+
+    assert (status, out, played) == (2, "", [])
+    assert [line.split(": ")[0] for line in err.splitlines()] == [f"{bad}:3:8", f"{worse}:1:1", f"{worse}:3:1"]
+
+
+@pytest.mark.usefixtures("jobs")
+def test_check_tells_right_files_and_problems(run_cli: Any, write_story: Any) -> None:
+    good, bad = write_story(STEPS, "good"), write_story("steps: []", "bad")
+
+    assert run_cli("check", good) == (0, f"ok: {good}\n", "")
+    assert run_cli("check", bad, good) == (
+        2,
+        f"ok: {good}\n",
+        f"{bad}:3:8: steps: expected at least 1 item; found []\n",
+    )
+
+
+def test_list_names_each_builtin_story(run_cli: Any) -> None:
+    status, out, _ = run_cli("list")
+
+    assert status == 0
+    assert out.splitlines()[2] == "kubelet-restart   A kubelet restart takes no device from a running pod"
+
+
+def test_show_prints_the_file_as_it_is(run_cli: Any, write_story: Any) -> None:
+    path = write_story(STEPS)
+
+    assert run_cli("show", path) == (0, path.read_text(), "")
+
+
+def test_show_of_an_unreadable_file_is_one_line(run_cli: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    assert run_cli("show", path) == (2, "", f"error: {path}: cannot be read: No such file or directory\n")
+
+    path.write_bytes(b"\xff")
+    status, _, err = run_cli("show", path)
+    assert (status, err.count("\n")) == (2, 1)
+
+
+def test_schema_is_json(run_cli: Any) -> None:
+    status, out, _ = run_cli("schema")
+
+    assert status == 0
+    assert json.loads(out)["title"] == "Scenario"
+
+
+def test_help_names_the_commands_and_where_to_begin(run_cli: Any) -> None:
+    status, out, _ = run_cli("--help")
+
+    assert status == 0
+    assert "simkubelet run my-story.yaml            play your own\n" in out
+    for command in ("run", "list", "show", "check", "schema", "plugin"):
+        assert f"\n  {command} " in out
+
+
+def test_version_and_unknown_command(run_cli: Any) -> None:
+    assert run_cli("--version")[1].startswith("simkubelet")
+    assert run_cli("rnu") == (2, "", "error: No such command 'rnu'; see 'simkubelet --help'\n")
+
+
+def test_no_command_shows_the_help_and_exits_with_2(run_cli: Any) -> None:
+    status, _, err = run_cli()
+
+    assert status == 2
+    assert "Begin here:" in err
+
+
+def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[object] = []
+
+    def plugin_main(args: tuple[str, ...], *, prog_name: str) -> int:
+        got.append((args, prog_name))
+        return 3
+
+    monkeypatch.setattr(_bundle.load("plugin", "cli"), "main", plugin_main)
+
+    status, _, _ = run_cli("plugin", "nvidia", "--help", "--", "-x")
+
+    assert status == 3
+    assert got == [(("nvidia", "--help", "--", "-x"), "simkubelet plugin")]

@@ -1,0 +1,315 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scenarios.crosscheck import Known
+from scenarios.document import Document, DocumentError, load
+
+POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
+OK = "expect: {node: node-1, capacity: {r: 1}}"
+GPUS = "nodes: [{name: node-1, gpus: {profile: t4, count: 2}}]"
+
+# Text after the name and description (lines 1 and 2), and all problems without the file's name.
+WRONG = [
+    pytest.param(
+        "steps:\n- expect:\n    node: node-1\n    capacty: {r: 1}",
+        ["6:5: steps[0].expect.capacty: unknown key; did you mean 'capacity'?"],
+        id="misspelt key",
+    ),
+    pytest.param(
+        "steps:\n- restartKublet: {}",
+        ["4:3: steps[0].restartKublet: unknown key; did you mean 'restartKubelet'?"],
+        id="misspelt verb",
+    ),
+    pytest.param(f"steps:\n- {OK}\nxyzzy: 1", ["5:1: xyzzy: unknown key"], id="unknown key like no other"),
+    pytest.param(
+        f"steps:\n- fail: {{gpu: {{heldB: p}}, xid: 79}}\n- {OK}",
+        ["4:16: steps[0].fail.gpu.heldB: unknown key; did you mean 'heldBy'?"],
+        id="misspelt key is not missing, too",
+    ),
+    pytest.param(
+        "steps:\n- fail: {gpu: 0}",
+        ["4:9: steps[0].fail: missing key 'xid'"],
+        id="missing key points at its mapping",
+    ),
+    pytest.param("steps: []", ["3:8: steps: expected at least 1 item; found []"], id="no steps"),
+    pytest.param(
+        "nodes: []", ["1:1: missing key 'steps'", "3:8: nodes: expected at least 1 item; found []"], id="none"
+    ),
+    pytest.param("steps: 5", ["3:8: steps: expected a list; found 5"], id="number for a list"),
+    pytest.param("steps:\n- 5", ["4:3: steps[0]: expected a mapping; found 5"], id="number for a step"),
+    pytest.param("steps:\n- {}", ["4:3: steps[0]: needs exactly one verb"], id="no verb"),
+    pytest.param(
+        "steps:\n- {heal: {gpu: 0}, delete: {pod: p}}",
+        ["4:3: steps[0]: needs exactly one verb"],
+        id="two verbs",
+    ),
+    pytest.param(
+        "steps:\n- restartKubelet:",
+        ["4:3: steps[0]: 'restartKubelet' has no value; write {} for an empty one"],
+        id="verb without a value",
+    ),
+    pytest.param(
+        "steps:\n- advance: 5",
+        ["4:12: steps[0].advance: expected a duration like 200ms, 10s, 5m or 1h30m; found 5"],
+        id="duration without a unit",
+    ),
+    pytest.param(
+        f"nodes: [{{name: node-1, kubernetes: 1.34}}]\nsteps:\n- {OK}",
+        ["3:36: nodes[0].kubernetes: expected text; found 1.34; put it in quotes"],
+        id="version without quotes",
+    ),
+    pytest.param(
+        "steps:\n- expect: {pod: p, node: n}",
+        ["4:11: steps[0].expect: expected a mapping with exactly one of 'node', 'pod', 'plugin'"],
+        id="two subjects",
+    ),
+    pytest.param(
+        "steps:\n- expect: {node: node-1, within: 3s}",
+        ["4:11: steps[0].expect: says nothing about the node; add what is expected"],
+        id="nothing expected",
+    ),
+    pytest.param(
+        "steps:\n- expect: {node: node-1, capacity: {r: -1, s: gone, t: true}}",
+        [
+            "4:40: steps[0].expect.capacity.r: expected a whole number of devices or 'absent'; found -1",
+            "4:47: steps[0].expect.capacity.s: expected a whole number of devices or 'absent'; found \"gone\"",
+            "4:56: steps[0].expect.capacity.t: expected a whole number of devices or 'absent'; found true",
+        ],
+        id="quantities",
+    ),
+    pytest.param(
+        f"steps:\n- {POD}\n- expect: {{pod: p, phase: running}}",
+        ["5:27: steps[1].expect.phase: expected 'Pending', 'Running', 'Succeeded' or 'Failed'; found \"running\"; did"],
+        id="phase in lower case",
+    ),
+    pytest.param(
+        f"steps:\n- {POD}\n- expect: {{pod: p, gone: true, phase: Failed}}",
+        ["5:11: steps[1].expect: a pod that is gone has nothing else to expect"],
+        id="gone and something else",
+    ),
+    pytest.param(
+        f'steps:\n- {POD}\n- expect: {{pod: p, event: {{message: {{"new": x}}}}}}',
+        ["5:37: steps[1].expect.event.message: expected a text, or a mapping of quoted minor versions to texts"],
+        id="message by something else than a version",
+    ),
+    pytest.param(
+        "steps:\n- apply: {apiVersion: apps/v1, kind: Pod, metadata: {}, spec: {containers: []}}",
+        [
+            "4:23: steps[0].apply.apiVersion: expected 'v1'; found \"apps/v1\"",
+            "4:53: steps[0].apply.metadata: missing key 'name'",
+            "4:76: steps[0].apply.spec.containers: expected at least 1 item; found []",
+        ],
+        id="manifest",
+    ),
+    pytest.param(
+        "steps:\n- removeFile: {path: /a, heldBy: p}",
+        ["4:15: steps[0].removeFile: name the file by 'path', or by 'directory' and 'heldBy' together"],
+        id="two ways to name a file",
+    ),
+    pytest.param(
+        "steps:\n- createFile: {path: a/../b}",
+        ["4:22: steps[0].createFile.path: expected an absolute path on the node without '..'"],
+        id="relative path",
+    ),
+    pytest.param(
+        f"plugins:\n- {{name: a, builtin: nvida}}\n- {{name: b}}\n- {{name: c, command: []}}\nsteps:\n- {OK}",
+        [
+            "4:22: plugins[0].builtin: expected 'gopher' or 'nvidia'; found \"nvida\"; did you mean 'nvidia'?",
+            "5:3: plugins[1]: needs exactly one of 'builtin' and 'command'",
+            "6:22: plugins[2].command: expected at least 1 item; found []",
+        ],
+        id="plugins",
+    ),
+    pytest.param(
+        f"steps:\n- {OK}\n- {OK}\nsteps: []",
+        ["6:1: steps: key given twice; first in line 3"],
+        id="key given twice",
+    ),
+    pytest.param("steps:\n- {1: 2}", ["4:4: steps[0]: expected text as a key; put 1 in quotes"], id="number as a key"),
+    pytest.param("steps: &s [*s]", ["3:8: steps[0]: an alias that contains itself"], id="endless alias"),
+    pytest.param("steps:\n  - a\n - b", ["5:2: while parsing a block"], id="indentation"),
+    pytest.param("steps: [", ["3:9: while parsing a flow"], id="open bracket"),
+    pytest.param("steps: !!python/object:os.system x", ["3:8: could not determine a constructor"], id="foreign tag"),
+    pytest.param("steps: 2001-99-99", ["1:1: month must be in 1..12"], id="impossible date"),
+    pytest.param("---\na: 1", ["3:1: expected a single document in the stream but found another document"], id="two"),
+]
+
+# Documents of right form with references that lead nowhere.
+DANGLING = [
+    pytest.param(
+        "steps:\n- expect: {pod: q, phase: Running}",
+        ["4:17: steps[0].expect.pod: no step before this one applies a pod 'q'"],
+        id="pod never applied",
+    ),
+    pytest.param(
+        f"steps:\n- delete: {{pod: p}}\n- {POD}",
+        ["4:17: steps[0].delete.pod: no step before this one applies a pod 'p'"],
+        id="pod applied too late",
+    ),
+    pytest.param(
+        f"steps:\n- {POD}\n- expect: {{pod: p, sharesNoDeviceWith: [p, pp]}}",
+        ["5:44: steps[1].expect.sharesNoDeviceWith[1]: no step before this one applies a pod 'pp'; did you mean 'p'?"],
+        id="other pod",
+    ),
+    pytest.param(
+        f"{GPUS}\nsteps:\n- fail: {{gpu: {{heldBy: q}}, xid: 79}}",
+        ["5:24: steps[0].fail.gpu.heldBy: no step before this one applies a pod 'q'"],
+        id="holder of a GPU",
+    ),
+    pytest.param(
+        "steps:\n- removeFile: {directory: /d, heldBy: q}",
+        ["4:39: steps[0].removeFile.heldBy: no step before this one applies a pod 'q'"],
+        id="holder of a file",
+    ),
+    pytest.param(
+        "steps:\n- expect: {node: node-2, capacity: {r: 1}}\n- expect: {plugin: x, restarts: 1}",
+        [
+            "4:18: steps[0].expect.node: no node 'node-2'; did you mean 'node-1'?",
+            "5:20: steps[1].expect.plugin: no plugin 'x'; there are: none",
+        ],
+        id="node and plugin",
+    ),
+    pytest.param(
+        "nodes: [{name: a}, {name: b}, {name: a}]\nsteps:\n- restartKubelet: {}\n- restartKubelet: {node: c}",
+        [
+            "3:38: nodes[2].name: 'a' is taken; names are unique",
+            "5:19: steps[0].restartKubelet: which node? add 'node: ' and one of a, b",
+            "6:26: steps[1].restartKubelet.node: no node 'c'; there are: a, b",
+        ],
+        id="several nodes",
+    ),
+    pytest.param(
+        f"{GPUS}\nsteps:\n- fail: {{gpu: 2, xid: 79}}\n- heal: {{gpu: 1}}",
+        ["5:15: steps[0].fail.gpu: no GPU 2; node 'node-1' has 2, counted from 0"],
+        id="GPU out of range",
+    ),
+    pytest.param(
+        "steps:\n- heal: {gpu: 0}",
+        ["4:15: steps[0].heal.gpu: node 'node-1' has no GPUs; give it some with 'gpus'"],
+        id="node without GPUs",
+    ),
+    pytest.param(
+        f'nodes: [{{name: n, kubernetes: "1.99", gpus: {{profile: h100, count: 1}}}}]\nsteps:\n- {POD}',
+        [
+            "3:31: nodes[0].kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
+            "3:55: nodes[0].gpus.profile: no GPU profile 'h100'; did you mean 'h100-80gb'?",
+        ],
+        id="version and profile",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "problems"), [*WRONG, *DANGLING])
+def test_every_problem_is_told_with_its_place(
+    text: str, problems: list[str], write_story: Callable[..., Path], known: Known
+) -> None:
+    path = write_story(text)
+
+    with pytest.raises(DocumentError) as caught:
+        load(path, known)
+
+    assert caught.value.exit_status == 2
+    for line, problem in zip(caught.value.lines, problems, strict=True):
+        assert line.startswith(f"{path}:{problem}")
+
+
+def test_name_must_be_that_of_the_file(write_story: Callable[..., Path], known: Known) -> None:
+    path = write_story(f"name: other\ndescription: x\nsteps:\n- {OK}")
+
+    with pytest.raises(DocumentError) as caught:
+        load(path, known)
+
+    assert caught.value.lines == (f"{path}:1:7: name: 'other' is not the file's name, 'story'; rename one of them",)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        pytest.param(b"", "1:1: the file is empty; a story needs", id="empty"),
+        pytest.param(b"\xff\xfe\x00", "1:1: ", id="not UTF-8"),
+        pytest.param(b"a: \x00", "1:1: ", id="control character"),
+        pytest.param(b"[" * 600, "1:1: nested too deeply", id="nested too deeply"),
+        pytest.param(b"just text", '1:1: expected a mapping; found "just text"', id="scalar"),
+    ],
+)
+def test_file_that_is_no_story_is_refused(content: bytes, problem: str, tmp_path: Path, known: Known) -> None:
+    path = tmp_path / "story.yaml"
+    path.write_bytes(content)
+
+    with pytest.raises(DocumentError) as caught:
+        load(path, known)
+
+    assert len(caught.value.lines) == 1
+    assert caught.value.lines[0].startswith(f"{path}:{problem}")
+
+
+def test_missing_file_and_folder_are_refused(tmp_path: Path, known: Known) -> None:
+    for path in (tmp_path / "none.yaml", tmp_path):
+        with pytest.raises(DocumentError, match="cannot be read: "):
+            load(path, known)
+
+
+def test_location_of_a_part_is_its_line(read_story: Callable[[str], Document]) -> None:
+    document = read_story("steps:\n- expect:\n    node: node-1\n    capacity:\n      nvidia.com/gpu: 1\n")
+
+    assert document.location("steps", 0, "expect", "capacity", "nvidia.com/gpu").endswith("story.yaml:7")
+    assert document.location("steps", 0, "expect", "allocatable").endswith("story.yaml:5")
+    assert document.location("plugins").endswith("story.yaml:1")
+
+
+def test_manifest_is_kept_word_for_word(read_story: Callable[[str], Document]) -> None:
+    document = read_story(
+        """\
+        steps:
+        - apply:
+            apiVersion: v1
+            kind: Pod
+            metadata: {name: p, labels: {app: x}, annotations: {a.b/c: "1"}}
+            spec:
+              restartPolicy: Never
+              initContainers: [{name: i, image: x}]
+              containers:
+              - {name: c, image: x, resources: {limits: {nvidia.com/gpu: 2, cpu: "1"}, requests: {memory: 1Gi}}}
+        """
+    )
+
+    action = document.scenario.steps[0].apply
+
+    assert action is not None
+    assert action.pod == "p"
+    assert action.manifest == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "labels": {"app": "x"}, "annotations": {"a.b/c": "1"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "initContainers": [{"name": "i", "image": "x"}],
+            "containers": [
+                {
+                    "name": "c",
+                    "image": "x",
+                    "resources": {"limits": {"nvidia.com/gpu": 2, "cpu": "1"}, "requests": {"memory": "1Gi"}},
+                }
+            ],
+        },
+    }
+
+
+def test_anchors_and_merge_keys_are_understood(read_story: Callable[[str], Document]) -> None:
+    document = read_story(
+        """\
+        steps:
+        - expect: &e {node: node-1, capacity: {r: 1}}
+        - expect: {<<: *e, within: 1s, capacity: {r: 2}}
+        """
+    )
+
+    first, second = (step.expect for step in document.scenario.steps)
+
+    assert first is not None
+    assert second is not None
+    assert (second.subject, second.within, second.expected) == ("node-1", 1.0, {"capacity"})

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scenarios.evaluation import Mismatch, evaluate
+from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from scenarios.snapshot import PluginState, PodEvent, Snapshot
+from scenarios.trace import Trace
+from simkubelet.events import DevicesAllocated, NodeStatusUpdated
+
+GPU = "nvidia.com/gpu"
+PENDING = PodEvent("Warning", "FailedScheduling", "0/1 nodes are available.")
+
+
+def seen_of(kind: type, snapshot: Snapshot, trace: Trace | None = None, /, **wanted: Any) -> list[str]:
+    """What was seen instead, for each mismatch."""
+    expectation = kind.model_validate(wanted)
+    return [mismatch.seen for mismatch in evaluate(expectation, snapshot, trace or Trace())]
+
+
+@pytest.mark.parametrize(
+    ("capacity", "wanted", "seen"),
+    [
+        pytest.param(8, 8, [], id="agrees"),
+        pytest.param(0, 8, ["0"], id="differs"),
+        pytest.param(None, 0, ["absent"], id="absent is not 0"),
+        pytest.param(None, "absent", [], id="absent as expected"),
+        pytest.param(0, "absent", ["0"], id="0 is not absent"),
+    ],
+)
+def test_capacity(frames: Any, capacity: int | None, wanted: object, seen: list[str]) -> None:
+    snapshot = frames.frame(node=frames.node(capacity))
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", capacity={GPU: wanted}) == seen
+
+
+def test_every_difference_of_a_node_is_told_with_its_path(frames: Any) -> None:
+    trace = Trace()
+    for amount in (8, 8, 0, 8):
+        trace.append(NodeStatusUpdated("node-1", {GPU: amount}, {}))
+    wanted = NodeExpectation.model_validate(
+        {"node": "node-1", "capacity": {GPU: 7}, "allocatable": {"r": 1}, "capacityHistory": {GPU: [8]}}
+    )
+
+    found = evaluate(wanted, frames.frame(), trace)
+
+    assert found == (
+        Mismatch(("capacity", GPU), "7", "8"),
+        Mismatch(("allocatable", "r"), "1", "absent"),
+        Mismatch(("capacityHistory", GPU), "[8]", "[8, 0, 8]"),
+    )
+
+
+def test_nobody_of_that_name_is_a_mismatch_not_an_error(frames: Any) -> None:
+    empty = Snapshot({}, {}, {})
+
+    assert seen_of(NodeExpectation, empty, node="n", capacity={GPU: 1}) == ["no such node"]
+    assert seen_of(PodExpectation, empty, pod="p", phase="Running") == ["no such pod"]
+    assert seen_of(PluginExpectation, empty, plugin="p", restarts=0) == ["no such plugin"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"state": "waiting", "restarts": 2, "registrations": 3}, [], id="agrees"),
+        pytest.param({"state": "running"}, ["waiting"], id="state"),
+        pytest.param({"restarts": 0, "registrations": 0}, ["2", "3"], id="zero is expected, too"),
+    ],
+)
+def test_plugin(frames: Any, wanted: dict[str, object], seen: list[str]) -> None:
+    snapshot = frames.frame(plugin=frames.plugin(PluginState.WAITING, 2, 3))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", **wanted) == seen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no"}, [], id="agrees"),
+        pytest.param({"phase": "Running"}, ["Failed"], id="phase"),
+        pytest.param({"reason": ""}, ["UnexpectedAdmissionError"], id="no reason"),
+        pytest.param({"devices": {GPU: 2}}, [], id="devices"),
+        pytest.param({"devices": {GPU: 3, "other": 0}}, ["2"], id="none of a resource is 0"),
+        pytest.param({"gone": False}, [], id="is there"),
+        pytest.param({"gone": True}, ["a pod in phase Failed"], id="should be gone"),
+    ],
+)
+def test_pod(frames: Any, wanted: dict[str, object], seen: list[str]) -> None:
+    pod = frames.pod(phase="Failed", reason="UnexpectedAdmissionError", message="no", ids=("a", "b"))
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", **wanted) == seen
+
+
+def test_gone_pod_is_gone(frames: Any) -> None:
+    assert seen_of(PodExpectation, frames.frame(), pod="trainer", gone=True) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "held", "seen"),
+    [
+        pytest.param(("a", "b"), ("a", "b"), [], id="the same"),
+        pytest.param(("b", "a"), ("a", "b"), [], id="order does not matter"),
+        pytest.param(("a", "b"), ("a", "c"), [f"{GPU}: [a, c]"], id="others"),
+        pytest.param(("a", "b"), ("a",), [f"{GPU}: [a]"], id="fewer"),
+        pytest.param(("a",), (), ["none"], id="none left"),
+        pytest.param((), ("a",), ["none so far"], id="never given any"),
+    ],
+)
+def test_keeps_devices(frames: Any, given: tuple[str, ...], held: tuple[str, ...], seen: list[str]) -> None:
+    trace = Trace()
+    if given:
+        trace.append(DevicesAllocated("node-1", "trainer", "main", GPU, given))
+    snapshot = frames.frame(frames.pod(ids=held))
+
+    assert seen_of(PodExpectation, snapshot, trace, pod="trainer", keepsDevices=True) == seen
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "seen"),
+    [
+        pytest.param(("a",), ("b",), [], id="different"),
+        pytest.param(("a", "b"), ("b", "c"), ["both hold b"], id="one in common"),
+        pytest.param((), ("b",), ["trainer holds none"], id="own none yet"),
+        pytest.param(("a",), (), ["other holds none"], id="the other none yet"),
+    ],
+)
+def test_shares_no_device(frames: Any, own: tuple[str, ...], others: tuple[str, ...], seen: list[str]) -> None:
+    snapshot = frames.frame(frames.pod(ids=own), frames.pod("other", ids=others))
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", sharesNoDeviceWith=["other"]) == seen
+
+
+@pytest.mark.parametrize(
+    ("ids", "value", "template", "seen"),
+    [
+        pytest.param(("a",), "a", "{devices}", [], id="one"),
+        pytest.param(("a", "b"), "b,a", "{devices}", [], id="in any order"),
+        pytest.param(("a", "b"), "x=b,a;", "x={devices};", [], id="inside other text"),
+        pytest.param(("a", "b"), "a", "{devices}", ["a"], id="one is missing"),
+        pytest.param(("a",), "a,a", "{devices}", ["a,a"], id="one twice"),
+        pytest.param(("a",), "xa", "{devices}", ["xa"], id="something before"),
+        pytest.param(("a",), "a", "", ["a"], id="should be empty"),
+        pytest.param(("a",), "{other}", "{other}", [], id="other braces are text"),
+        pytest.param(("a",), None, "{devices}", ["not set"], id="not set"),
+        pytest.param((), None, "{devices}", ["no container holds devices"], id="no devices"),
+    ],
+)
+def test_env(frames: Any, ids: tuple[str, ...], value: str | None, template: str, seen: list[str]) -> None:
+    pod = frames.pod(ids=ids, env={} if value is None else {"V": value})
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", env={"V": template}) == seen
+
+
+@pytest.mark.parametrize(
+    ("event", "seen"),
+    [
+        pytest.param({"type": "Warning", "reason": "FailedScheduling"}, [], id="agrees"),
+        pytest.param({"message": PENDING.message}, [], id="message alone"),
+        pytest.param({"reason": "Other"}, ["reason: FailedScheduling"], id="differs"),
+        pytest.param(
+            {"reason": "FailedScheduling", "message": "x"},
+            [f"reason: FailedScheduling, message: {PENDING.message}"],
+            id="the event shown is the likest",
+        ),
+    ],
+)
+def test_event(frames: Any, event: dict[str, str], seen: list[str]) -> None:
+    pod = frames.pod(phase="Pending", events=[PENDING, PodEvent("Normal", "FailedScheduling", "x y")][:1])
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", event=event) == seen
+
+
+def test_pod_without_events_says_so(frames: Any) -> None:
+    snapshot = frames.frame(frames.pod())
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", event={"reason": "x"}) == ["no event"]
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "text"),
+    [("1.26", "old"), ("1.28", "old"), ("1.29", "middle"), ("1.33", "middle"), ("1.34", "new"), ("1.35", "new")],
+)
+def test_message_is_that_of_the_highest_version_not_above_the_nodes(
+    frames: Any, kubernetes: str, text: str, known: object
+) -> None:
+    pod = frames.pod(phase="Pending", events=[PodEvent("Warning", "R", text)])
+    snapshot = frames.frame(pod, node=frames.node(kubernetes=kubernetes))
+    by_version = {"1.34": "new", "1.9": "old", "1.29": "middle"}
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", event={"message": by_version}) == []
+
+
+def test_version_older_than_all_messages_is_a_mismatch(frames: Any) -> None:
+    snapshot = frames.frame(frames.pod(events=[PENDING]), node=frames.node(kubernetes="1.26"))
+    wanted = PodExpectation.model_validate({"pod": "trainer", "event": {"message": {"1.34": "new"}}})
+
+    (mismatch,) = evaluate(wanted, snapshot, Trace())
+
+    assert mismatch.expected == "message: a text for Kubernetes 1.26"
+
+
+def test_pod_on_a_node_is_spoken_of_in_that_nodes_version(frames: Any, world: Callable[..., object]) -> None:
+    pod = frames.pod(phase="Running", events=[PodEvent("Warning", "R", "old")])
+    old = frames.node(kubernetes="1.26")
+    snapshot = Snapshot({"first": frames.node(kubernetes="1.35"), "node-1": old}, {"trainer": pod}, {})
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", event={"message": {"1.26": "old", "1.34": "new"}}) == []

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from scenarios.evaluation import Mismatch
+from scenarios.events import FaultInjected
+from scenarios.junit import junit_xml
+from scenarios.report import event_line, failure_lines, print_run
+from scenarios.trace import Trace
+from scenarios.verdict import Failure, Outcome, Verdict
+from simkubelet.events import EventRecorded, NodeStatusUpdated
+
+
+@pytest.fixture
+def failed() -> Verdict:
+    trace = Trace(now=lambda: 0.0)
+    trace.append(FaultInjected("node-1", "GPU-1", 79))
+    mismatch = Mismatch(("steps", 4, "expect", "allocatable", "nvidia.com/gpu"), "7", "8")
+    failure = Failure("stories/x.yaml:31", "GPU falls off", (mismatch,), tuple(trace))
+    return Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7; saw 8", failure)
+
+
+@pytest.fixture
+def verdicts(failed: Verdict) -> list[Verdict]:
+    return [
+        Verdict("fine", Outcome.VALID, 0.25),
+        failed,
+        Verdict("dark", Outcome.UNKNOWN, 0.5, "no \x1b[31mspace"),
+        Verdict("far", Outcome.SKIPPED, 0.0, "the backend cannot restart a kubelet"),
+    ]
+
+
+def test_failure_tells_place_path_expected_seen_and_trace(failed: Verdict) -> None:
+    assert failure_lines(failed) == (
+        "stories/x.yaml:31: FAILED in step 'GPU falls off'",
+        "  steps[4].expect.allocatable[nvidia.com/gpu]",
+        "    expected  7",
+        "    saw       8",
+        "  what happened around it:",
+        "       0     0.000 s  fault-injected       node=node-1 gpu=GPU-1 xid=79",
+    )
+
+
+def test_story_ended_by_an_error_tells_the_reason() -> None:
+    verdict = Verdict("x", Outcome.UNKNOWN, 0.1, "disk is full", Failure("x.yaml:1", "start", (), ()))
+
+    assert failure_lines(verdict) == ("x.yaml:1: UNKNOWN in step 'start'", "  disk is full")
+
+
+def test_event_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
+    trace = Trace(now=lambda: 0.0)
+    trace.append(EventRecorded("p", "Warning", "Failed", "two words", ""))
+    trace.append(NodeStatusUpdated("n", {"a": 1, "b": 0}, {}))
+
+    assert event_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
+    assert event_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
+
+
+def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
+    print_run(verdicts, {"fine": "All is [well]."}, 2.0)
+
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0].split() == ["story", "verdict", "time", "what"]
+    assert lines[1].split(maxsplit=4) == ["fine", "PASSED", "0.25", "s", "All is [well]."]
+    assert lines[4].split(maxsplit=4)[1:4] == ["SKIPPED", "0.00", "s"]
+    assert "stories/x.yaml:31: FAILED in step 'GPU falls off'" in lines
+    assert lines[-1] == "1 passed, 1 failed, 1 unknown, 1 skipped in 2.00 s"
+
+
+def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
+    root = ElementTree.fromstring(junit_xml(verdicts))  # noqa: S314  # our own output
+
+    suite = root[0]
+    assert {key: suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped", "time")} == {
+        "name": "simkubelet",
+        "tests": "4",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+        "time": "2.250",
+    }
+    assert [(case.get("name"), [child.tag for child in case]) for case in suite] == [
+        ("fine", []),
+        ("x", ["failure"]),
+        ("dark", ["error"]),
+        ("far", ["skipped"]),
+    ]
+    failure = suite[1][0]
+    assert failure.get("message") == "allocatable: expected 7; saw 8"
+    assert "stories/x.yaml:31" in (failure.text or "")
+    assert suite[2][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scenarios.backend import Capability, needed
+from scenarios.document import Document
+from scenarios.runner import play
+from scenarios.verdict import Outcome
+from simkubelet.errors import HostError, InputError, PluginError
+
+Read = Callable[[str], Document]
+
+EXPECT_8 = "- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 3s}\n"
+APPLY = "- apply: {apiVersion: v1, kind: Pod, metadata: {name: trainer}, spec: {containers: [{name: main}]}}\n"
+
+
+async def test_story_whose_expectations_come_true_is_valid(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story(f"steps:\n{EXPECT_8}{APPLY}- restartKubelet: {{}}\n")
+    a_world = world([frames.frame(node=frames.node(None)), frames.frame(node=frames.node(0)), frames.frame()])
+    told: list[str] = []
+
+    verdict = await play(document, a_world, told.append)
+
+    assert (verdict.outcome, verdict.reason, verdict.failure) == (Outcome.VALID, "", None)
+    assert [type(action).__name__ for action in a_world.performed] == ["Apply", "RestartKubelet"]
+    assert told == ["expect node node-1", "apply pod trainer", "restartKubelet"]
+    assert [event.kind for event in a_world.trace] == [
+        "step-started",
+        "expectation-met",
+        "step-started",
+        "step-started",
+    ]
+    assert a_world.now_s == 2
+    assert a_world.is_left
+
+
+async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story(f"steps:\n{EXPECT_8}{APPLY}")
+    a_world = world([frames.frame(node=frames.node(number)) for number in (None, 0, 5)])
+
+    verdict = await play(document, a_world)
+
+    assert verdict.outcome is Outcome.INVALID
+    assert verdict.reason == "expect node node-1: capacity[nvidia.com/gpu]: expected 8; saw 5"
+    assert verdict.failure is not None
+    assert verdict.failure.location.endswith("story.yaml:4")
+    assert verdict.failure.step == "expect node node-1"
+    (mismatch,) = verdict.failure.mismatches
+    assert mismatch.path == ("steps", 0, "expect", "capacity", "nvidia.com/gpu")
+    assert (mismatch.expected, mismatch.seen) == ("8", "5")
+    assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
+    assert a_world.performed == []
+    assert a_world.now_s == 3
+
+
+@pytest.mark.parametrize(
+    ("capacities", "outcome", "end_s"),
+    [
+        pytest.param([0, 8, 8, 8, 8], Outcome.VALID, 3, id="holds"),
+        pytest.param([8, 8, 7, 8], Outcome.INVALID, 2, id="does not hold"),
+        pytest.param([8, 8, 8, 7], Outcome.VALID, 2, id="held for long enough"),
+    ],
+)
+async def test_what_must_hold_is_looked_at_until_it_has_held(
+    read_story: Read, world: Any, frames: Any, capacities: list[int], outcome: Outcome, end_s: float
+) -> None:
+    document = read_story("steps:\n- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, holds: 2s}\n")
+    a_world = world([frames.frame(node=frames.node(capacity)) for capacity in capacities])
+
+    verdict = await play(document, a_world)
+
+    assert (verdict.outcome, a_world.now_s) == (outcome, end_s)
+
+
+async def test_story_that_the_backend_cannot_play_is_skipped_unentered(
+    read_story: Read, world: Any, frames: Any
+) -> None:
+    document = read_story("steps:\n- restartKubelet: {}\n- advance: 5m\n")
+    a_world = world([frames.frame()], capabilities=frozenset({Capability.FAKE_GPUS}))
+
+    verdict = await play(document, a_world)
+
+    assert verdict.outcome is Outcome.SKIPPED
+    assert verdict.reason == "the backend cannot let node time pass at will, restart a kubelet"
+    assert not a_world.is_entered
+
+
+@pytest.mark.parametrize("occasion", ["enter", "advance", "leave"])
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        pytest.param(PluginError("it broke"), Outcome.INVALID, id="plugin"),
+        pytest.param(HostError("it broke"), Outcome.UNKNOWN, id="host"),
+        pytest.param(ExceptionGroup("", [PluginError("x"), HostError("it broke")]), Outcome.UNKNOWN, id="both"),
+    ],
+)
+async def test_error_of_the_world_becomes_a_verdict(
+    read_story: Read, world: Any, frames: Any, occasion: str, error: Exception, outcome: Outcome
+) -> None:
+    document = read_story(f"steps:\n{EXPECT_8}- advance: 5m\n")
+
+    verdict = await play(document, world([frames.frame()], errors={occasion: error}))
+
+    assert (verdict.outcome, verdict.reason) == (outcome, "it broke")
+    assert verdict.failure is not None
+    assert verdict.failure.location.endswith(":1" if occasion == "enter" else ":5")
+    assert verdict.failure.step == ("start" if occasion == "enter" else "advance")
+
+
+async def test_bad_input_and_our_own_bugs_are_no_verdicts(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story("steps:\n- advance: 5m\n")
+    for error in (InputError("no such folder"), ZeroDivisionError()):
+        a_world = world([frames.frame()], errors={"advance": error})
+
+        with pytest.raises(type(error)):
+            await play(document, a_world)
+
+        assert a_world.is_left
+
+
+async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story(f"steps:\n{EXPECT_8}- advance: 5m\n")
+    a_world = world([frames.frame()], errors={"advance": asyncio.CancelledError()})
+
+    with pytest.raises(asyncio.CancelledError):
+        await play(document, a_world)
+
+    assert a_world.is_left
+
+
+@pytest.mark.parametrize(
+    ("text", "capabilities"),
+    [
+        pytest.param(f"steps:\n{APPLY}- delete: {{pod: trainer}}", set(), id="pods alone"),
+        pytest.param("steps:\n- restartKubelet: {}", {"RESTART_KUBELET"}, id="restart"),
+        pytest.param("steps:\n- advance: 1s", {"ADVANCE_TIME"}, id="time"),
+        pytest.param("steps:\n- createFile: {path: /a}", {"NODE_FILES"}, id="file"),
+        pytest.param("steps:\n- removeFile: {path: /a}", {"NODE_FILES"}, id="file removed"),
+        pytest.param(
+            "nodes: [{name: a, files: [/a]}, {name: b}]\n"
+            "plugins: [{name: p, builtin: gopher}, {name: q, command: [x]}]\n"
+            "steps:\n- restartKubelet: {node: a}",
+            {"NODE_FILES", "SEVERAL_NODES", "BUILTIN_PLUGINS", "COMMAND_PLUGINS", "RESTART_KUBELET"},
+            id="world",
+        ),
+        pytest.param(
+            "nodes: [{name: a, gpus: {profile: t4, count: 1}}]\nsteps:\n- heal: {gpu: 0}",
+            {"FAKE_GPUS", "GPU_FAULTS"},
+            id="GPUs",
+        ),
+    ],
+)
+def test_needed_capabilities(read_story: Read, text: str, capabilities: set[str]) -> None:
+    assert {capability.name for capability in needed(read_story(text).scenario)} == capabilities

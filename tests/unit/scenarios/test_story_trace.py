@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import asyncio
+import io
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.events import FaultInjected, StepStarted
+from scenarios.trace import Trace, merged, read_lines, write_lines
+from simkubelet.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
+
+GPU = "nvidia.com/gpu"
+
+
+def status(capacity: dict[str, int], node: str = "node-1") -> NodeStatusUpdated:
+    return NodeStatusUpdated(node, capacity, capacity)
+
+
+def test_event_has_order_time_kind_and_fields() -> None:
+    now_s = 100.0
+    trace = Trace(now=lambda: now_s)
+
+    now_s = 100.25
+    trace.append(FaultInjected("node-1", "GPU-1", 79))
+
+    assert (trace[0].seq, trace[0].time_s, trace[0].kind) == (0, 0.25, "fault-injected")
+    assert trace[0].fields == {"node": "node-1", "gpu": "GPU-1", "xid": 79}
+
+
+def test_recorded_event_does_not_change_with_its_source() -> None:
+    trace = Trace()
+    capacity = {GPU: 8}
+    trace.append(status(capacity))
+
+    capacity[GPU] = 0
+
+    assert trace[0].fields["capacity"] == {GPU: 8}
+
+
+async def test_waiter_wakes_when_an_event_is_recorded() -> None:
+    trace = Trace()
+    waiter = asyncio.create_task(trace.longer_than(0))
+    await asyncio.sleep(0)
+    assert not waiter.done()
+
+    trace.append(StepStarted(0, "a step"))
+
+    await asyncio.wait_for(waiter, 1)
+
+
+async def test_wait_for_what_has_happened_returns_at_once() -> None:
+    trace = Trace()
+    trace.append(StepStarted(0, "a step"))
+
+    await asyncio.wait_for(trace.longer_than(0), 1)
+
+
+def test_first_devices_are_those_given_first() -> None:
+    trace = Trace()
+    for pod, ids in (("a", ("g1",)), ("b", ("g2",)), ("a", ("g3",))):
+        trace.append(DevicesAllocated("node-1", pod, "main", GPU, ids))
+
+    assert trace.first_devices("a") == {"main": {GPU: ("g1",)}}
+    assert trace.first_devices("stranger") == {}
+
+
+def test_capacity_history_leaves_out_repetitions_absence_and_other_nodes() -> None:
+    trace = Trace()
+    for event in (
+        status({}),
+        status({GPU: 8}),
+        status({GPU: 8}),
+        status({GPU: 3}, "node-2"),
+        status({}),
+        status({GPU: 8}),
+    ):
+        trace.append(event)
+    trace.append(status({GPU: 0}))
+
+    assert trace.capacity_history("node-1", GPU) == (8, 0)
+
+
+@given(st.lists(st.integers(min_value=0, max_value=3)))
+def test_merged_values_have_no_equal_neighbours_and_keep_the_order(values: list[int]) -> None:
+    result = merged(values)
+
+    assert all(left != right for left, right in pairwise(result))
+    assert merged(result) == result
+    assert set(result) == set(values)
+    remaining = iter(values)
+    assert all(value in remaining for value in result)
+
+
+def test_slice_prefers_what_concerns_the_subject() -> None:
+    trace = Trace()
+    trace.append(PodStatusUpdated("mine", "Pending", "", ""))
+    for number in range(20):
+        trace.append(StepStarted(number, "other"))
+
+    around = trace.around("mine", count=5)
+
+    assert [event.seq for event in around] == [0, 17, 18, 19, 20]
+
+
+@pytest.mark.parametrize("related", [0, 3, 12, 30])
+def test_slice_is_never_longer_than_asked(related: int) -> None:
+    trace = Trace()
+    for _ in range(related):
+        trace.append(PodStatusUpdated("mine", "Pending", "", ""))
+    trace.append(StepStarted(0, "other"))
+
+    assert len(trace.around("mine")) == min(12, related + 1)
+
+
+def test_written_lines_are_read_again() -> None:
+    trace = Trace(now=lambda: 0.0)
+    trace.append(FaultInjected("node-1", "GPU-1", 79))
+    trace.append(PodStatusUpdated("mine", "Pending", "", "zwölf\nlines"))
+    stream = io.StringIO()
+
+    write_lines(trace, stream, "a-story")
+
+    assert list(read_lines(stream.getvalue().splitlines())) == [("a-story", event) for event in trace]
