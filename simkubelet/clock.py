@@ -57,8 +57,11 @@ class ManualClock:
         return self._now
 
     async def sleep(self, delay_s: float) -> None:
+        if delay_s <= 0:
+            await asyncio.sleep(0)
+            return
         woken = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._sleepers, (self._now + max(delay_s, 0.0), next(self._order), woken))
+        heapq.heappush(self._sleepers, (self._now + delay_s, next(self._order), woken))
         await woken
 
     def next_deadline(self) -> float | None:
@@ -74,15 +77,17 @@ class ManualClock:
         """
         if delay_s < 0:
             raise ValueError(f"time does not go back: {delay_s}")
+        # Who is about to sleep does so before time passes.
+        await self._let_others_run()
         target = self._now + delay_s
         while (deadline := self.next_deadline()) is not None and deadline <= target:
             self._now = deadline
             heapq.heappop(self._sleepers)[2].set_result(None)
-            await self._let_woken_run()
+            await self._let_others_run()
         self._now = target
 
     @staticmethod
-    async def _let_woken_run() -> None:
+    async def _let_others_run() -> None:
         # The sleeper resumes in the first turn of the loop, what it wakes in turn (a change signal and the tasks
         # that wait for it) in the next ones.
         for _ in range(4):

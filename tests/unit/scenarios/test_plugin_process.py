@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.plugin_process import PluginCommand, PluginProcess
+from scenarios.snapshot import PluginState
+from scenarios.trace import Event, Trace
+from simkubelet.clock import ManualClock
+from simkubelet.errors import InputError, PluginError
+
+LIMIT_S = 20
+
+
+class Supervised:
+    """A plugin process under test with its clock and trace."""
+
+    def __init__(self, argv: tuple[str, ...], log: Path) -> None:
+        self.clock = ManualClock()
+        self.trace = Trace(now=self.clock.now)
+        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log)
+        self.plugin = PluginProcess(command, self.clock, self.trace)
+        self.task: asyncio.Task[None] | None = None
+
+    def start(self, *, registered: bool = True) -> None:
+        self.plugin.registrations = int(registered)
+        self.task = asyncio.create_task(self.plugin.run())
+
+    async def until(self, kind: str, count: int = 1) -> list[Event]:
+        """Wait for so many events of a kind."""
+        async with asyncio.timeout(LIMIT_S):
+            while len(found := [event for event in self.trace if event.kind == kind]) < count:
+                await self.trace.longer_than(len(self.trace))
+        return found
+
+    async def stop(self) -> None:
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+
+@pytest.fixture
+async def supervise(tmp_path: Path) -> AsyncIterator[Callable[..., Supervised]]:
+    made: list[Supervised] = []
+
+    def supervise(script: str) -> Supervised:
+        made.append(Supervised(("sh", "-c", script), tmp_path / "log"))
+        return made[-1]
+
+    yield supervise
+    for supervised in made:
+        await supervised.stop()
+
+
+async def test_ended_plugin_is_started_again_at_once_and_then_after_a_doubling_back_off(supervise: Any) -> None:
+    mine = supervise("exit 0")
+    mine.start()
+
+    await mine.until("plugin-exited", 2)
+    await asyncio.sleep(0)
+    assert (mine.plugin.view.state, mine.clock.next_deadline()) == (PluginState.WAITING, 10)
+    await mine.clock.advance(10)
+    await mine.until("plugin-exited", 3)
+    await asyncio.sleep(0)
+
+    assert mine.clock.next_deadline() == 30
+    assert mine.plugin.view.restarts == 2
+
+
+async def test_plugin_that_ends_before_it_registered_is_told_with_its_last_words(supervise: Any) -> None:
+    mine = supervise("echo first; echo 'no devices' >&2; exit 3")
+    mine.start(registered=False)
+
+    with pytest.raises(PluginError) as error:
+        await mine.task
+
+    assert str(error.value) == (
+        "plugin 'mine' ended with status 3 before it registered with the kubelet; its last words were: \"no devices\""
+    )
+    assert mine.plugin.view.state is PluginState.EXITED
+
+
+async def test_plugin_that_is_killed_before_it_registered_is_told_with_the_signal(supervise: Any) -> None:
+    mine = supervise("kill -9 $$")
+    mine.start(registered=False)
+
+    with pytest.raises(PluginError, match=r"was killed by signal 9 before it registered .*; it said nothing"):
+        await mine.task
+
+
+async def test_program_that_cannot_be_run_is_the_users_mistake(tmp_path: Path) -> None:
+    mine = Supervised(("/no/such/program",), tmp_path / "log")
+    mine.start()
+
+    with pytest.raises(InputError, match="cannot run /no/such/program"):
+        await mine.task
+
+
+@pytest.mark.parametrize("ending", ["plugin dies", "supervisor stops"])
+async def test_nothing_that_the_plugin_started_outlives_it(supervise: Any, tmp_path: Path, ending: str) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    mine = supervise(f"sleep infinity & echo $! > {told}; wait")
+    mine.start()
+    child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
+
+    if ending == "plugin dies":
+        os.kill(mine.plugin._process.pid, signal.SIGKILL)
+        await mine.until("plugin-exited")
+    else:
+        await mine.stop()
+
+    # A process' descriptor becomes readable when it has ended.
+    assert await asyncio.to_thread(select.select, [child], [], [], LIMIT_S) == ([child], [], [])
+    os.close(child)
+
+
+async def test_socket_is_known_as_the_plugins_own(supervise: Any, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    listen = (
+        "import socket, time; s = socket.socket(socket.AF_UNIX); s.bind('mine.sock'); s.listen(); "
+        f"open('{ready}', 'w').close(); time.sleep(60)"
+    )
+    mine = supervise(f'cd {tmp_path}; {sys.executable} -c "{listen}"; exit 1')
+    mine.start()
+    await asyncio.to_thread(ready.read_text)
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.bind(str(tmp_path / "other.sock"))
+
+        assert mine.plugin.owns("mine.sock")
+        assert not mine.plugin.owns("other.sock")
+        assert not mine.plugin.owns("absent.sock")

@@ -1,0 +1,117 @@
+"""Node time leaps only while nothing happens, only to what is due, and never far."""
+
+from __future__ import annotations
+
+import asyncio
+
+from scenarios.backends.sim import SimPatience
+from scenarios.events import FaultHealed
+from scenarios.trace import Trace
+from simkubelet.clock import ManualClock
+
+
+class World:
+    """A clock and a trace; `observed` is how much of the trace the runner has seen."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.trace = Trace(now=self.clock.now)
+        self.observed = 0
+
+    def patience(self, within_s: float) -> SimPatience:
+        return SimPatience(self.clock, self.trace, lambda: self.observed, within_s)
+
+    def look(self) -> None:
+        self.observed = len(self.trace)
+
+    def event(self) -> None:
+        self.trace.append(FaultHealed("node-1", "GPU-x"))
+
+
+async def sleeper(world: World, delay_s: float) -> asyncio.Task[None]:
+    task = asyncio.create_task(world.clock.sleep(delay_s))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_idle_wait_leaps_to_what_is_due() -> None:
+    world = World()
+    task = await sleeper(world, 10)
+
+    assert await world.patience(10).wait()
+
+    assert world.clock.now() == 10
+    assert task.done()
+
+
+async def test_nothing_due_within_the_wait_leaves_node_time_alone() -> None:
+    world = World()
+    task = await sleeper(world, 11)
+
+    assert not await world.patience(0.05).wait()
+
+    assert world.clock.now() == 0
+    task.cancel()
+
+
+async def test_event_ends_the_wait_without_a_leap() -> None:
+    world = World()
+    task = await sleeper(world, 10)
+    world.event()
+
+    assert await world.patience(10).wait()
+
+    assert world.clock.now() == 0
+    task.cancel()
+
+
+async def test_leaps_end_where_nothing_follows_from_them() -> None:
+    world = World()
+    patience = world.patience(0.5)
+
+    async def tick() -> None:
+        while True:
+            await world.clock.sleep(0.125)
+
+    task = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    while await patience.wait():
+        world.look()
+
+    # Four ticks fit into the wait; the next would be beyond it.
+    assert world.clock.now() == 0.5
+    task.cancel()
+
+
+async def test_each_event_gives_the_wait_its_whole_node_time_again() -> None:
+    world = World()
+    patience = world.patience(0.5)
+
+    async def tick() -> None:
+        for _ in range(5):
+            await world.clock.sleep(0.25)
+            world.event()
+
+    task = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    while await patience.wait():
+        world.look()
+
+    assert world.clock.now() == 1.25
+    assert task.done()
+
+
+async def test_real_time_ends_the_wait_however_much_happens() -> None:
+    world = World()
+    patience = world.patience(0.05)
+
+    async def rush() -> None:
+        while True:
+            world.event()
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(rush())
+    async with asyncio.timeout(10):
+        while await patience.wait():
+            world.look()
+    task.cancel()
