@@ -1,0 +1,22 @@
+"""What every device plugin needs: serving, registering, noticing a new kubelet, stopping cleanly.
+
+A vendor writes a `DevicePlugin`: where its devices come from, what a container needs to use them, which options it has.
+`run_plugins` does the rest until a signal, a fatal error or its restart policy ends it.
+"""
+
+from .device import Device, DeviceID, DeviceList, Health, ResourceName
+from .device_plugin import AllocationRefusedError, DevicePlugin, PluginOptions
+from .lifecycle import RestartPolicy, run_plugins
+
+__all__ = [
+    "AllocationRefusedError",
+    "Device",
+    "DeviceID",
+    "DeviceList",
+    "DevicePlugin",
+    "Health",
+    "PluginOptions",
+    "ResourceName",
+    "RestartPolicy",
+    "run_plugins",
+]

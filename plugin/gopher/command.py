@@ -1,0 +1,44 @@
+"""``plugin gopher``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..options import CommonOptions, common_options
+
+__all__ = ["command"]
+
+
+@click.command(
+    "gopher",
+    short_help="lixueduan.com/gopher: one device for each file below a directory.",
+    epilog="\b\nExample:\n  mkdir -p /etc/gophers && touch /etc/gophers/g1\n  simkubelet plugin gopher",
+)
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    default=Path("/etc/gophers"),
+    show_default=True,
+    metavar="DIR",
+    help="The directory on the node whose files are the devices; looked up below --host-root.",
+)
+@common_options
+def command(directory: Path, kubelet_dir: Path, host_root: Path, log_level: str) -> int:
+    """Serve lixueduan.com/gopher: every file below DIR, in sub-directories too, is one device named as the file.
+
+    Making a file adds a device, removing it takes the device away, a rename does both. A container that gets devices
+    sees their names in the variable Gopher, as in Gopher=g1,g2.
+
+    When kubelet.sock is made anew the plugin exits with status 0, so that its supervisor (a DaemonSet restarts
+    whatever the status is) starts it again; a kubelet that cannot be reached within 5 s is an error, status 1. SIGINT
+    and SIGTERM stop it: the socket gopher.sock is removed, status 0.
+    """
+    # Imported here: gRPC is slow to load and --help does not need it.
+    from ..framework import RestartPolicy
+    from ..launch import launch
+    from .device_plugin import GopherPlugin
+
+    options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
+    return launch(options, RestartPolicy.EXIT, lambda: [GopherPlugin(options.on_host(directory))])

@@ -1,0 +1,116 @@
+"""Which GPUs fit best together: the aligned policy; pure.
+
+Not the best set alone is looked for: all available GPUs are divided into sets of the requested size (one set may stay
+short), the division with the highest sum of scores wins, and of it the best set that holds every required GPU. So what
+is left for later containers fits together as well. Among equals the first in the order of `available` wins.
+
+The number of divisions grows beyond all measure with the GPUs: 105 for 2 of 8, two million for 2 of 16. Branches that
+cannot beat the best division so far are cut, which never changes the answer. Past `SEARCH_LIMIT` sets the best division
+so far counts; the original would go on.
+
+Source: gpuallocator/besteffort_policy.go (go-gpuallocator v0.6.0). A short set is never the answer here; in the
+original it can be, and then it crashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import combinations
+from typing import Final, TypeAlias
+
+__all__ = ["SEARCH_LIMIT", "aligned_set"]
+
+SEARCH_LIMIT: Final = 50_000
+
+Scores: TypeAlias = Sequence[Sequence[int]]
+_Set: TypeAlias = tuple[int, ...]
+
+_PADDING: Final = -1
+
+
+def aligned_set(available: Sequence[int], required: Sequence[int], size: int, scores: Scores) -> _Set:
+    """The GPUs to prefer, as positions in `scores`.
+
+    Returns:
+        `size` positions of `available`, all of `required` among them; empty when there is no such set.
+    """
+    if size <= 0 or size > len(available) or len(required) > size:
+        return ()
+    needed = frozenset(required)
+    if size == 1:
+        return next(((gpu,) for gpu in available if needed <= {gpu}), ())
+    search = _Search(available, needed, size, scores)
+    best: _Set = ()
+    for candidate in search.best_division():
+        if _PADDING in candidate or not needed <= set(candidate):
+            continue
+        if not best or search.score(candidate) > search.score(best):
+            best = candidate
+    return best
+
+
+class _Search:
+    """Depth first over the divisions, in the original's order."""
+
+    def __init__(self, available: Sequence[int], required: frozenset[int], size: int, scores: Scores) -> None:
+        self._required = required
+        self._size = size
+        self._padding = -len(available) % size
+        self._all = (*available, *[_PADDING] * self._padding)
+        self._scores = scores
+        self._best: tuple[_Set, ...] = ()
+        self._best_score = -1
+        self._visited = 0
+        self._reach = {gpu: self._highest_share(gpu, available) for gpu in available} | {_PADDING: 0}
+        self.score = cache(self._score)
+
+    def best_division(self) -> tuple[_Set, ...]:
+        """The division with the highest score that has a full set with all required GPUs; empty if there is none."""
+        self._divide(self._all, (), 0)
+        return self._best
+
+    def _divide(self, remaining: _Set, division: tuple[_Set, ...], score: int) -> None:
+        if len(remaining) == self._size:
+            if self._is_possible(remaining):
+                self._complete((*division, remaining), score + self.score(remaining))
+            return
+        first, *others = remaining
+        for rest in combinations(others, self._size - 1):
+            if self._is_hopeless(remaining, score):
+                return
+            self._visited += 1
+            candidate = (first, *rest)
+            if self._is_possible(candidate):
+                taken = set(candidate)
+                left = tuple(gpu for gpu in others if gpu not in taken)
+                self._divide(left, (*division, candidate), score + self.score(candidate))
+
+    def _complete(self, division: tuple[_Set, ...], score: int) -> None:
+        if score > self._best_score:
+            self._best, self._best_score = division, score
+
+    def _is_possible(self, candidate: _Set) -> bool:
+        """Whether a set may be part of a division: the padding whole or not at all, the required GPUs likewise."""
+        padding = candidate.count(_PADDING)
+        if padding not in (0, self._padding):
+            return False
+        held = self._required.intersection(candidate)
+        return not held or (held == self._required and padding == 0)
+
+    def _is_hopeless(self, remaining: _Set, score: int) -> bool:
+        if not self._best:
+            return False
+        # Each pair counts for both of its GPUs, so shares add up to twice the score.
+        return (
+            self._visited > SEARCH_LIMIT
+            or 2 * score + sum(self._reach[gpu] for gpu in remaining) <= 2 * self._best_score
+        )
+
+    def _highest_share(self, gpu: int, available: Sequence[int]) -> int:
+        pairs = sorted(max(self._scores[gpu][other], self._scores[other][gpu]) for other in available if other != gpu)
+        return sum(pairs[1 - self._size :])
+
+    def _score(self, candidate: _Set) -> int:
+        gpus = [gpu for gpu in candidate if gpu != _PADDING]
+        return sum(self._scores[gpu][other] for gpu, other in combinations(gpus, 2))

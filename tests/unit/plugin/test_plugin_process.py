@@ -1,0 +1,236 @@
+"""Fed in: real plugin processes, wrong and right command lines; observed: stderr, exit status, what stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from fakegpu import Machine
+from plugin.cli import main
+from simkubelet.apis import deviceplugin as api
+
+_PATIENCE_S = 30.0
+_ROOT = Path(__file__).parents[3]
+
+
+@asynccontextmanager
+async def _process(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "plugin", *arguments),
+        cwd=_ROOT,
+        env={**os.environ, **environment},
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def _exit_status(process: asyncio.subprocess.Process) -> int:
+    async with asyncio.timeout(_PATIENCE_S):
+        return await process.wait()
+
+
+@pytest.fixture
+def gopher_arguments(kubelet_dir: Path, tmp_path: Path) -> tuple[str, ...]:
+    """A node with one gopher, g1."""
+    (tmp_path / "etc/gophers").mkdir(parents=True)
+    (tmp_path / "etc/gophers/g1").touch()
+    return ("gopher", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+async def test_signal_stops_gopher_cleanly(
+    kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...], number: signal.Signals
+) -> None:
+    async with _process(*gopher_arguments) as process:
+        await kubelet.registration()
+        process.send_signal(number)
+
+        assert await _exit_status(process) == 0
+
+    assert not (kubelet_dir / "gopher.sock").exists()
+
+
+@pytest.mark.slow
+async def test_gopher_exits_with_zero_when_the_kubelet_is_new(
+    kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...]
+) -> None:
+    async with _process(*gopher_arguments) as process:
+        request = await kubelet.registration()
+        await kubelet.stop()
+        await kubelet.start()
+
+        assert await _exit_status(process) == 0
+
+    assert (request.resource_name, request.endpoint) == ("lixueduan.com/gopher", "gopher.sock")
+    assert not (kubelet_dir / "gopher.sock").exists()
+
+
+@pytest.mark.slow
+def test_gopher_without_its_directory_says_so_and_exits_with_one(kubelet_dir: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "plugin", "gopher", "--kubelet-dir", kubelet_dir, "--host-root", tmp_path],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        timeout=_PATIENCE_S,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith("E")]
+    assert len(errors) == 1
+    assert errors[0].endswith(
+        f"] cannot watch the gopher directory {tmp_path}/etc/gophers: No such file or directory; "
+        "make it or name one with --directory"
+    )
+    assert not list(kubelet_dir.iterdir())
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine.create(tmp_path / "machine", profile="h100-80gb", count=3, seed="plugin")
+    yield made
+    made.destroy()
+
+
+@pytest.mark.slow
+async def test_nvidia_on_fake_gpus_from_registration_to_restart(
+    kubelet: Any, kubelet_dir: Path, machine: Machine, tmp_path: Path
+) -> None:
+    (tmp_path / "sys").symlink_to(machine.sys)
+    uuids = [gpu.uuid for gpu in machine.gpus]
+    arguments = ("nvidia", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path), "--gds-enabled=false")
+    options = (("grpc.use_local_subchannel_pool", 1),)
+
+    async with _process(*arguments, **machine.environment()) as process, asyncio.timeout(_PATIENCE_S):
+        request = await kubelet.registration()
+        async with grpc.aio.insecure_channel(f"unix:{kubelet_dir}/nvidia-gpu.sock", options=options) as channel:
+            stub = api.DevicePluginStub(channel)
+            stream = stub.ListAndWatch(api.Empty())
+            first = await stream.read()
+            machine.fail(0, xid=13)
+            machine.fail(1, xid=79)
+            second = await stream.read()
+            answer = await stub.Allocate(
+                api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=uuids[1:])])
+            )
+            process.send_signal(signal.SIGHUP)
+            await kubelet.registration()
+        async with grpc.aio.insecure_channel(f"unix:{kubelet_dir}/nvidia-gpu.sock", options=options) as channel:
+            third = await api.DevicePluginStub(channel).ListAndWatch(api.Empty()).read()
+        process.terminate()
+        assert await _exit_status(process) == 0
+
+    assert request.options.get_preferred_allocation_available
+    assert [(device.ID, device.health) for device in first.devices] == [(uuid, "Healthy") for uuid in uuids]
+    assert [device.topology.nodes[0].ID for device in first.devices] == [gpu.numa_node for gpu in machine.gpus]
+    assert [device.health for device in second.devices] == ["Healthy", "Unhealthy", "Healthy"]
+    assert dict(answer.container_responses[0].envs) == {
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids[1:]),
+        "NVIDIA_GDRCOPY": "enabled",
+        "NVIDIA_MOFED": "enabled",
+    }
+    assert third == first
+    assert not (kubelet_dir / "nvidia-gpu.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        pytest.param(["gofer"], {}, "No such command 'gofer' … see `plugin --help`", id="unknown plugin"),
+        pytest.param(
+            ["gopher", "--dir", "x"], {}, "No such option … --dir … see `plugin gopher --help`", id="unknown option"
+        ),
+        pytest.param(["gopher", "--log-level", "loud"], {}, "Invalid value for '--log-level'", id="unknown level"),
+        pytest.param(
+            ["gopher", "--host-root", "/nowhere"], {}, "Directory '/nowhere' does not exist", id="no host root"
+        ),
+        pytest.param(["gopher", "--kubelet-dir", "/nowhere"], {}, "--kubelet-dir: no folder /nowhere", id="no folder"),
+        pytest.param(
+            ["nvidia", "--gds-enabled=maybe"],
+            {},
+            'invalid boolean value "maybe" for -gds-enabled: parse error',
+            id="no boolean",
+        ),
+        pytest.param(
+            ["nvidia"],
+            {"GDS_ENABLED": "maybe"},
+            'could not parse "maybe" as bool value from environment variable "GDS_ENABLED" for flag gds-enabled: '
+            'strconv.ParseBool: parsing "maybe": invalid syntax',
+            id="no boolean in a variable",
+        ),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_status_two(
+    arguments: list[str],
+    environment: dict[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    status = main(arguments)
+
+    said = capsys.readouterr()
+    assert status == 2
+    assert not said.out
+    assert len(said.err.splitlines()) == 1
+    assert said.err.startswith("error: ")
+    assert all(part in said.err for part in message.split(" … "))
+
+
+def test_help_names_the_variables_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["nvidia", "--help"]) == 0
+
+    said = " ".join(capsys.readouterr().out.split())
+    for text in ("nvidia.com/gpu", "FAIL_ON_INIT_ERROR", "DP_DISABLE_HEALTHCHECKS", "default: uuid", "Examples:"):
+        assert text in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variable", "expected"),
+    [
+        pytest.param([], None, True, id="default"),
+        pytest.param([], "false", False, id="variable"),
+        pytest.param([], "", False, id="empty variable is false"),
+        pytest.param(["--gds-enabled"], "false", True, id="bare flag beats the variable"),
+        pytest.param(["--gds-enabled=F"], "true", False, id="value beats the variable"),
+    ],
+)
+def test_flag_beats_variable_beats_default(
+    arguments: list[str], variable: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+
+    def launch(options: object, policy: object, build: Callable[[], object]) -> int:
+        given.append(build)
+        return 0
+
+    def start(nvml: object, settings: Any, sysfs: object, environment: object) -> bool:
+        return bool(settings.gds_enabled)
+
+    monkeypatch.setattr("plugin.launch.launch", launch)
+    monkeypatch.setattr("plugin.nvidia.start.start", start)
+    if variable is not None:
+        monkeypatch.setenv("GDS_ENABLED", variable)
+
+    assert main(["nvidia", *arguments]) == 0
+    assert given[0]() is expected
