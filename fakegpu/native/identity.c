@@ -1,0 +1,103 @@
+/* What is printed on the board: names, numbers, firmware. */
+#include "nvml_api.h"
+
+#include <string.h>
+
+FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    FG_ENTER(device, uuid != NULL);
+    FG_READ_EVEN_IF_LOST(gpu, identity.uuid, text);
+    return fg_answer_text(text, uuid, length);
+}
+
+FG_API nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
+{
+    FG_ENTER(device, minor != NULL);
+    FG_READ_EVEN_IF_LOST(gpu, identity, identity);
+    *minor = identity.minor_number;
+    return NVML_SUCCESS;
+}
+
+/* A board without the text (a consumer board has no serial number) does not support the question. */
+#define FG_TEXT_GETTER(function, member)                                                                               \
+    FG_API function(nvmlDevice_t device, char *out, unsigned int length)                                               \
+    {                                                                                                                  \
+        FG_ENTER(device, out != NULL);                                                                                 \
+        FG_READ(gpu, identity.member, text);                                                                           \
+        FG_REQUIRE(text[0] != '\0', NVML_ERROR_NOT_SUPPORTED);                                                         \
+        return fg_answer_text(text, out, length);                                                                      \
+    }
+
+FG_TEXT_GETTER(nvmlDeviceGetName, name)
+FG_TEXT_GETTER(nvmlDeviceGetSerial, serial)
+FG_TEXT_GETTER(nvmlDeviceGetBoardPartNumber, part_number)
+FG_TEXT_GETTER(nvmlDeviceGetVbiosVersion, vbios_version)
+FG_TEXT_GETTER(nvmlDeviceGetInforomImageVersion, inforom_image)
+
+FG_API nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_t object, char *version, unsigned int length)
+{
+    FG_ENTER(device, version != NULL && (unsigned int)object < NVML_INFOROM_COUNT);
+    FG_READ(gpu, identity, identity);
+    const char *texts[NVML_INFOROM_COUNT] = {
+        [NVML_INFOROM_OEM] = identity.inforom_oem,
+        [NVML_INFOROM_ECC] = identity.inforom_ecc,
+        [NVML_INFOROM_POWER] = identity.inforom_power,
+    };
+    FG_REQUIRE(texts[object] != NULL && texts[object][0] != '\0', NVML_ERROR_NOT_SUPPORTED);
+    return fg_answer_text(texts[object], version, length);
+}
+
+FG_API nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
+{
+    FG_ENTER(device, version != NULL);
+    FG_READ(gpu, identity.gsp_firmware, text);
+    FG_REQUIRE(text[0] != '\0', NVML_ERROR_NOT_SUPPORTED);
+    return fg_answer_text(text, version, NVML_GSP_FIRMWARE_VERSION_BUF_SIZE);
+}
+
+FG_API nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *is_enabled, unsigned int *default_mode)
+{
+    FG_ENTER(device, is_enabled != NULL && default_mode != NULL);
+    FG_READ(gpu, identity.gsp_firmware, text);
+    *is_enabled = *default_mode = text[0] != '\0';
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int *major, int *minor)
+{
+    FG_ENTER(device, major != NULL && minor != NULL);
+    FG_READ(gpu, identity, identity);
+    *major = (int)identity.compute_major;
+    *minor = (int)identity.compute_minor;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceOnSameBoard(nvmlDevice_t device, nvmlDevice_t other, int *on_same_board)
+{
+    FG_ENTER(device, on_same_board != NULL);
+    const struct fg_gpu *other_gpu = fg_gpu_of(segment, other);
+    FG_REQUIRE(other_gpu != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    FG_READ(gpu, placement, mine);
+    FG_READ(other_gpu, placement, theirs);
+    *on_same_board = mine.board == theirs.board;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *is_multi_gpu)
+{
+    FG_ENTER(device, is_multi_gpu != NULL);
+    FG_READ(gpu, placement, mine);
+    *is_multi_gpu = 0;
+    for (unsigned int index = 0; index < segment->gpu_count; index++) {
+        FG_READ_EVEN_IF_LOST(&segment->gpus[index], placement, theirs);
+        if (&segment->gpus[index] != gpu && theirs.board == mine.board)
+            *is_multi_gpu = 1;
+    }
+    return NVML_SUCCESS;
+}
+
+FG_GETTER(nvmlDeviceGetBrand, nvmlBrandType_t, identity, true, identity.brand)
+FG_GETTER(nvmlDeviceGetArchitecture, nvmlDeviceArchitecture_t, identity, true, identity.architecture)
+FG_GETTER(nvmlDeviceGetBoardId, unsigned int, identity, true, identity.board_id)
+FG_GETTER(nvmlDeviceGetModuleId, unsigned int, identity, true, identity.module_id)
+FG_GETTER(nvmlDeviceGetNumGpuCores, unsigned int, identity, true, identity.core_count)

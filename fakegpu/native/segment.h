@@ -1,0 +1,11 @@
+/* Finding and mapping the segment file. */
+#ifndef FAKEGPU_SEGMENT_H
+#define FAKEGPU_SEGMENT_H
+
+#include "nvml_api.h"
+
+/* Maps the segment this process belongs to. A mapping is never undone: a thread may still wait inside it. When the
+ * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
+nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
+
+#endif

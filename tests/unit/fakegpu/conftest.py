@@ -1,0 +1,59 @@
+"""Machines in the test's own folder, and three ways to look at them: in process, in a subprocess, through pynvml.
+
+``nvml`` is the machine's own copy of the library, loaded by its path, so it finds the machine beside itself; several
+machines may be loaded into one test process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakegpu import Machine
+
+See = Callable[[Machine, str], str]
+
+
+@pytest.fixture(autouse=True)
+def _no_machine_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FAKEGPU_SEGMENT", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    made = Machine.create(tmp_path / "node", count=4, seed="test")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def nvml(machine: Machine) -> Iterator[ctypes.CDLL]:
+    library = ctypes.CDLL(str(machine.library))
+    assert library.nvmlInit_v2() == 0
+    yield library
+    library.nvmlShutdown()
+
+
+@pytest.fixture
+def see() -> See:
+    """Runs Python code in a process that sees the machine, with pynvml as ``n``; returns what it prints."""
+
+    def run(machine: Machine, code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", "import pynvml as n\n" + code],
+            env=os.environ | machine.environment(),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

@@ -1,0 +1,196 @@
+"""The command ``fakegpu``; each wrong input is one line on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakegpu import Machine
+from fakegpu.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    status = main([str(argument) for argument in arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_life_of_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node = tmp_path / "node"
+
+    assert run(capsys, "up", "--profile", "t4", "-n", "2", "--dir", node) == (0, f"2 x Tesla T4 in {node}\n", "")
+    assert run(capsys, "fail", "1", "--xid", "79", "--dir", node) == (0, "", "")
+    assert run(capsys, "set", "0", "temperature=91", "memory_used=2GiB", "--dir", node) == (0, "", "")
+    status, out, _ = run(capsys, "list", "--dir", node)
+    assert status == 0
+    rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines() if "Tesla" in line]
+    assert [row[6:9] for row in rows] == [["2048 / 15360", "91", "ok"], ["0 / 15360", "36", "xid 79"]]
+    assert run(capsys, "heal", "1", "--dir", node) == (0, "", "")
+    status, out, _ = run(capsys, "list", "--json", "--dir", node)
+    assert [(gpu["health"], gpu["temperature_c"]) for gpu in json.loads(out)] == [("ok", 91), ("ok", 36)]
+    assert run(capsys, "down", "--dir", node) == (0, "", "")
+    assert not node.exists()
+
+
+def test_gpus_can_be_named_by_uuid(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, _ = run(capsys, "fail", machine.gpu(2).uuid, "--lost", "--dir", machine.directory)
+
+    assert status == 0
+    assert [gpu.health for gpu in machine.gpus] == ["ok", "ok", "lost", "ok"]
+
+
+def test_machine_lives_in_the_default_directory_when_none_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    assert run(capsys, "up", "-n", "1")[0] == 0
+    assert len(Machine.open(tmp_path / "fakegpu").gpus) == 1
+    assert run(capsys, "down")[0] == 0
+
+
+def test_same_seed_gives_the_same_uuids(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        run(capsys, "up", "-n", "2", "--seed", "s", "--dir", tmp_path / name)
+
+    a, b = (Machine.open(tmp_path / name).gpus for name in ("a", "b"))
+    assert a == b
+
+
+def test_profiles_lists_each_with_its_description(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "profiles")
+
+    assert status == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["a100-40gb", "h100-80gb", "t4"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param(
+            ["up", "--profile", "h200", "--dir", "new"], "no GPU profile 'h200'; there are a100-40gb", id="profile"
+        ),
+        pytest.param(["up", "-n", "0", "--dir", "new"], "cannot make 0 GPUs: a machine has 1 to 1024", id="no GPUs"),
+        pytest.param(["up", "-n", "many", "--dir", "new"], "'many' is not a valid integer", id="count no number"),
+        pytest.param(["up", "--dir", "node"], "already is a fake machine: `fakegpu down", id="up twice"),
+        pytest.param(["down", "--dir", "new"], "no fake machine in", id="down without up"),
+        pytest.param(["list", "--dir", "new"], "`fakegpu up --dir", id="list without up"),
+        pytest.param(["exec", "--dir", "node"], "no command to run", id="exec nothing"),
+        pytest.param(
+            ["exec", "--dir", "node", "--", "no-such-program"], "no command 'no-such-program'", id="exec unknown"
+        ),
+        pytest.param(["exec", "--dir", "node", "--", "."], "cannot run '.'", id="exec a folder"),
+        pytest.param(["exec", "--dir", "new", "--", "true"], "no fake machine in", id="exec without machine"),
+        pytest.param(["fail", "3", "--dir", "node"], "give --xid N, --lost, or both", id="fail how"),
+        pytest.param(["fail", "9", "--xid", "79", "--dir", "node"], "no GPU 9 in", id="fail whom"),
+        pytest.param(
+            ["fail", "GPU-x", "--lost", "--dir", "node"], "give an index, 0 to 3, or a UUID", id="fail who is it"
+        ),
+        pytest.param(["fail", "1", "--xid", "x", "--dir", "node"], "'x' is not a valid integer", id="xid no number"),
+        pytest.param(["fail", "1", "--xid", "0", "--dir", "node"], "0 is not in the range", id="xid zero"),
+        pytest.param(["fail", "1", "--xid", str(1 << 40), "--dir", "node"], "no XID", id="xid too large"),
+        pytest.param(["heal", "4", "--dir", "node"], "it has 4, 0 to 3", id="heal whom"),
+        pytest.param(["heal", "--dir", "node"], "Missing argument 'GPU' (see `fakegpu heal --help`)", id="heal nobody"),
+        pytest.param(["set", "1", "colour=3", "--dir", "node"], "no setting 'colour'; there are", id="unknown key"),
+        pytest.param(["set", "1", "temperature=hot", "--dir", "node"], "not a whole number", id="value no number"),
+        pytest.param(
+            ["set", "1", "temperature=900", "--dir", "node"], "out of range, 0 to 200", id="value out of range"
+        ),
+        pytest.param(["set", "1", "temperature", "--dir", "node"], "is not KEY=VALUE", id="no value"),
+        pytest.param(
+            ["set", "1", "memory_used=900GiB", "--dir", "node"], "bytes for allocations", id="too much memory"
+        ),
+        pytest.param(["set", "1", "--dir", "node"], "Missing argument 'KEY=VALUE...'", id="set nothing"),
+        pytest.param(["set", "7", "temperature=50", "--dir", "node"], "no GPU 7 in", id="set whom"),
+        pytest.param(["launch"], "No such command 'launch' (see `fakegpu --help`)", id="unknown command"),
+        pytest.param(["list", "--loud"], "No such option", id="unknown option"),
+    ],
+)
+def test_wrong_input_is_one_line_and_exit_status_2(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(machine.directory.parent)
+
+    status, out, err = run(capsys, *arguments)
+
+    assert (status, out) == (2, "")
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert not Path("new").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folder_without_permission_is_exit_status_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path.chmod(0o555)
+
+    status, _, err = run(capsys, "up", "--dir", tmp_path / "node")
+
+    tmp_path.chmod(0o755)
+    assert status == 3
+    assert "Permission denied" in err
+
+
+def test_host_that_refuses_is_one_line_and_exit_status_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+
+    status, _, err = run(capsys, "up", "--dir", tmp_path / "file" / "node")
+
+    assert status == 3
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["up", "down", "exec", "list", "fail", "heal", "set", "profiles"])
+def test_help_of_each_command_teaches_with_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, command, "--help")
+
+    assert status == 0
+    assert f"Example:\n    fakegpu {command}" in out
+
+
+def test_help_of_set_lists_the_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "\n    temperature                degrees Celsius\n" in run(capsys, "set", "--help")[1]
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys)
+
+    assert status == 0
+    assert out.startswith("Usage: fakegpu")
+
+
+@pytest.mark.slow
+def test_exec_passes_environment_arguments_and_exit_status(machine: Machine) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "fakegpu", "exec", "--dir", machine.directory, "--"),
+            *("sh", "-c", 'echo "$FAKEGPU_SEGMENT $1"; exit 7', "sh", "--json"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (7, f"{machine.directory}/segment --json\n")
+
+
+def test_interrupt_is_exit_status_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(*_: object) -> Machine:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Machine, "open", interrupt)
+
+    status, _, err = run(capsys, "list")
+
+    assert status == 130
+    assert err.strip() == ""

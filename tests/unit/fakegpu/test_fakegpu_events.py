@@ -1,0 +1,362 @@
+"""Event sets: who gets which event, within one process and across processes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from fakegpu import InputError, Machine
+
+SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, GPU_IS_LOST = 0, 1, 2, 3, 10, 15
+SINGLE_BIT, DOUBLE_BIT, PSTATE, XID, CLOCK = 0x1, 0x2, 0x4, 0x8, 0x10
+NOWHERE = 0xFFFFFFFF
+FOREVER_MS = 0xFFFFFFFF
+
+
+class EventData(ctypes.Structure):
+    _fields_ = [
+        ("device", ctypes.c_void_p),
+        ("type", ctypes.c_ulonglong),
+        ("data", ctypes.c_ulonglong),
+        ("gpu_instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    ]
+
+
+class EventSet:
+    """One set of the library under test, with codes instead of exceptions."""
+
+    def __init__(self, nvml: ctypes.CDLL) -> None:
+        self._nvml = nvml
+        self.handle = ctypes.c_void_p()
+        assert nvml.nvmlEventSetCreate(ctypes.byref(self.handle)) == SUCCESS
+
+    def register(self, gpu: int, types: int = XID) -> int:
+        code: int = self._nvml.nvmlDeviceRegisterEvents(
+            device_of(self._nvml, gpu), ctypes.c_ulonglong(types), self.handle
+        )
+        return code
+
+    def wait(self, timeout_ms: int = 0) -> tuple[int, EventData]:
+        event = EventData()
+        return self._nvml.nvmlEventSetWait_v2(self.handle, ctypes.byref(event), timeout_ms), event
+
+    def take(self) -> list[tuple[int, int]]:
+        """Type and data of all events that wait."""
+        taken: list[tuple[int, int]] = []
+        while True:
+            code, event = self.wait()
+            if code != SUCCESS:
+                assert code == TIMEOUT
+                return taken
+            taken.append((event.type, event.data))
+
+    def free(self) -> int:
+        code: int = self._nvml.nvmlEventSetFree(self.handle)
+        return code
+
+
+def device_of(nvml: ctypes.CDLL, gpu: int) -> ctypes.c_void_p:
+    device = ctypes.c_void_p()
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device)) == SUCCESS
+    return device
+
+
+@pytest.fixture
+def event_set(nvml: ctypes.CDLL) -> Iterator[EventSet]:
+    made = EventSet(nvml)
+    yield made
+    made.free()
+
+
+def test_xid_event_names_its_gpu_and_no_instance(machine: Machine, nvml: ctypes.CDLL, event_set: EventSet) -> None:
+    event_set.register(2)
+
+    machine.fail(2, xid=79)
+    code, event = event_set.wait()
+
+    assert (code, event.type, event.data) == (SUCCESS, XID, 79)
+    assert event.device == device_of(nvml, 2).value
+    assert (event.gpu_instance, event.compute_instance) == (NOWHERE, NOWHERE)
+
+
+def test_each_event_comes_once(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    machine.fail(0, xid=13)
+    machine.fail(0, xid=79)
+
+    assert event_set.take() == [(XID, 13), (XID, 79)]
+    assert event_set.take() == []
+
+
+def test_two_sets_of_a_process_both_get_the_event(machine: Machine, nvml: ctypes.CDLL, event_set: EventSet) -> None:
+    other = EventSet(nvml)
+    event_set.register(1)
+    other.register(1)
+
+    machine.fail(1, xid=48)
+
+    assert event_set.take() == other.take() == [(XID, 48)]
+    other.free()
+
+
+def test_set_gets_only_what_it_registered_for(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0, XID)
+    event_set.register(1, DOUBLE_BIT)
+
+    machine.fail(1, xid=1)
+    machine.fail(2, xid=2)
+    machine.set(1, "ecc_uncorrected", 1)
+    machine.set(0, "ecc_uncorrected", 1)
+    machine.fail(0, xid=3)
+
+    assert event_set.take() == [(DOUBLE_BIT, 0), (XID, 3)]
+
+
+def test_events_before_the_registration_are_not_recorded(machine: Machine, event_set: EventSet) -> None:
+    machine.fail(0, xid=1)
+    event_set.register(0, DOUBLE_BIT)
+    machine.fail(0, xid=2)
+    machine.set(0, "ecc_uncorrected", 1)
+    event_set.register(0, XID)
+    machine.fail(0, xid=3)
+
+    assert event_set.take() == [(DOUBLE_BIT, 0), (XID, 3)]
+
+
+def test_registering_again_keeps_what_already_waits(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+    machine.fail(0, xid=1)
+
+    event_set.register(0)
+
+    assert event_set.take() == [(XID, 1)]
+
+
+def test_figures_that_send_events(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(3, SINGLE_BIT | DOUBLE_BIT | PSTATE)
+
+    machine.set(3, "ecc_corrected", 5)
+    machine.set(3, "ecc_corrected", 5)
+    machine.set(3, "performance_state", 2)
+    machine.set(3, "temperature", 90)
+
+    assert event_set.take() == [(SINGLE_BIT, 0), (PSTATE, 0)]
+
+
+def test_supported_types_are_those_of_the_profile(nvml: ctypes.CDLL) -> None:
+    types = ctypes.c_ulonglong()
+
+    assert nvml.nvmlDeviceGetSupportedEventTypes(device_of(nvml, 0), ctypes.byref(types)) == SUCCESS
+
+    assert types.value == SINGLE_BIT | DOUBLE_BIT | PSTATE | XID | 0x100
+
+
+@pytest.mark.parametrize(
+    ("types", "code"),
+    [
+        pytest.param(CLOCK | XID, NOT_SUPPORTED, id="type this model does not send"),
+        pytest.param(1 << 40, INVALID_ARGUMENT, id="no type at all"),
+        pytest.param(0, SUCCESS, id="nothing"),
+    ],
+)
+def test_registration_answers_as_nvml_documents(machine: Machine, event_set: EventSet, types: int, code: int) -> None:
+    assert event_set.register(0, types) == code
+
+    machine.fail(0, xid=79)
+
+    assert event_set.take() == []
+
+
+def test_wait_without_timeout_returns_at_once(event_set: EventSet) -> None:
+    started = time.monotonic()
+
+    assert event_set.wait(0)[0] == TIMEOUT
+
+    assert time.monotonic() - started < 0.1
+
+
+def test_wait_ends_at_its_timeout_even_when_other_events_wake_it(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    def make_noise() -> None:
+        for _ in range(50):
+            machine.fail(1, xid=1)
+
+    noise = threading.Thread(target=make_noise)
+    started = time.monotonic()
+
+    noise.start()
+    code, _ = event_set.wait(60)
+    noise.join()
+
+    assert code == TIMEOUT
+    assert 0.06 <= time.monotonic() - started < 2
+
+
+def test_wait_without_end_is_woken(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+    seen: list[tuple[int, int]] = []
+    ready = threading.Event()
+
+    def wait() -> None:
+        ready.set()
+        code, event = event_set.wait(FOREVER_MS)
+        seen.append((code, event.data))
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    ready.wait(5)
+    machine.fail(0, xid=94)
+    waiter.join(5)
+
+    assert seen == [(SUCCESS, 94)]
+
+
+def test_lost_gpu_ends_a_wait_once_and_others_go_on(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+    event_set.register(1)
+
+    machine.fail(0, lost=True)
+    machine.fail(1, xid=48)
+
+    assert event_set.wait()[0] == GPU_IS_LOST
+    assert event_set.take() == [(XID, 48)]
+
+
+def test_loss_reported_by_an_xid_is_told_by_the_xid(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    machine.fail(0, xid=79, lost=True)
+
+    assert event_set.take() == [(XID, 79)]
+    assert machine.gpu(0).is_lost
+
+
+def test_loss_of_a_gpu_that_is_not_watched_ends_no_wait(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    machine.fail(1, lost=True)
+
+    assert event_set.wait()[0] == TIMEOUT
+
+
+def test_freed_set_and_other_pointers_are_refused(nvml: ctypes.CDLL) -> None:
+    event_set = EventSet(nvml)
+
+    assert event_set.free() == SUCCESS
+    assert event_set.free() == INVALID_ARGUMENT
+    assert event_set.wait()[0] == INVALID_ARGUMENT
+    assert event_set.register(0) == INVALID_ARGUMENT
+
+
+def test_sets_can_be_made_and_freed_without_end(machine: Machine, nvml: ctypes.CDLL) -> None:
+    for _ in range(3000):
+        event_set = EventSet(nvml)
+        event_set.register(0)
+        event_set.free()
+
+    event_set = EventSet(nvml)
+    machine.fail(0, xid=1)
+
+    assert event_set.take() == [], "a set that was used before starts with nothing registered"
+    event_set.free()
+
+
+def test_slow_set_loses_the_oldest_events_and_goes_on(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    for number in range(1, 1101):
+        machine.fail(0, xid=number)
+
+    assert [data for _, data in event_set.take()] == list(range(77, 1101))
+
+
+def test_first_version_of_the_wait_writes_no_further_than_its_struct(machine: Machine, nvml: ctypes.CDLL) -> None:
+    event_set = EventSet(nvml)
+    event_set.register(0)
+    machine.fail(0, xid=79)
+    event = EventData(gpu_instance=7, compute_instance=8)
+
+    assert nvml.nvmlEventSetWait(event_set.handle, ctypes.byref(event), 0) == SUCCESS
+
+    assert (event.data, event.gpu_instance, event.compute_instance) == (79, 7, 8)
+    event_set.free()
+
+
+@pytest.mark.slow
+def test_third_version_of_the_wait_names_the_uuid(machine: Machine, see: Callable[[Machine, str], str]) -> None:
+    code = (
+        "n.nvmlInit(); s = n.nvmlEventSetCreate(); h = n.nvmlDeviceGetHandleByIndex(1)\n"
+        "n.nvmlDeviceRegisterEvents(h, n.nvmlEventTypeXidCriticalError, s)\n"
+        "from fakegpu import Machine; import os\n"
+        "m = Machine.open(os.path.dirname(os.environ['FAKEGPU_SEGMENT'])); m.fail(1, xid=48)\n"
+        "p = n.c_nvmlEventSetWait_v3_t(); p.timeoutMs = 1000; n.nvmlEventSetWait_v3(s, p)\n"
+        "u = p.uuid; print(u.decode() if isinstance(u, bytes) else u, p.eventData)"
+    )
+
+    assert see(machine, code) == f"{machine.gpu(1).uuid} 48\n"
+
+
+WAITER = """
+import sys, pynvml as n
+n.nvmlInit()
+events = n.nvmlEventSetCreate()
+n.nvmlDeviceRegisterEvents(n.nvmlDeviceGetHandleByIndex(int(sys.argv[1])), n.nvmlEventTypeXidCriticalError, events)
+print("ready", flush=True)
+event = n.nvmlEventSetWait_v2(events, 20000)
+print(event.eventData, n.nvmlDeviceGetIndex(event.device))
+"""
+
+
+@pytest.mark.slow
+def test_waiters_in_several_processes_all_get_the_event(machine: Machine) -> None:
+    with ExitStack() as stack:
+        waiters = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", WAITER, "2"],
+                    env=os.environ | machine.environment(),
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for _ in range(3)
+        ]
+        for waiter in waiters:
+            assert waiter.stdout is not None
+            assert waiter.stdout.readline() == "ready\n"
+
+        machine.fail(2, xid=79)
+
+        assert [waiter.communicate(timeout=20)[0] for waiter in waiters] == ["79 2\n"] * 3
+
+
+@pytest.mark.slow
+def test_event_posted_by_the_command_line_reaches_a_waiter(machine: Machine) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITER, "1"], env=os.environ | machine.environment(), stdout=subprocess.PIPE, text=True
+    ) as waiter:
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "ready\n"
+
+        subprocess.run(
+            [sys.executable, "-m", "fakegpu", "fail", "1", "--xid", "13", "--dir", machine.directory], check=True
+        )
+
+        assert waiter.communicate(timeout=20)[0] == "13 1\n"
+
+
+def test_fail_refuses_what_is_no_failure(machine: Machine) -> None:
+    for arguments in ({}, {"xid": 0}, {"xid": -79}, {"xid": 1 << 40}):
+        with pytest.raises(InputError):
+            machine.fail(0, **arguments)  # type: ignore[arg-type]

@@ -1,0 +1,231 @@
+"""Making, opening and removing machines."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fakegpu
+from fakegpu import HostError, InputError, Machine, _layout, default_directory
+
+DRIVER_NOT_LOADED, VERSION_MISMATCH = 9, 18
+
+
+def test_machine_is_a_folder_of_plain_files(machine: Machine) -> None:
+    assert machine.library.is_file()
+    assert not any(path.is_symlink() for path in machine.directory.rglob("*"))
+    assert sorted(path.name for path in machine.dev.iterdir()) == [
+        *("nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"),
+        *("nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"),
+    ]
+    folder = machine.sys / "bus" / "pci" / "devices" / "0000:1b:00.0"
+    names = ("vendor", "device", "class", "numa_node")
+    assert [(folder / name).read_text() for name in names] == ["0x10de\n", "0x2330\n", "0x030200\n", "0\n"]
+
+
+def test_uuids_have_the_form_of_nvidias_and_follow_from_the_seed(tmp_path: Path) -> None:
+    uuids = {
+        name: [gpu.uuid for gpu in Machine.create(tmp_path / name, count=2, seed=seed).gpus]
+        for name, seed in {"a": "x", "b": "x", "c": "y", "d": None, "e": None}.items()
+    }
+
+    assert uuids["a"] == uuids["b"]
+    assert len({uuid for name in "acde" for uuid in uuids[name]}) == 8
+    for uuid in uuids["d"]:
+        assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
+
+
+def test_gpu_is_found_by_number_digits_and_uuid(machine: Machine) -> None:
+    gpu = machine.gpu(2)
+
+    assert machine.gpu("2") == machine.gpu(gpu.uuid) == gpu
+
+
+@pytest.mark.parametrize("selector", [4, -1, "4", "-1", "GPU-nobody", ""])
+def test_unknown_gpu_names_the_range(machine: Machine, selector: int | str) -> None:
+    with pytest.raises(InputError, match="0 to 3"):
+        machine.gpu(selector)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1025])
+def test_count_out_of_range_is_refused(tmp_path: Path, count: int) -> None:
+    with pytest.raises(InputError, match="1 to 1024"):
+        Machine.create(tmp_path / "node", count=count)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_largest_machine_works(tmp_path: Path) -> None:
+    machine = Machine.create(tmp_path / "node", count=1024)
+
+    machine.fail(1023, xid=79)
+
+    assert machine.gpu(1023).last_xid == 79
+    assert len({gpu.pci_bus_id for gpu in machine.gpus}) == 1024
+
+
+def test_empty_folder_is_taken_and_parents_are_made(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    Machine.create(tmp_path / "empty", count=1)
+    Machine.create(tmp_path / "new" / "deep", count=1)
+
+    assert len(Machine.open(tmp_path / "empty").gpus) == 1
+
+
+def test_machine_is_not_overwritten(machine: Machine) -> None:
+    with pytest.raises(InputError, match="already is a fake machine"):
+        Machine.create(machine.directory)
+
+
+def test_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+
+    with pytest.raises(InputError, match="not empty"):
+        Machine.create(tmp_path / "mine")
+    with pytest.raises(InputError, match="no fake machine"):
+        Machine.open(tmp_path / "mine")
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "letter.txt"]
+
+
+def test_file_in_the_way_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(InputError, match="is a file"):
+        Machine.create(tmp_path / "file")
+    with pytest.raises(HostError, match="file: "):
+        Machine.create(tmp_path / "file" / "below")
+
+
+def test_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_late(root: Path, *_: object) -> None:
+        (root / "half").write_text("")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fakegpu.machine.write_tree", fail_late)
+
+    with pytest.raises(HostError, match="No space left on device"):
+        Machine.create(tmp_path / "node")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fakegpu.library.NAME", "libnot-built.so.1")
+
+    with pytest.raises(HostError, match=r"pip install -e \."):
+        Machine.create(tmp_path / "node")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_destroy_removes_the_folder_only(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "neighbour").write_text("")
+
+    machine.destroy()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["neighbour"]
+
+
+def test_destroy_refuses_a_folder_that_holds_more(machine: Machine) -> None:
+    (machine.directory / "letter.txt").write_text("dear")
+
+    with pytest.raises(InputError, match="also holds letter"):
+        machine.destroy()
+
+    assert len(Machine.open(machine.directory).gpus) == 4
+
+
+def test_process_keeps_its_gpus_when_the_machine_goes(machine: Machine, nvml: ctypes.CDLL) -> None:
+    count = ctypes.c_uint()
+
+    machine.destroy()
+
+    assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+    assert count.value == 4
+
+
+def test_machine_made_anew_is_seen_after_the_next_init(machine: Machine, nvml: ctypes.CDLL) -> None:
+    count = ctypes.c_uint()
+    machine.destroy()
+    again = Machine.create(machine.directory, count=2)
+
+    assert nvml.nvmlShutdown() == 0
+    assert nvml.nvmlInit_v2() == 0
+
+    assert nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+    assert count.value == 2
+    again.close()
+
+
+def init_code(machine: Machine, **environment: str) -> int:
+    code = "import ctypes, sys; sys.exit(ctypes.CDLL(sys.argv[1]).nvmlInit_v2())"
+    return subprocess.run(
+        [sys.executable, "-c", code, machine.library], env=os.environ | environment, check=False
+    ).returncode
+
+
+def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: Machine, tmp_path: Path) -> None:
+    assert init_code(machine) == 0
+    assert init_code(machine, FAKEGPU_SEGMENT=str(machine.directory / "segment")) == 0
+    assert init_code(machine, FAKEGPU_SEGMENT=str(tmp_path / "nowhere")) == DRIVER_NOT_LOADED
+    assert init_code(machine, FAKEGPU_SEGMENT=str(tmp_path)) == DRIVER_NOT_LOADED
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "message"),
+    [
+        pytest.param(_layout.Header.magic.offset, DRIVER_NOT_LOADED, "starts with other bytes", id="magic"),
+        pytest.param(_layout.Header.version.offset, VERSION_MISMATCH, "has layout", id="version"),
+        pytest.param(_layout.Header.size_bytes.offset, VERSION_MISMATCH, "has layout", id="size"),
+    ],
+)
+def test_foreign_segment_is_refused_on_both_sides(machine: Machine, offset: int, code: int, message: str) -> None:
+    with (machine.directory / "segment").open("r+b") as file:
+        file.seek(offset)
+        file.write(b"\x7f")
+
+    assert init_code(machine) == code
+    with pytest.raises(InputError, match=message):
+        Machine.open(machine.directory)
+
+
+def test_truncated_segment_is_refused_on_both_sides(machine: Machine) -> None:
+    os.truncate(machine.directory / "segment", 100)
+
+    assert init_code(machine) == DRIVER_NOT_LOADED
+    with pytest.raises(InputError, match="too short"):
+        Machine.open(machine.directory)
+
+
+def test_environment_puts_the_library_first(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+
+    assert machine.environment() == {
+        "LD_LIBRARY_PATH": f"{machine.library.parent}:/somewhere",
+        "FAKEGPU_SEGMENT": str(machine.directory / "segment"),
+    }
+
+
+def test_default_directory_follows_the_users_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert default_directory() == Path(f"/tmp/fakegpu-{os.getuid()}")
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+
+    assert default_directory() == tmp_path / "fakegpu"
+
+
+def test_public_names_are_sorted_and_all_there_is() -> None:
+    modules = {path.stem for path in Path(fakegpu.__file__).parent.glob("*.py")}
+    names = [name for name in vars(fakegpu) if not name.startswith("_") and name not in modules | {"annotations"}]
+
+    assert sorted(names) == fakegpu.__all__
