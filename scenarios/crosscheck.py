@@ -83,15 +83,23 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
             yield (*path, "expect", "node"), unknown("node", name, nodes)
         case PluginExpectation(plugin=name), _ if name not in plugins:
             yield (*path, "expect", "plugin"), unknown("plugin", name, plugins)
+        case PluginExpectation(node=name), _ if name is not None and name not in nodes:
+            yield (*path, "expect", "node"), unknown("node", name, nodes)
+        case PluginExpectation(node=None), _ if len(nodes) > 1:
+            yield (*path, "expect"), _which_node(nodes)
         case _, RestartKubelet() | Fail() | Heal() | CreateFile() | RemoveFile() as action:
             yield from _node_action(action, (*path, step.verb), nodes)
+
+
+def _which_node(nodes: Collection[str]) -> str:
+    return f"which node? add 'node: ' and one of {', '.join(nodes)}"
 
 
 def _node_action(
     action: RestartKubelet | Fail | Heal | CreateFile | RemoveFile, path: DataPath, nodes: dict[str, NodeSpec]
 ) -> Iterator[Finding]:
     if action.node is None and len(nodes) > 1:
-        yield path, f"which node? add 'node: ' and one of {', '.join(nodes)}"
+        yield path, _which_node(nodes)
         return
     node = next(iter(nodes.values())) if action.node is None else nodes.get(action.node)
     if node is None:

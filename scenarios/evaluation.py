@@ -83,13 +83,17 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
 
 
 def _plugin(wanted: PluginExpectation, snapshot: Snapshot) -> Mismatches:
-    plugin: PluginView | None = snapshot.plugins.get(wanted.plugin)
+    plugin = next((view for view in snapshot.plugins if _is_meant(view, wanted)), None)
     if plugin is None:
         yield Mismatch(("plugin",), wanted.plugin, "no such plugin")
         return
     for key in ("state", "restarts", "registrations"):
         if key in wanted.expected:
             yield from _differs((key,), getattr(wanted, key), getattr(plugin, key))
+
+
+def _is_meant(view: PluginView, wanted: PluginExpectation) -> bool:
+    return view.name == wanted.plugin and wanted.node in (None, view.node)
 
 
 def _pod(wanted: PodExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:

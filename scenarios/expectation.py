@@ -150,11 +150,12 @@ class PodExpectation(_Expectation):
 
 
 class PluginExpectation(_Expectation):
-    """A plugin, as its supervisor sees it."""
+    """A plugin on a node (`node` None: the only one), as its supervisor sees it."""
 
     subject_key = "plugin"
 
     plugin: Name
+    node: Name | None = None
     state: PluginState | None = None
     restarts: Count | None = None
     registrations: Count | None = None
@@ -168,6 +169,8 @@ def _subject_tag(value: Any) -> str | None:
     if isinstance(value, _Expectation):
         return f"({value.subject_key})"
     subjects = [subject for subject in _SUBJECTS if isinstance(value, Mapping) and subject in value]
+    if subjects == ["node", "plugin"]:
+        return "(plugin)"
     return f"({subjects[0]})" if len(subjects) == 1 else None
 
 

@@ -58,7 +58,7 @@ class PluginProcess:
     @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
-        return PluginView(self.command.name, self._state, max(self._life - 1, 0), self.registrations)
+        return PluginView(self.command.name, self.command.node, self._state, max(self._life - 1, 0), self.registrations)
 
     async def run(self) -> None:
         """Start the plugin again and again until cancelled; then the process is ended.

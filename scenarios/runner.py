@@ -96,7 +96,7 @@ class _Run:
 
     async def _silent_plugins(self) -> list[str]:
         """What explains most failures of a new plugin."""
-        plugins = (await self.backend.observe()).plugins.values()
+        plugins = (await self.backend.observe()).plugins
         return [
             f"plugin '{plugin.name}' runs but has not registered with the kubelet"
             for plugin in plugins

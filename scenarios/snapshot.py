@@ -70,6 +70,7 @@ class PluginView:
     """A plugin seen by its supervisor: starts after the first one, and Register calls accepted over all its lives."""
 
     name: str
+    node: str
     state: PluginState
     restarts: int
     registrations: int
@@ -77,8 +78,8 @@ class PluginView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that can be observed at one moment, by name."""
+    """All that can be observed at one moment: nodes and pods by name, and each plugin once for each node."""
 
     nodes: Mapping[str, NodeView]
     pods: Mapping[str, PodView]
-    plugins: Mapping[str, PluginView]
+    plugins: tuple[PluginView, ...]

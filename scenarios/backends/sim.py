@@ -114,8 +114,7 @@ class SimBackend:
             for name, status in self._store.nodes.items()
         }
         pods = {pod.key: self._pod_view(pod) for pod in self._store.pods}
-        plugins = {plugin.command.name: plugin.view for plugin in self._plugins}
-        return Snapshot(nodes, pods, plugins)
+        return Snapshot(nodes, pods, tuple(plugin.view for plugin in self._plugins))
 
     def patience(self, within_s: float) -> SimPatience:
         """Begin to wait; see `SimPatience`."""
@@ -155,8 +154,9 @@ class SimBackend:
 
     def _observe(self, event: NodeEvent) -> None:
         if isinstance(event, PluginRegistered):
-            for plugin in self._plugins:
-                if plugin.command.node == event.node and (len(self._plugins) == 1 or plugin.owns(event.endpoint)):
+            here = [plugin for plugin in self._plugins if plugin.command.node == event.node]
+            for plugin in here:
+                if len(here) == 1 or plugin.owns(event.endpoint):
                     plugin.registrations += 1
         self.trace.append(event)
 

@@ -144,12 +144,10 @@ class Frames:
         )
 
     def plugin(self, state: PluginState = PluginState.RUNNING, restarts: int = 0, registrations: int = 1) -> PluginView:
-        return PluginView("nvidia", state, restarts, registrations)
+        return PluginView("nvidia", "node-1", state, restarts, registrations)
 
     def frame(self, *pods: PodView, node: NodeView | None = None, plugin: PluginView | None = None) -> Snapshot:
-        return Snapshot(
-            {"node-1": node or self.node()}, {pod.name: pod for pod in pods}, {"nvidia": plugin or self.plugin()}
-        )
+        return Snapshot({"node-1": node or self.node()}, {pod.name: pod for pod in pods}, (plugin or self.plugin(),))
 
 
 @pytest.fixture
