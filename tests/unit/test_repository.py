@@ -1,0 +1,115 @@
+"""What the pages and the configuration promise about the checkout, compared with the checkout."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import inspect
+import os
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import scenarios.events
+import simkubelet.errors
+import simkubelet.events
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PACKAGES = ("fakegpu", "plugin", "scenarios", "simkubelet")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def page(name: str) -> str:
+    return (ROOT / name).read_text()
+
+
+def sources() -> list[Path]:
+    found = (path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+    return sorted(path for path in found if "_generated" not in path.parts)
+
+
+def nox_sessions() -> set[str]:
+    functions = (node for node in ast.parse(page("noxfile.py")).body if isinstance(node, ast.FunctionDef))
+    return {
+        function.name
+        for function in functions
+        if any("nox.session" in ast.unparse(decorator) for decorator in function.decorator_list)
+    }
+
+
+@pytest.mark.parametrize("command", ["dev", ".ci/run"])
+def test_command_has_run_bit(command):
+    assert os.access(ROOT / command, os.X_OK)
+
+
+def test_readme_shows_both_commands():
+    shown = re.findall(r"^\./dev \w+$", page("README.md"), re.MULTILINE)
+
+    assert shown == ["./dev run", "./dev test"]
+
+
+def test_ci_runs_the_readmes_test_command():
+    assert page(".ci/run").splitlines()[-1] == "exec ./dev test"
+
+
+def test_contributing_names_every_nox_session():
+    named = set(re.findall(r"^\| `(\w+)` \|", page("CONTRIBUTING.md"), re.MULTILINE))
+
+    assert named == nox_sessions()
+
+
+def test_contributing_gives_the_exit_status_of_every_error_class():
+    listed = {int(status) for status in re.findall(r"^\| (\d+) \|", page("CONTRIBUTING.md"), re.MULTILINE)}
+    classes = inspect.getmembers(simkubelet.errors, inspect.isclass)
+    used = {error.exit_status for _, error in classes if issubclass(error, simkubelet.errors.SimkubeletError)}
+
+    assert listed == used | {0, 130}
+
+
+def test_architecture_lists_every_kind_of_trace_event():
+    listed = set(re.findall(r"^\| `([a-z-]+)` \|", page("docs/architecture.md"), re.MULTILINE))
+    kinds = {
+        event.kind
+        for module in (simkubelet.events, scenarios.events)
+        for _, event in inspect.getmembers(module, inspect.isclass)
+        if isinstance(getattr(event, "kind", None), str)
+    }
+
+    assert listed == kinds
+
+
+def test_versions_agree():
+    declared = PYPROJECT["project"]["version"]
+    latest = re.search(r"^## \[?(\d[^\]\s]*)", page("CHANGELOG.md"), re.MULTILINE)
+
+    assert latest is not None
+    assert latest.group(1) == declared
+    assert importlib.metadata.version("simkubelet") == declared
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_is_typed(package):
+    assert (ROOT / package / "py.typed").exists()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_promises_exactly_its_public_names(package):
+    module = importlib.import_module(package)
+    defined = {name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)}
+
+    assert defined - {"annotations"} == set(module.__all__)
+
+
+def test_imports_of_our_own_package_are_relative():
+    absolute = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and not node.level
+        if (node.module or "").partition(".")[0] == path.relative_to(ROOT).parts[0]
+    ]
+
+    assert absolute == []
