@@ -49,10 +49,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Run mypy --strict over the packages and the tools."""
+    """Run mypy --strict over the packages, the tools and the benchmarks."""
     install(session, *PYPROJECT["project"]["dependencies"], *groups("types"))
     session.run("mypy")
-    session.run("mypy", "tools")
+    session.run("mypy", "tools", "bench")
 
 
 @nox.session
@@ -109,5 +109,5 @@ def protos(session: nox.Session) -> None:
 @nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Measure and print JSON lines; arguments after `--` choose the benchmarks."""
-    install(session, "--editable", ".")
+    install(session, "--editable", ".", *groups("test"))
     session.run("python", "-m", "bench", *session.posargs)

@@ -7,6 +7,7 @@ of one do not show in another.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,8 +22,10 @@ def main() -> int:
     names = parser.parse_args().names or NAMES
     if unknown := sorted(set(names) - set(NAMES)):
         parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(NAMES)}")
+    # The gRPC library tells its developers about every connection that ends.
+    quiet = {**os.environ, "GRPC_VERBOSITY": "NONE"}
     statuses = [
-        subprocess.run([sys.executable, "-m", f"bench.{name}"], cwd=FOLDER.parent, check=False).returncode
+        subprocess.run([sys.executable, "-m", f"bench.{name}"], cwd=FOLDER.parent, env=quiet, check=False).returncode
         for name in names
     ]
     return max(map(abs, statuses))

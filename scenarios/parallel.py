@@ -40,8 +40,11 @@ async def play_all(jobs: Sequence[Job], processes: int, progress: RunProgress) -
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_play_in_process(job, free, _told_for(job, progress))) for job in jobs]
-    except* InputError as errors:
-        raise _first(errors) from None
+    except BaseExceptionGroup as errors:
+        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
+        if (refusals := errors.subgroup(InputError)) is None:
+            raise
+        raise _first(refusals) from None
     return tuple(task.result() for task in tasks)
 
 
@@ -49,11 +52,10 @@ def _told_for(job: Job, progress: RunProgress) -> Callable[[str], None]:
     return lambda title: progress(job.story.stem, title)
 
 
-def _first(group: BaseExceptionGroup[InputError]) -> InputError:
-    error: BaseException = group
+def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return error if isinstance(error, InputError) else InputError(str(error))
+    return error
 
 
 async def _play_in_process(job: Job, free: asyncio.Semaphore, told: Callable[[str], None]) -> Played:

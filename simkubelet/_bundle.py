@@ -1,7 +1,8 @@
 """Finds the two packages that come along under names a user's own project may have: `plugin` and `scenarios`.
 
-In a wheel and in an editable install they are ``simkubelet._bundled.plugin`` and ``simkubelet._bundled.scenarios``; in
-a checkout they lie beside this package. A stranger's package of the same name elsewhere on the path is never taken.
+In a wheel they are ``simkubelet._bundled.plugin`` and ``simkubelet._bundled.scenarios``; in a checkout, installed as
+editable or not at all, they lie beside this package. A stranger's package of the same name elsewhere on the path is
+never taken.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ The scheduler and the kubelets write here and wait here for each other's changes
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +47,7 @@ class Store:
         self._observe = observe
         self._pods: dict[PodUID, Pod] = {}
         self._nodes: dict[str, NodeStatus] = {}
-        self._events: list[KubeEvent] = []
+        self._events: dict[PodUID, Counter[KubeEvent]] = defaultdict(Counter)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -66,7 +67,8 @@ class Store:
 
     def events_of(self, uid: PodUID) -> tuple[KubeEvent, ...]:
         """Events about a pod, oldest first."""
-        return tuple(event for event in self._events if event.pod_uid == uid)
+        recorded = self._events.get(uid, Counter[KubeEvent]())
+        return tuple(replace(event, count=count) for event, count in recorded.items())
 
     def create_pod(self, manifest: Mapping[str, Any]) -> Pod:
         """Take a v1 Pod manifest.
@@ -121,13 +123,7 @@ class Store:
     def record(self, pod: Pod, type_: str, reason: str, message: str, component: str) -> None:
         """Record an Event about a pod."""
         self._observe(EventRecorded(pod.key, type_, reason, message, component))
-        event = KubeEvent(pod.uid, type_, reason, message, component)
-        for index, known in enumerate(self._events):
-            if replace(known, count=1) == event:
-                self._events[index] = replace(known, count=known.count + 1)
-                break
-        else:
-            self._events.append(event)
+        self._events[pod.uid][KubeEvent(pod.uid, type_, reason, message, component)] += 1
         self.change.notify()
 
     def _replace(self, pod: Pod) -> None:
