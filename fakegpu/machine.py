@@ -14,6 +14,7 @@ synchronous, and safe from several threads and processes at once.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -44,6 +45,11 @@ def default_directory() -> Path:
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "fakegpu"
     return Path(tempfile.gettempdir()) / f"fakegpu-{os.getuid()}"
+
+
+_WRONG_PLACE: Final = frozenset(
+    {errno.EACCES, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+)
 
 
 class Machine:
@@ -235,10 +241,12 @@ class Machine:
 
 @contextmanager
 def _host_errors(path: Path) -> Iterator[None]:
-    """Turns what the host refuses into a HostError that names the path."""
+    """Turns what the host refuses into one line: an InputError where another folder would do, else a HostError."""
     try:
         yield
     except OSError as error:
+        if error.errno in _WRONG_PLACE:
+            raise InputError(f"{path}: {error.strerror}; choose another folder with --dir") from error
         raise HostError(f"{error.filename or path}: {error.strerror or error}") from error
 
 

@@ -91,7 +91,7 @@ async def _first_list(source: asyncio.Task[None], feed: DeviceFeed) -> None:
 def _listen(server: grpc.aio.Server, socket: Path) -> None:
     # Asked first because gRPC reports a failed bind with lines of its own on stderr and without the reason.
     if not os.access(socket.parent, os.W_OK | os.X_OK):
-        raise HostError(f"cannot make the socket {socket}: no permission to write there; make the folder writable")
+        raise UsageError(f"cannot make the socket {socket}: no permission to write there; make the folder writable")
     try:
         socket.unlink(missing_ok=True)
         server.add_insecure_port(f"unix:{socket}")

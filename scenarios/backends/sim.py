@@ -7,6 +7,7 @@ nothing else happens, and for the steps that advance it.
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from typing import Final, Self
 
 from simkubelet.clock import ManualClock
 from simkubelet.cluster import Scheduler, Store
-from simkubelet.errors import InputError
+from simkubelet.errors import HostError, InputError
 from simkubelet.events import NodeEvent, PluginRegistered
 from simkubelet.kubelet import Kubelet
 from simkubelet.pod import Pod
@@ -266,4 +267,5 @@ def _new_folder(base: Path | None) -> Path:
     try:
         return Path(tempfile.mkdtemp(prefix="sk-", dir=place))
     except OSError as error:
-        raise InputError(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
+        kind = HostError if error.errno == errno.ENOSPC else InputError
+        raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None

@@ -130,20 +130,25 @@ def test_wrong_input_is_one_line_and_exit_status_2(
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_folder_without_permission_is_exit_status_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folder_without_permission_is_exit_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o555)
 
     status, _, err = run(capsys, "up", "--dir", tmp_path / "node")
 
     tmp_path.chmod(0o755)
-    assert status == 3
+    assert status == 2
     assert "Permission denied" in err
 
 
-def test_host_that_refuses_is_one_line_and_exit_status_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
+def test_host_that_refuses_is_one_line_and_exit_status_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> str:
+        raise OSError(28, "No space left on device")
 
-    status, _, err = run(capsys, "up", "--dir", tmp_path / "file" / "node")
+    monkeypatch.setattr("tempfile.mkdtemp", no_space)
+
+    status, _, err = run(capsys, "up", "--dir", tmp_path / "node")
 
     assert status == 3
     assert err.startswith("error: ")

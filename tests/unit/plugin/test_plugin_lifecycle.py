@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import grpc
 import pytest
 
-from plugin.errors import FatalError, HostError, UsageError
+from plugin.errors import FatalError, UsageError
 from plugin.framework import (
     AllocationRefusedError,
     Device,
@@ -332,5 +332,5 @@ async def test_folder_without_write_permission_ends_the_plugin(
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
 
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
-        with pytest.raises(HostError, match="make the folder writable"):
+        with pytest.raises(UsageError, match="make the folder writable"):
             await running.finish()
