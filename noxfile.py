@@ -49,10 +49,11 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def types(session: nox.Session) -> None:
-    """Run mypy --strict over the packages, the tools and the benchmarks."""
+    """Run mypy --strict over the packages, the tools, the benchmarks and what tests share."""
     install(session, *PYPROJECT["project"]["dependencies"], *groups("types"))
     session.run("mypy")
     session.run("mypy", "tools", "bench")
+    session.run("mypy", "--explicit-package-bases", "tests/support")
 
 
 @nox.session

@@ -22,6 +22,7 @@ from simkubelet.clock import ManualClock
 from simkubelet.cluster import Scheduler, Store
 from simkubelet.events import NodeEvent
 from simkubelet.kubelet import Kubelet
+from simkubelet.resources import ResourceName
 from simkubelet.version import DEFAULT, version
 
 RESOURCE = "example.com/stub"
@@ -52,8 +53,13 @@ class StubPlugin(api.DevicePluginServicer):
         self._server.add_insecure_port(f"unix:{self.folder / self.endpoint}")
         await self._server.start()
 
-    async def register(self, **changes: str) -> None:
-        fields = {"version": api.VERSION, "endpoint": self.endpoint, "resource_name": self.resource, **changes}
+    async def register(self, **changes: Any) -> None:
+        fields: dict[str, Any] = {
+            "version": api.VERSION,
+            "endpoint": self.endpoint,
+            "resource_name": self.resource,
+            **changes,
+        }
         options = [("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(f"unix:{self.folder / 'kubelet.sock'}", options=options) as channel:
             await api.RegistrationStub(channel).Register(api.RegisterRequest(**fields))
@@ -165,20 +171,20 @@ class Node:
     def status(self, resource: str = RESOURCE) -> tuple[int | None, int | None]:
         """(capacity, allocatable) of a resource as published; None is absent."""
         status = self.store.nodes["node-1"]
-        return status.capacity.get(resource), status.allocatable.get(resource)
+        name = ResourceName(resource)
+        return status.capacity.get(name), status.allocatable.get(name)
 
     def pod(self, count: int | None, *, bound: bool = True, **spec: Any) -> str:
         """Create a pod with one container that asks for `count` devices; return its name."""
-        name = self.faker.unique.slug()
+        name = str(self.faker.unique.slug())
         resources = {} if count is None else {"resources": {"limits": {RESOURCE: count}}}
+        placement = {"nodeName": "node-1"} if bound else {}
         manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {"name": name},
-            "spec": {"containers": [{"name": "c", "image": "none", **resources}], **spec},
+            "spec": {"containers": [{"name": "c", "image": "none", **resources}], **placement, **spec},
         }
-        if bound:
-            manifest["spec"]["nodeName"] = "node-1"
         self.store.create_pod(manifest)
         return name
 
@@ -190,7 +196,7 @@ class Node:
 
     def phase(self, name: str) -> str | None:
         pod = self.store.pod_named(name)
-        return pod and pod.status.phase.value
+        return None if pod is None else pod.status.phase.value
 
     def message(self, name: str) -> str:
         pod = self.store.pod_named(name)
@@ -200,7 +206,7 @@ class Node:
     def devices(self, name: str, container: str = "c") -> tuple[str, ...]:
         pod = self.store.pod_named(name)
         assert pod is not None
-        return self.kubelet.devices_of(pod)[container].get(RESOURCE, ())
+        return self.kubelet.devices_of(pod)[container].get(ResourceName(RESOURCE), ())
 
     def pod_events(self, name: str) -> list[tuple[str, str]]:
         pod = self.store.pod_named(name)
