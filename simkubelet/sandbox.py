@@ -16,7 +16,7 @@ from typing import Final
 
 from .errors import HostError
 
-__all__ = ["check_sandbox", "sandboxed"]
+__all__ = ["check_sandbox", "sandboxed", "tied_to_parent"]
 
 # Arguments: source target [source target]... -- program [argument]...
 # A target that does not exist is made on a tmpfs over its nearest folder that does; what lies in that folder is bound
@@ -61,7 +61,16 @@ def sandboxed(command: Sequence[str], folders: Mapping[str, Path]) -> list[str]:
         folders: Absolute path as the program sees it -> folder of the host that stands there.
     """
     binds = [part for target, source in folders.items() for part in (str(source), target)]
-    return [*_unshare(), "sh", "-c", _SCRIPT, "sh", *binds, "--", *command]
+    # Inside, as a user namespace takes the tie away.
+    return [*_unshare(), "sh", "-c", _SCRIPT, "sh", *binds, "--", *tied_to_parent(command)]
+
+
+def tied_to_parent(command: Sequence[str]) -> list[str]:
+    """The argv that runs `command` so that it is killed when its parent dies, even by a signal nobody can catch.
+
+    Where there is no ``setpriv`` (util-linux) it is `command` itself.
+    """
+    return ["setpriv", "--pdeathsig", "KILL", "--", *command] if shutil.which("setpriv") else list(command)
 
 
 def check_sandbox() -> None:

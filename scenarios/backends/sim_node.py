@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from simkubelet import _bundle
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.errors import HostError, InputError
-from simkubelet.sandbox import check_sandbox, sandboxed
+from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 
 from ..model import GpuSpec, NodeSpec, PluginSpec
 from ..plugin_process import PluginCommand
@@ -88,7 +88,7 @@ class SimNode:
         env = {**os.environ, **(self.machine.environment() if self.machine else {})}
         if replacement is None and spec.builtin is not None:
             env["PYTHONPATH"] = _bundle.python_path("plugin")
-            argv = [*self._builtin(spec.builtin), *spec.args]
+            argv = tied_to_parent([*self._builtin(spec.builtin), *spec.args])
         else:
             check_sandbox()
             argv = sandboxed(replacement or (*(spec.command or ()), *spec.args), self._folders())

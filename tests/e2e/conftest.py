@@ -5,6 +5,7 @@ Everything a run makes lies below ``Run.scratch``, which is its ``TMPDIR`` too, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -64,17 +65,22 @@ class Run:
         return folders + [line for line in self.processes() if "/sk-" in line]
 
     def processes(self) -> list[str]:
-        """Command lines of all processes that were started below this test's folder."""
+        """Command lines of all processes that were started with this test's folder."""
+        lines = []
+        for pid in self.process_ids():
+            with contextlib.suppress(OSError):
+                lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        return [line for line in lines if line]
+
+    def process_ids(self) -> list[int]:
+        """Ids of all processes that were started with this test's folder."""
+        mark = f"TMPDIR={self.scratch}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                try:
-                    environment = (entry / "environ").read_bytes()
-                    line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                except OSError:
-                    continue
-                if f"TMPDIR={self.scratch}".encode() in environment.split(b"\0") and line:
-                    found.append(line)
+                with contextlib.suppress(OSError):
+                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
         return found
 
 

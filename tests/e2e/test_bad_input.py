@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -155,6 +156,23 @@ def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) ->
     assert said == "interrupted; everything was ended\n"
     assert run.leftovers() == []
     assert run.processes() == []
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to tie a plugin to its run")
+def test_no_plugin_outlives_a_run_that_is_killed(run: Any, story: Any) -> None:
+    marker = run.scratch / "started"
+    story(f'[sh, -c, "touch {marker}; exec sleep infinity"]', within="1h")
+    process = run.start("simkubelet run mine.yaml")
+    wait_for(marker, process)
+    plugins = [os.pidfd_open(pid) for pid in run.process_ids() if pid != process.pid]
+
+    process.kill()
+    process.communicate(timeout=30)
+
+    assert len(plugins) == 1
+    # A process' descriptor becomes readable when it has ended.
+    assert select.select(plugins, [], [], 30)[0] == plugins
+    os.close(plugins[0])
 
 
 def wait_for(marker: Path, process: subprocess.Popen[str]) -> None:
