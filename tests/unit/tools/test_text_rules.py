@@ -23,7 +23,7 @@ def test_path_of_one_machine_is_found(folder):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param("<node>/root/etc/gophers", id="folder below another"),
+        pytest.param("node-1/root/etc/gophers", id="folder below another"),
         pytest.param("https://kubernetes.io/docs/", id="ordinary web page"),
         pytest.param("/var/lib/kubelet/device-plugins", id="path of every node"),
         pytest.param("import homework/model", id="word that holds another"),
