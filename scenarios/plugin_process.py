@@ -136,7 +136,9 @@ class PluginProcess:
     def said(self) -> str:
         """The last line that the plugin wrote; empty when it wrote none."""
         try:
-            text = self.command.log.read_bytes()[-_SAID_BYTES:].decode(errors="replace")
+            with self.command.log.open("rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - _SAID_BYTES))
+                text = log.read().decode(errors="replace")
         except FileNotFoundError:
             return ""
         return text.strip().rpartition("\n")[2].strip()
@@ -149,8 +151,10 @@ class PluginProcess:
 
 
 def _signal_session(leader: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+    """Signal every process of a session, those included that made process groups of their own."""
+    for pid in _session_members(leader):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
 
 
 def _socket_inodes(name: str) -> frozenset[str]:

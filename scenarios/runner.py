@@ -5,6 +5,7 @@ The runner owns no task and reads no node clock; all waiting is the backend's.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ async def play(document: Document, backend: Backend, progress: Progress = lambda
         async with backend:
             stopped = await run.steps()
     except Exception as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # What failed while everything was ended must not hide that the user asked for the end.
+            raise asyncio.CancelledError from error
         outcome, reason = from_error(error)
         return Verdict(name, outcome, time.monotonic() - began, reason, run.interrupted())
     duration_s = time.monotonic() - began

@@ -14,12 +14,14 @@ from collections.abc import Callable, Collection
 from .allocation import AllocationError, DeviceRequest, PreferenceQuery, devices_to_allocate
 from .apis.deviceplugin import AllocateResponse
 from .device_manager import DeviceManager
+from .errors import PluginError
 from .plugin_folder import CheckpointNotWrittenError
 from .pod import Container, ContainerKind, Pod, PodUID
 from .pod_devices import Allocation, AllocationEntry, DeviceID, by_numa_node
 from .resources import ResourceName
 from .rpc_error import go_text
 from .run_options import DeviceRunOptions, merge
+from .version import Version
 
 __all__ = ["Allocator"]
 
@@ -29,6 +31,7 @@ class Allocator:
 
     Args:
         manager: the state; this is the only one that takes devices in it.
+        version: the Kubernetes minor to behave as.
         save: writes the checkpoint; raises CheckpointNotWrittenError.
         active_pods: pods of this node that have not ended, the one in admission included.
         is_container_running: whether the runtime reported a container as running when this kubelet started.
@@ -38,6 +41,7 @@ class Allocator:
     def __init__(
         self,
         manager: DeviceManager,
+        version: Version,
         *,
         save: Callable[[], None],
         active_pods: Callable[[], Collection[PodUID]],
@@ -45,6 +49,7 @@ class Allocator:
         on_allocated: Callable[[Pod, Container, ResourceName, frozenset[DeviceID]], None],
     ) -> None:
         self._manager = manager
+        self._version = version
         self._save = save
         self._active_pods = active_pods
         self._is_container_running = is_container_running
@@ -59,6 +64,7 @@ class Allocator:
 
         Raises:
             AllocationError: the devices cannot be given, or the plugin failed; its text goes into the pod's status.
+            PluginError: the plugin did what makes a kubelet of this version crash.
         """
         if self._reusable[0] != pod.uid:
             self._reusable = (pod.uid, {})
@@ -152,7 +158,13 @@ class Allocator:
         if not response.container_responses:
             # The devices stay reserved until the pod is purged, as in the kubelet.
             raise AllocationError("no containers return in allocation response ")
-        allocation = Allocation(by_numa_node(devices, self._manager.devices[resource]), response.container_responses[0])
+        listed = self._manager.devices.get(resource, {})
+        if self._version.crashes_on_vanished_devices and (vanished := sorted(devices - listed.keys())):
+            raise PluginError(
+                f"the plugin of {resource} took {', '.join(vanished)} off its list while its Allocate was under way; "
+                f"a kubelet of {self._version.minor} ends there with a nil pointer"
+            )
+        allocation = Allocation(by_numa_node(devices, listed), response.container_responses[0])
         self._manager.pod_devices.insert(AllocationEntry(pod.uid, container.name, resource, allocation))
         self._on_allocated(pod, container, resource, devices)
 

@@ -28,6 +28,7 @@ from .resources import ResourceName
 __all__ = ["CHECKPOINT_NAME", "Checkpoint", "CorruptCheckpointError", "decode", "encode", "read", "write"]
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
+_ENTRY_FIELDS: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,24 @@ def decode(text: str) -> Checkpoint:
         CorruptCheckpointError: the checksum does not fit, or the text is not the JSON of a checkpoint.
     """
     document = _json_object(text)
+    try:
+        return _checked(document)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # A part is of another type than the kubelet's; it names the field, and either way goes on with nothing.
+        raise CorruptCheckpointError("checkpoint is corrupted") from None
+
+
+def _checked(document: Mapping[str, Any]) -> Checkpoint:
     data = document.get("Data") or {}
     entries = data.get("PodDeviceEntries")
-    if any(not isinstance(entry.get("DeviceIDs"), dict) for entry in entries or ()):
+    if any(isinstance(entry.get("DeviceIDs"), list) for entry in entries or ()):
         raise CorruptCheckpointError(
             "json: cannot unmarshal array into Go struct field PodDevicesEntry.Data.PodDeviceEntries.DeviceIDs "
             "of type checkpoint.DevicesPerNUMA"
+        )
+    if isinstance(document.get("Checksum"), str):
+        raise CorruptCheckpointError(
+            "json: cannot unmarshal string into Go struct field Data.Checksum of type checksum.Checksum"
         )
     if document.get("Checksum") != checksum(data):
         raise CorruptCheckpointError("checkpoint is corrupted")
@@ -127,8 +140,10 @@ def write(directory: Path, checkpoint: Checkpoint) -> None:
             file.flush()
             os.fsync(file.fileno())
         Path(scratch).rename(directory / CHECKPOINT_NAME)
-    except BaseException:
+    except BaseException as error:
         Path(scratch).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            error.filename = scratch
         raise
 
 
@@ -139,8 +154,28 @@ def _json_object(text: str) -> dict[str, Any]:
         if error.msg == "Extra data":
             found = text[error.pos]
             raise CorruptCheckpointError(f"invalid character {found!r} after top-level value") from None
+        if error.msg == "Expecting value" and error.pos < len(text):
+            found = text[error.pos]
+            raise CorruptCheckpointError(f"invalid character {found!r} looking for beginning of value") from None
         raise CorruptCheckpointError("unexpected end of JSON input") from None
-    return document if isinstance(document, dict) else {}
+    return _with_known_keys(document) if isinstance(document, dict) else {}
+
+
+def _with_known_keys(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the fields of the kubelet's structs by their own names: Go reads them in any case."""
+    document = _renamed(document, ("Data", "Checksum"))
+    if isinstance(data := document.get("Data"), dict):
+        data = document["Data"] = _renamed(data, ("PodDeviceEntries", "RegisteredDevices"))
+        if isinstance(entries := data.get("PodDeviceEntries"), list):
+            data["PodDeviceEntries"] = [_renamed(entry, _ENTRY_FIELDS) for entry in entries]
+    return document
+
+
+def _renamed(struct: Any, names: Sequence[str]) -> Any:
+    if not isinstance(struct, dict):
+        return struct
+    known = {name.lower(): name for name in names}
+    return {known.get(key.lower(), key): value for key, value in struct.items()}
 
 
 def _by_key_text(device_ids: Mapping[int, Sequence[DeviceID]]) -> list[tuple[int, Sequence[DeviceID]]]:

@@ -20,6 +20,7 @@ from .apis.deviceplugin import (
 )
 from .pod_devices import DeviceID
 from .resources import ResourceName
+from .rpc_error import answer_to
 
 if TYPE_CHECKING:
     from .apis.deviceplugin import DevicePluginAsyncStub
@@ -63,24 +64,27 @@ class Endpoint:
 
         Raises:
             EndpointStoppedError: the plugin is gone.
+            ConnectionClosedError: the plugin was disconnected meanwhile.
             grpc.aio.AioRpcError: the plugin refused or died.
         """
         request = AllocateRequest(container_requests=[ContainerAllocateRequest(devices_ids=sorted(devices))])
-        return await self._stub().Allocate(request)
+        stub = self._stub()
+        return await answer_to(lambda: stub.Allocate(request))
 
     async def get_preferred_allocation(
         self, available: Iterable[DeviceID], must_include: Iterable[DeviceID], size: int
     ) -> PreferredAllocationResponse:
         """Ask the plugin which of the `available` devices it would take. Raises as `allocate`."""
-        request = ContainerPreferredAllocationRequest(
+        container = ContainerPreferredAllocationRequest(
             available_deviceIDs=sorted(available), must_include_deviceIDs=sorted(must_include), allocation_size=size
         )
-        return await self._stub().GetPreferredAllocation(PreferredAllocationRequest(container_requests=[request]))
+        request, stub = PreferredAllocationRequest(container_requests=[container]), self._stub()
+        return await answer_to(lambda: stub.GetPreferredAllocation(request))
 
     async def pre_start_container(self, devices: Iterable[DeviceID]) -> None:
         """Tell the plugin that a container with these devices is about to start; 30 s at most. Raises as `allocate`."""
-        request = PreStartContainerRequest(devices_ids=sorted(devices))
-        await self._stub().PreStartContainer(request, timeout=PRE_START_CONTAINER_TIMEOUT_S)
+        request, stub = PreStartContainerRequest(devices_ids=sorted(devices)), self._stub()
+        await answer_to(lambda: stub.PreStartContainer(request, timeout=PRE_START_CONTAINER_TIMEOUT_S))
 
     def _stub(self) -> DevicePluginAsyncStub:
         if self._plugin is None or self.is_stopped:

@@ -14,6 +14,7 @@ from .resources import ResourceName
 __all__ = ["PODS", "InsufficientResource", "insufficient_resources", "requested_by"]
 
 PODS = ResourceName("pods")
+_NATIVE = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,9 @@ def requested_by(pods: Iterable[Pod]) -> dict[ResourceName, int]:
 def insufficient_resources(
     requests: Mapping[ResourceName, int], allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int]
 ) -> tuple[InsufficientResource, ...]:
-    """Every resource of which too little is left; the number of pods first, the others by name."""
-    wanted = {PODS: 1, **{name: requests[name] for name in sorted(requests)}}
+    """Every resource of which too little is left: pods, cpu, memory, ephemeral-storage, then the others by name."""
+    names = sorted(requests, key=lambda name: (_NATIVE.index(name) if name in _NATIVE else len(_NATIVE), name))
+    wanted = {PODS: 1, **{name: requests[name] for name in names}}
     return tuple(
         InsufficientResource(name, amount, used.get(name, 0), allocatable.get(name, 0))
         for name, amount in wanted.items()

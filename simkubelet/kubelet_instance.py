@@ -72,6 +72,7 @@ class KubeletInstance:
         running_at_start = runtime.running()
         self._allocator = Allocator(
             self.manager,
+            version,
             save=self._save,
             active_pods=self._active_pods,
             is_container_running=lambda pod, container: (pod, container) in running_at_start,
@@ -182,11 +183,7 @@ class KubeletInstance:
                 await self._allocator.allocate(pod, container)
         except AllocationError as error:
             return device_rejection(error)
-        others = [
-            other
-            for other in self._store.pods
-            if other.node_name == self._node and other.uid != pod.uid and not other.status.phase.is_terminal
-        ]
+        others = [other for other in self._store.pods if other.uid in self._active_pods() and other.uid != pod.uid]
         holds_devices = pod.uid in self.manager.pod_devices.pods()
         held = {name: len(devices) for name, devices in self.manager.allocated.items()} if holds_devices else {}
         allocatable = self._store.nodes[self._node].allocatable
@@ -202,8 +199,9 @@ class KubeletInstance:
         self._store.remove_pod(pod.uid)
 
     def _active_pods(self) -> frozenset[PodUID]:
+        """Pods that came to admission and have not ended: of pods that come together, the later ones do not count."""
         return frozenset(
-            pod.uid for pod in self._store.pods if pod.node_name == self._node and not pod.status.phase.is_terminal
+            pod.uid for pod in self._store.pods if pod.uid in self._handled and not pod.status.phase.is_terminal
         )
 
     def _report_allocation(

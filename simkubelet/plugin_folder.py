@@ -84,7 +84,7 @@ class PluginFolder:
         """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only."""
         try:
             return checkpoint_file.read(self.directory)
-        except CorruptCheckpointError as error:
+        except (CorruptCheckpointError, OSError) as error:
             _log.error(
                 "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date: %s",
                 error,
@@ -100,5 +100,6 @@ class PluginFolder:
         try:
             checkpoint_file.write(self.directory, checkpoint)
         except OSError as error:
-            text = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'
+            reason = f"write {error.filename or self.directory}: {(error.strerror or str(error)).lower()}"
+            text = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {reason}'
             raise CheckpointNotWrittenError(text) from error

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 from .errors import InputError
 from .resources import ResourceName, is_extended_resource, parse_amount, parse_quantity
@@ -17,6 +17,8 @@ from .resources import ResourceName, is_extended_resource, parse_amount, parse_q
 __all__ = ["Container", "ContainerKind", "Pod", "PodPhase", "PodStatus", "PodUID", "pod_from_manifest"]
 
 PodUID = NewType("PodUID", str)
+
+_NATIVE_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
 class PodPhase(StrEnum):
@@ -133,9 +135,11 @@ def _container(pod: str, path: str, spec: Mapping[str, Any]) -> Container:
     resources = spec.get("resources") or {}
     limits = _amounts(f"{where}.resources.limits", resources.get("limits") or {})
     requests = _amounts(f"{where}.resources.requests", resources.get("requests") or {})
-    for name in limits.keys() | requests.keys():
-        if is_extended_resource(name) and requests.get(name, limits.get(name)) != limits.get(name):
+    for name, request in sorted(requests.items()):
+        if is_extended_resource(name) and request != limits.get(name):
             raise InputError(f"{where}.resources: {name}: the request of an extended resource must equal its limit")
+        if request > limits.get(name, request):
+            raise InputError(f"{where}.resources: {name}: the request must not be above the limit")
     kind = ContainerKind.APP
     if path.startswith("init"):
         kind = ContainerKind.SIDECAR if spec.get("restartPolicy") == "Always" else ContainerKind.INIT
@@ -144,8 +148,14 @@ def _container(pod: str, path: str, spec: Mapping[str, Any]) -> Container:
         kind=kind,
         limits=limits,
         requests=limits | requests,
-        env={str(entry["name"]): str(entry.get("value") or "") for entry in spec.get("env") or ()},
+        env=dict(_variable(f"{where}.env[{i}]", entry) for i, entry in enumerate(spec.get("env") or ())),
     )
+
+
+def _variable(where: str, entry: Any) -> tuple[str, str]:
+    if not isinstance(entry, Mapping) or not entry.get("name"):
+        raise InputError(f"{where}.name: a variable needs a name")
+    return str(entry["name"]), str(entry.get("value") or "")
 
 
 def _amounts(where: str, quantities: Mapping[str, Any]) -> dict[ResourceName, int]:
@@ -155,7 +165,11 @@ def _amounts(where: str, quantities: Mapping[str, Any]) -> dict[ResourceName, in
             quantity = parse_quantity(text)
         except InputError as error:
             raise InputError(f"{where}: {name}: {error}") from None
-        if "/" in name and is_extended_resource(name) and quantity != quantity.to_integral_value():
+        if "/" not in name and name not in _NATIVE_RESOURCES and not name.startswith("hugepages-"):
+            raise InputError(f"{where}: {name}: no resource of this name; a device's has a domain, as nvidia.com/gpu")
+        if quantity < 0:
+            raise InputError(f"{where}: {name}: {text!r}: must not be below 0")
+        if is_extended_resource(name) and quantity != quantity.to_integral_value():
             raise InputError(f"{where}: {name}: {text!r}: an extended resource is counted in whole devices")
         amounts[ResourceName(name)] = parse_amount(name, text)
     return amounts

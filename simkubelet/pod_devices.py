@@ -92,11 +92,13 @@ class PodDevices:
 def by_numa_node(devices: Iterable[DeviceID], known: Mapping[DeviceID, Device]) -> dict[int, tuple[DeviceID, ...]]:
     """Sort devices under their NUMA nodes as the checkpoint keeps them.
 
-    Source: devicemanager/manager.go, end of ``allocateContainerResources`` (kubernetes v1.34.4).
+    A device that its plugin no longer lists counts as one without topology, as it did up to 1.33.
+
+    Source: devicemanager/manager.go, end of ``allocateContainerResources`` (kubernetes v1.33.4, v1.34.4).
     """
     nodes: dict[int, list[DeviceID]] = {}
     for device in sorted(devices):
-        topology = known[device].topology.nodes
+        topology = known[device].topology.nodes if device in known else ()
         for node in [numa_node.ID for numa_node in topology] or [NO_NUMA_NODE]:
             nodes.setdefault(node, []).append(device)
     return {node: tuple(devices) for node, devices in nodes.items()}

@@ -44,7 +44,9 @@ class PodStarter:
 
     def start(self, pod: Pod) -> None:
         """Start the containers of a pod that do not run yet, in order; the pod is Running when all do."""
-        self._tasks[pod.uid] = self._group.create_task(self._start_pod(pod), name=f"pod {pod.key}")
+        task = self._group.create_task(self._start_pod(pod), name=f"pod {pod.key}")
+        self._tasks[pod.uid] = task
+        task.add_done_callback(lambda _: self._tasks.pop(pod.uid, None))
 
     async def cancel(self, pod_uid: PodUID) -> None:
         """Give up starting a pod."""
@@ -73,7 +75,8 @@ class PodStarter:
             self._store.record(pod, "Warning", "Failed", f"Error: {error}", _COMPONENT)
             return False
         self._runtime.start(pod, container, options)
-        colon = ":" if self._version.created_event_has_colon else ""
-        self._store.record(pod, "Normal", "Created", f"Created container{colon} {container.name}", _COMPONENT)
-        self._store.record(pod, "Normal", "Started", f"Started container {container.name}", _COMPONENT)
+        created = self._version.created_event.format(name=container.name)
+        started = self._version.started_event.format(name=container.name)
+        self._store.record(pod, "Normal", "Created", created, _COMPONENT)
+        self._store.record(pod, "Normal", "Started", started, _COMPONENT)
         return True

@@ -10,6 +10,7 @@ Source: devicemanager/plugin/v1beta1/server.go, handler.go, client.go (kubernete
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from .apis.deviceplugin import (
 )
 from .errors import HostError
 from .resources import ResourceName, is_extended_resource
-from .rpc_error import go_text
+from .rpc_error import ConnectionClosedError, answer_to, go_text
 
 if TYPE_CHECKING:
     from .apis.deviceplugin import DevicePluginAsyncStub
@@ -68,6 +69,7 @@ class PluginClient:
         self.resource = resource
         self.socket = socket
         self._handler = handler
+        self._is_dialled = False
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
         self.stub: DevicePluginAsyncStub = DevicePluginStub(self._channel)
 
@@ -82,30 +84,30 @@ class PluginClient:
                 await self._channel.channel_ready()
         except TimeoutError:
             raise RefusedError("failed to dial device plugin: context deadline exceeded") from None
+        self._is_dialled = True
         try:
-            options = await self.stub.GetDevicePluginOptions(Empty())
-        except grpc.aio.AioRpcError as error:
+            options = await answer_to(lambda: self.stub.GetDevicePluginOptions(Empty()))
+        except (grpc.aio.AioRpcError, ConnectionClosedError) as error:
             raise RefusedError(f"failed to get device plugin options: {go_text(error)}") from None
         self._handler.plugin_connected(self, options)
 
     async def run(self) -> None:
         """Pass on the plugin's lists until the stream ends, for whatever reason."""
-        call = self.stub.ListAndWatch(Empty())
-        try:
-            async for response in call:
-                self._handler.plugin_listed(self.resource, response.devices)
-        except grpc.aio.AioRpcError:
-            return
-        except asyncio.CancelledError:
-            # Closing the channel cancels the call, which surfaces here as if the task had been cancelled.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+        with contextlib.suppress(grpc.aio.AioRpcError, ConnectionClosedError):
+            await answer_to(self._pass_on)
+
+    async def _pass_on(self) -> None:
+        async for response in self.stub.ListAndWatch(Empty()):
+            self._handler.plugin_listed(self.resource, response.devices)
 
     async def disconnect(self) -> None:
-        """Close the connection, which cancels the plugin's stream, and report the plugin as gone."""
+        """Report the plugin as gone and close the connection, which cancels the plugin's stream.
+
+        A connection that is still being made goes on, as in the kubelet: it is no longer this resource's then.
+        """
         self._handler.plugin_disconnected(self.resource)
-        await self.close()
+        if self._is_dialled:
+            await self.close()
 
     async def close(self) -> None:
         await self._channel.close(None)
@@ -166,14 +168,22 @@ class RegistrationServer(RegistrationServicer):
         refusal = refusal_of(request)
         if refusal is None:
             # The kubelet does not look at the caller's deadline: a caller that gives up is registered all the same.
-            refusal = await asyncio.shield(self._start(self._connect(resource, self._socket_of(request.endpoint))))
+            connecting = self._start(self._connect(resource, self._socket_of(request.endpoint)))
+            if connecting is None:
+                await context.abort(grpc.StatusCode.UNAVAILABLE, "the kubelet is stopping")
+            refusal = await asyncio.shield(connecting)
         if refusal is not None:
             self._handler.registration_refused(resource, request.endpoint, refusal)
             await context.abort(grpc.StatusCode.UNKNOWN, refusal)
         return Empty()
 
-    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        task = self._group.create_task(work)
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+        """Run work as a task of the group; None where the group is ending and takes no more."""
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:
+            work.close()
+            return None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -204,7 +214,6 @@ class RegistrationServer(RegistrationServicer):
         newest = self._clients.pop(client.resource, None)
         if newest is not None:
             await newest.disconnect()
-            self._opened.discard(newest)
 
 
 class _UnknownService(grpc.GenericRpcHandler):
@@ -232,4 +241,11 @@ def refusal_of(request: RegisterRequest) -> str | None:
 def _go_quoted(text: str) -> str:
     """Text in quotes as Go's ``%q`` prints it."""
     escapes = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    return '"' + "".join(escapes.get(c, c if c.isprintable() else f"\\x{ord(c):02x}") for c in text) + '"'
+    return '"' + "".join(escapes.get(c) or (c if c.isprintable() else _go_escaped(c)) for c in text) + '"'
+
+
+def _go_escaped(character: str) -> str:
+    number = ord(character)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

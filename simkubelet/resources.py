@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Final, NewType
 
 from .errors import InputError
@@ -35,6 +35,8 @@ _SUFFIXES: Final = {
     "Ei": Decimal(2**60),
 }
 _QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(|[numkMGTPE]|[KMGTPE]i)")
+
+_MAX_QUANTITY: Final = 2**63 - 1
 
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 _QUOTA_PREFIX: Final = "requests."
@@ -68,9 +70,13 @@ def parse_quantity(text: str | int | float) -> Decimal:
         InputError: it is no quantity.
     """
     match = _QUANTITY.fullmatch(str(text))
-    if match is None:
+    try:
+        quantity = Decimal(match[1]) * _SUFFIXES[match[2]] if match else None
+    except DecimalException:
+        quantity = None
+    if quantity is None or abs(quantity) > _MAX_QUANTITY:
         raise InputError(f"{text!r} is no Kubernetes quantity; write a number such as 2, 500m or 1.5Gi")
-    return Decimal(match[1]) * _SUFFIXES[match[2]]
+    return quantity
 
 
 def parse_amount(name: str, text: str | int | float) -> int:

@@ -1,12 +1,43 @@
-"""gRPC errors in the words of Go, as they reach pod statuses and plugins through the kubelet."""
+"""gRPC calls to plugins, and their errors in the words of Go, as they reach pod statuses through the kubelet."""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 import grpc
 
-__all__ = ["go_text"]
+__all__ = ["ConnectionClosedError", "answer_to", "go_text"]
+
+T = TypeVar("T")
+
+
+class ConnectionClosedError(Exception):
+    """The kubelet closed the connection to a plugin while a call was under way or before it began."""
+
+    def __init__(self) -> None:
+        super().__init__("rpc error: code = Canceled desc = grpc: the client connection is closing")
+
+
+async def answer_to(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call and await its answer.
+
+    Raises:
+        ConnectionClosedError: the channel was closed; gRPC tells so by cancelling whoever waits, which would look as
+            if the task itself had been cancelled.
+        grpc.aio.AioRpcError: the plugin refused or died.
+    """
+    try:
+        return await call()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise ConnectionClosedError from None
+    except grpc.aio.UsageError:
+        raise ConnectionClosedError from None
+
 
 _GO_NAMES: Final = {
     grpc.StatusCode.CANCELLED: "Canceled",
@@ -37,6 +68,8 @@ def go_text(error: BaseException) -> str:
 
 def _description(error: grpc.aio.AioRpcError) -> str:
     details = error.details() or ""
+    if error.code() is grpc.StatusCode.UNAVAILABLE and "Socket closed" in details:
+        return "error reading from server: EOF"
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and details == "Deadline Exceeded":
         return "context deadline exceeded"
     return details

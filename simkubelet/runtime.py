@@ -45,10 +45,6 @@ class ContainerRuntime:
     def containers(self, pod_uid: PodUID) -> Mapping[str, RunningContainer]:
         return self._pods.get(pod_uid, {})
 
-    def is_running(self, pod_uid: PodUID, container: str) -> bool:
-        started = self.containers(pod_uid).get(container)
-        return started is not None and started.is_running
-
     def running(self) -> frozenset[tuple[PodUID, str]]:
         """(pod, container) of everything that runs: what a kubelet learns from the runtime when it starts."""
         return frozenset(

@@ -32,8 +32,15 @@ class Version:
             stands in the FailedScheduling text. Source: pkg/features/kube_features.go (kubernetes v1.34.4).
         knows_unresolvable_requests: a request above the node's allocatable is no case for preemption, and the text
             says so. Source: noderesources/fit.go, ``fitsRequest`` (kubernetes v1.33.13, v1.34.4).
-        created_event_has_colon: "Created container: c" instead of "Created container c". Source:
-            kuberuntime/kuberuntime_container.go, ``startContainer`` (kubernetes v1.29.6, v1.30.14).
+        created_event: message of the Created event of a container, with ``{name}`` for its name.
+        started_event: message of the Started event. Source of both: kuberuntime/kuberuntime_container.go,
+            ``startContainer`` (kubernetes v1.29.6, v1.30.14, v1.34.4, v1.35.4).
+        crashes_on_vanished_devices: a device that leaves its plugin's list while its Allocate is under way makes the
+            kubelet end with a nil pointer. Source: devicemanager/manager.go, ``allocateContainerResources``: devices
+            are values up to v1.33.4 and pointers from v1.34.4.
+        requeues_only_what_fits: a pending pod is tried again only for a change that makes it fit; before, for every
+            change of a node's allocatable. Source: noderesources/fit.go, ``isSchedulableAfterNodeChange``, behind
+            the gate SchedulerQueueingHints, on by default from 1.32 (pkg/features/kube_features.go).
     """
 
     minor: str
@@ -41,7 +48,10 @@ class Version:
     failed_scheduling_ends_twice: bool
     tries_dynamic_resources: bool
     knows_unresolvable_requests: bool
-    created_event_has_colon: bool
+    created_event: str
+    started_event: str
+    crashes_on_vanished_devices: bool
+    requeues_only_what_fits: bool
 
 
 def version(minor: str) -> Version:
@@ -59,5 +69,14 @@ def version(minor: str) -> Version:
         failed_scheduling_ends_twice=number <= 28,
         tries_dynamic_resources=number >= 34,
         knows_unresolvable_requests=number >= 34,
-        created_event_has_colon=number >= 30,
+        created_event=_created_event(number),
+        started_event="Started container {name}" if number <= 34 else "Container started",
+        crashes_on_vanished_devices=number >= 34,
+        requeues_only_what_fits=number >= 32,
     )
+
+
+def _created_event(number: int) -> str:
+    if number >= 35:
+        return "Container created"
+    return "Created container: {name}" if number >= 30 else "Created container {name}"

@@ -11,6 +11,7 @@ import errno
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -35,6 +36,7 @@ from ..trace import Trace
 from .sim_node import SimNode
 
 _IDLE_S: Final = 0.01
+_RENEWALS: Final = 3
 
 
 class SimBackend:
@@ -74,17 +76,18 @@ class SimBackend:
         await self._group.__aenter__()
         try:
             await self._build()
-        except BaseException:
-            await self._end()
-            await self._group.__aexit__(None, None, None)
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        await self._end()
-        await self._group.__aexit__(kind, error, traceback)
+        try:
+            await self._end()
+        finally:
+            await self._group.__aexit__(kind, error, traceback)
 
     def node_directory(self, name: str) -> Path:
         """The folder of a node, while the world is there."""
@@ -145,13 +148,22 @@ class SimBackend:
         self._tasks += [self._group.create_task(plugin.run()) for plugin in self._plugins]
 
     async def _end(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for kubelet in self._kubelets.values():
-            await kubelet.stop()
-        if self._folder is not None and not self._keep:
+        # A stack, so that what fails to end keeps nothing else from ending.
+        async with AsyncExitStack() as stack:
+            stack.callback(self._remove_folder)
+            for kubelet in self._kubelets.values():
+                stack.push_async_callback(kubelet.stop)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _remove_folder(self) -> None:
+        if self._folder is None or self._keep:
+            return
+        try:
             shutil.rmtree(self._folder)
+        except OSError as error:
+            raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
 
     def _observe(self, event: NodeEvent) -> None:
         if isinstance(event, PluginRegistered):
@@ -214,8 +226,9 @@ class SimBackend:
 class SimPatience:
     """Waits for real processes in real time, and lets node time leap when nothing happens meanwhile.
 
-    A leap goes to the next thing due, but never further than `within_s` of node time behind the last event: a story
-    that waits 10 s sees the next status period, not the end of a five-minute grace.
+    A leap goes to the next thing due, but never further than `within_s` of node time behind what the plugins did
+    last, and that counts only so often: a story that waits 10 s sees the next status period, not the end of a
+    five-minute grace, whatever recurs meanwhile.
     """
 
     def __init__(self, clock: ManualClock, trace: Trace, observed: Callable[[], int], within_s: float) -> None:
@@ -226,6 +239,7 @@ class SimPatience:
         self._deadline = asyncio.get_running_loop().time() + within_s
         self._leap_limit = clock.now() + within_s
         self._events_at_leap = len(trace)
+        self._renewals = 0
 
     async def wait(self) -> bool:
         """See `Patience`."""
@@ -247,13 +261,14 @@ class SimPatience:
     async def _leap(self) -> bool:
         if asyncio.get_running_loop().time() >= self._deadline:
             return False
-        if len(self._trace) > self._events_at_leap:
-            self._events_at_leap = len(self._trace)
+        if len(self._trace) > self._events_at_leap and self._renewals < _RENEWALS:
+            self._renewals += 1
             self._leap_limit = self._clock.now() + self._within_s
         due = self._clock.next_deadline()
         if due is None or due > self._leap_limit:
             return False
         await self._clock.advance(due - self._clock.now())
+        self._events_at_leap = len(self._trace)
         return True
 
 

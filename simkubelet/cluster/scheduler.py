@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..clock import Clock
-from ..fit import InsufficientResource, insufficient_resources, requested_by
+from ..fit import PODS, InsufficientResource, insufficient_resources, requested_by
 from ..node_status import NodeStatus
 from ..pod import Pod, PodUID
 from ..resources import ResourceName
@@ -28,6 +28,7 @@ __all__ = ["NodeFit", "Scheduler", "choose_node", "failed_scheduling_message"]
 COMPONENT: Final = "default-scheduler"
 _INITIAL_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 10.0
+_MAX_WAIT_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +100,27 @@ def _least_allocated(
     return sum(shares) / len(shares) if shares else 0.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _Situation:
+    """What decides whether a waiting pod is worth another try.
+
+    Attributes:
+        allocatable: node -> amounts.
+        bound: pods that are bound and have not ended.
+    """
+
+    allocatable: Mapping[str, Mapping[ResourceName, int]]
+    bound: frozenset[PodUID]
+
+
+@dataclass(frozen=True, slots=True)
 class _Attempts:
-    """Tries of one pod so far: what the cluster looked like at the last one, and when the next may be."""
+    """Tries of one pod so far: what the cluster looked like at the last one, and the times between which it waits."""
 
     count: int
-    situation: object
+    situation: _Situation
     next_at: float
+    flush_at: float
 
 
 class Scheduler:
@@ -122,23 +137,52 @@ class Scheduler:
         async with asyncio.TaskGroup() as alarms:
             while True:
                 seen = self._store.change.count
-                for pod in self._store.pods:
-                    if pod.node_name is None:
-                        self._consider(pod, alarms)
+                waiting = [pod for pod in self._store.pods if pod.node_name is None]
+                self._attempts = {pod.uid: self._attempts[pod.uid] for pod in waiting if pod.uid in self._attempts}
+                for pod in waiting:
+                    self._consider(pod, alarms)
                 await self._store.change.wait(seen)
 
     def _consider(self, pod: Pod, alarms: asyncio.TaskGroup) -> None:
         situation = self._situation()
         last = self._attempts.get(pod.uid)
-        if last is not None and (last.situation == situation or self._clock.now() < last.next_at):
+        if last is not None and not self._is_due(pod, last, situation):
             return
         if self._schedule(pod):
-            self._attempts.pop(pod.uid, None)
             return
         count = last.count + 1 if last else 1
         backoff = min(_INITIAL_BACKOFF_S * 2 ** (count - 1), _MAX_BACKOFF_S)
-        self._attempts[pod.uid] = _Attempts(count, self._situation(), self._clock.now() + backoff)
+        now = self._clock.now()
+        self._attempts[pod.uid] = _Attempts(count, situation, now + backoff, now + _MAX_WAIT_S)
         alarms.create_task(self._look_again(backoff))
+        alarms.create_task(self._look_again(_MAX_WAIT_S))
+
+    def _is_due(self, pod: Pod, last: _Attempts, now: _Situation) -> bool:
+        """Whether to try a pod again: its back-off is over, and something may help or five minutes have passed.
+
+        Source: noderesources/fit.go, ``EventsToRegister`` and its hints; backend/queue, five minutes at most in the
+        unschedulable pods (kubernetes v1.34.4).
+        """
+        if self._clock.now() >= last.flush_at:
+            return True
+        if self._clock.now() < last.next_at:
+            return False
+        if last.situation.bound - now.bound:
+            return True
+        before = last.situation.allocatable
+        changed = [name for name, amounts in now.allocatable.items() if amounts != before.get(name)]
+        if not self._version.requeues_only_what_fits:
+            return bool(changed)
+        return any(self._may_help(pod, before.get(name), now.allocatable[name]) for name in changed)
+
+    @staticmethod
+    def _may_help(pod: Pod, before: Mapping[ResourceName, int] | None, now: Mapping[ResourceName, int]) -> bool:
+        """Whether a node that is new or has changed offers more of what a pod asks, and could hold it when empty."""
+        requests = pod.requests()
+        if insufficient_resources(requests, now, {}):
+            return False
+        wanted = [PODS, *requests]
+        return before is None or any(now.get(name, 0) > before.get(name, 0) for name in wanted)
 
     async def _look_again(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
@@ -162,12 +206,10 @@ class Scheduler:
     def _fail(self, pod: Pod, message: str) -> None:
         self._store.record(pod, "Warning", "FailedScheduling", message, COMPONENT)
 
-    def _situation(self) -> object:
-        """What decides whether a pod fits: what the nodes have, and who is bound to them and has not ended."""
-        nodes = {name: dict(status.allocatable) for name, status in self._store.nodes.items()}
-        bound = frozenset(
-            (pod.uid, pod.node_name)
-            for pod in self._store.pods
-            if pod.node_name is not None and not pod.status.phase.is_terminal
+    def _situation(self) -> _Situation:
+        return _Situation(
+            allocatable={name: status.allocatable for name, status in self._store.nodes.items()},
+            bound=frozenset(
+                pod.uid for pod in self._store.pods if pod.node_name is not None and not pod.status.phase.is_terminal
+            ),
         )
-        return nodes, bound

@@ -58,9 +58,6 @@ class Store:
     def nodes(self) -> Mapping[str, NodeStatus]:
         return dict(self._nodes)
 
-    def pod(self, uid: PodUID) -> Pod | None:
-        return self._pods.get(uid)
-
     def pod_named(self, key: str) -> Pod | None:
         """The pod of this `Pod.key`."""
         return next((pod for pod in self._pods.values() if pod.key == key), None)

@@ -236,9 +236,11 @@ async def running_node(folder: Path, minor: str = DEFAULT, *, scheduler: bool = 
         await kubelet.start()
         node = Node(kubelet, store, clock, folder, events, changed)
         scheduling = tasks.create_task(Scheduler(store, clock, behaviour).run()) if scheduler else None
-        yield node
-        for plugin in node.plugins:
-            await plugin.stop()
-        await kubelet.stop()
-        if scheduling is not None:
-            scheduling.cancel()
+        try:
+            yield node
+        finally:
+            for plugin in node.plugins:
+                await plugin.stop()
+            await kubelet.stop()
+            if scheduling is not None:
+                scheduling.cancel()

@@ -83,12 +83,33 @@ async def test_leaps_end_where_nothing_follows_from_them() -> None:
     task.cancel()
 
 
-async def test_each_event_gives_the_wait_its_whole_node_time_again() -> None:
+async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> None:
     world = World()
     patience = world.patience(0.5)
 
     async def tick() -> None:
-        for _ in range(5):
+        while True:
+            await world.clock.sleep(0.25)
+
+    task = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    await patience.wait()
+    await patience.wait()
+    assert world.clock.now() == 0.5
+    world.event()
+    while await patience.wait():
+        world.look()
+
+    assert world.clock.now() == 1.0
+    task.cancel()
+
+
+async def test_events_that_leaps_themselves_cause_renew_nothing() -> None:
+    world = World()
+    patience = world.patience(0.5)
+
+    async def tick() -> None:
+        while True:
             await world.clock.sleep(0.25)
             world.event()
 
@@ -97,8 +118,8 @@ async def test_each_event_gives_the_wait_its_whole_node_time_again() -> None:
     while await patience.wait():
         world.look()
 
-    assert world.clock.now() == 1.25
-    assert task.done()
+    assert world.clock.now() == 0.5
+    task.cancel()
 
 
 async def test_real_time_ends_the_wait_however_much_happens() -> None:

@@ -46,6 +46,17 @@ def test_node_without_pods_has_null_entries():
         pytest.param("{}", "checkpoint is corrupted", id="empty-object"),
         pytest.param("null", "checkpoint is corrupted", id="null"),
         pytest.param("", "unexpected end of JSON input", id="empty-file"),
+        pytest.param("hello", "invalid character 'h' looking for beginning of value", id="no-json"),
+        pytest.param(
+            REAL.replace("2515888182", '"x"'),
+            "json: cannot unmarshal string into Go struct field Data.Checksum of type checksum.Checksum",
+            id="checksum-of-text",
+        ),
+        pytest.param('{"Data":[1],"Checksum":1}', "checkpoint is corrupted", id="data-is-a-list"),
+        pytest.param(REAL.replace('"-1"', '"x"'), "checkpoint is corrupted", id="node-is-no-number"),
+        pytest.param(REAL.replace("ChkK", "!"), "checkpoint is corrupted", id="no-base64"),
+        pytest.param(REAL.replace('"PodUID":"u1",', ""), "checkpoint is corrupted", id="entry-without-pod"),
+        pytest.param('{"Data":{"PodDeviceEntries":[1]}}', "checkpoint is corrupted", id="entry-is-a-number"),
         pytest.param(REAL[:100], "unexpected end of JSON input", id="truncated"),
         pytest.param(REAL + "x", "invalid character 'x' after top-level value", id="bytes-after-the-end"),
         pytest.param(
@@ -61,6 +72,12 @@ def test_unusable_file_is_told_in_the_words_of_the_kubelet(text, complaint):
         decode(text)
 
     assert str(error.value) == complaint
+
+
+def test_keys_are_read_in_any_case():
+    text = REAL.replace('"Data"', '"data"').replace('"PodUID"', '"poduid"').replace('"Checksum"', '"CHECKSUM"')
+
+    assert decode(text) == decode(REAL)
 
 
 def test_entry_without_a_valid_answer_is_dropped_and_the_rest_kept():

@@ -66,6 +66,18 @@ def test_sidecar_counts_beside_later_init_containers_and_the_app():
         pytest.param(manifest(container("c"), container("c")), "'c' stands more than once", id="name-twice"),
         pytest.param(manifest({"image": "x"}), r"containers\[0\].name", id="container-without-name"),
         pytest.param(manifest(container("c", "1500m")), "counted in whole devices", id="part-of-a-device"),
+        pytest.param(manifest(container("c", -1)), "must not be below 0", id="negative"),
+        pytest.param(manifest(container("c", "1e9999999")), "no Kubernetes quantity", id="beyond-all-numbers"),
+        pytest.param(manifest({"name": "c", "env": [{"value": "x"}]}), r"env\[0\].name", id="variable-without-name"),
+        pytest.param(manifest({"name": "c", "env": ["x"]}), r"env\[0\].name", id="variable-of-text"),
+        pytest.param(
+            manifest({"name": "c", "resources": {"limits": {"gpu": 1}}}), "a device's has a domain", id="no-domain"
+        ),
+        pytest.param(
+            manifest({"name": "c", "resources": {"requests": {"cpu": 5}, "limits": {"cpu": 1}}}),
+            "must not be above the limit",
+            id="request-above-limit",
+        ),
         pytest.param(manifest(container("c", "two")), "no Kubernetes quantity", id="no-quantity"),
         pytest.param(
             manifest({"name": "c", "resources": {"requests": {GPU: 1}}}), "must equal its limit", id="request-only"
