@@ -35,11 +35,18 @@ class _PluginGroup(click.Group):
 
 @click.group(
     cls=_PluginGroup,
+    invoke_without_command=True,
+    subcommand_metavar="COMMAND [ARGS]...",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="\b\nExample, with the sockets in ./node:\n  simkubelet plugin gopher --kubelet-dir ./node",
 )
-def plugins() -> None:
+@click.pass_context
+def plugins(context: click.Context) -> None:
     """Run a Kubernetes device plugin: it serves its devices on a socket and registers with the kubelet."""
+    if context.invoked_subcommand is None:
+        # Done here because click's own way differs between its versions.
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
 
 
 def main(args: Sequence[str] | None = None, *, prog_name: str = "plugin") -> int:
@@ -54,9 +61,6 @@ def main(args: Sequence[str] | None = None, *, prog_name: str = "plugin") -> int
     """
     try:
         status = plugins.main(args=args, prog_name=prog_name, standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as help_wanted:
-        help_wanted.show()
-        return 2
     except click.ClickException as error:
         return _fail(f"{error.format_message().rstrip('.')}; see `{_asked(error, prog_name)} --help`", 2)
     except PluginExitError as error:

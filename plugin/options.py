@@ -9,13 +9,19 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from .logs import LEVELS
 
 __all__ = ["CommonOptions", "EnvironmentOption", "GoBool", "common_options", "go_bool_option"]
+
+if TYPE_CHECKING:
+    _BoolType = click.ParamType[bool]
+else:
+    # Generic for type checkers only: before click 8.4 the class cannot be subscripted.
+    _BoolType = click.ParamType
 
 _F = TypeVar("_F", bound=Callable[..., object])
 
@@ -79,7 +85,7 @@ class EnvironmentOption(click.Option):
         return os.environ.get(self.envvar) if isinstance(self.envvar, str) else None
 
 
-class GoBool(click.ParamType[bool]):
+class GoBool(_BoolType):
     """A truth value in the spellings of Go's strconv.ParseBool; an empty variable means false."""
 
     name = "true|false"

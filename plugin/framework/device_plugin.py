@@ -64,6 +64,8 @@ class DevicePlugin(ABC):
     ) -> Sequence[DeviceID] | None:
         """Which `size` of the available devices fit best together; None: no answer for any container.
 
+        Called in a thread other than the event loop's, several calls at once where the kubelet makes several.
+
         Raises:
             AllocationRefusedError: the question cannot be answered; the pod fails at admission.
         """

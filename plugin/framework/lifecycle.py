@@ -129,7 +129,7 @@ class _Lives:
             await asyncio.Event().wait()
 
     async def _start(self, stack: AsyncExitStack) -> list[asyncio.Task[None]]:
-        """Serve and register all plugins; on a failure those already started keep serving.
+        """Serve and register all plugins; on a failure those already registered keep serving.
 
         Returns:
             The tasks that follow the device sources.
@@ -138,8 +138,7 @@ class _Lives:
         sources: list[asyncio.Task[None]] = []
         for plugin in plugins:
             try:
-                sources.append(await stack.enter_async_context(serving(plugin, self._kubelet_dir)))
-                await register(plugin, self._kubelet_socket)
+                sources.append(await self._start_one(plugin, stack))
             except RegistrationError as error:
                 self._registration_failed(error)
                 break
@@ -147,6 +146,17 @@ class _Lives:
         if not plugins:
             _log.info("No devices found. Waiting indefinitely.")
         return sources
+
+    async def _start_one(self, plugin: DevicePlugin, stack: AsyncExitStack) -> asyncio.Task[None]:
+        """Serve and register one plugin, which `stack` then ends; one that cannot register leaves no socket behind.
+
+        Source: internal/plugin/server.go, ``Start`` (k8s-device-plugin v0.19.0).
+        """
+        async with AsyncExitStack() as own:
+            source = await own.enter_async_context(serving(plugin, self._kubelet_dir))
+            await register(plugin, self._kubelet_socket)
+            stack.push_async_exit(own.pop_all())
+        return source
 
     def _registration_failed(self, error: RegistrationError) -> None:
         if self._policy is RestartPolicy.EXIT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator
 
@@ -57,11 +58,15 @@ class DevicePluginService(api.DevicePluginServicer):
         request: api.PreferredAllocationRequest,
         context: grpc.aio.ServicerContext[api.PreferredAllocationRequest, api.PreferredAllocationResponse],
     ) -> api.PreferredAllocationResponse:
-        """One answer for each container, in order, or none at all."""
+        """One answer for each container, in order, or none at all.
+
+        Asked in a thread: finding a good answer may take long, and health must get through meanwhile.
+        """
         response = api.PreferredAllocationResponse()
         try:
             for container in request.container_requests:
-                device_ids = self._plugin.preferred(
+                device_ids = await asyncio.to_thread(
+                    self._plugin.preferred,
                     [DeviceID(device_id) for device_id in container.available_deviceIDs],
                     [DeviceID(device_id) for device_id in container.must_include_deviceIDs],
                     container.allocation_size,

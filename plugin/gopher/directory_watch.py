@@ -35,15 +35,15 @@ class DirectoryWatch:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files = DeviceFiles()
-        self._inotify = Inotify()
         try:
-            self._inotify.add_watch(directory, _MASK)
+            self._inotify = Inotify()
         except OSError as error:
+            raise _unwatchable(directory, error) from error
+        try:
+            self._start()
+        except FatalError:
             self._inotify.close()
-            raise FatalError(
-                f"cannot watch the gopher directory {directory}: {error.strerror}; make it or name one with --directory"
-            ) from error
-        self._list(directory)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -66,6 +66,18 @@ class DirectoryWatch:
             if (current := self._files.device_ids()) != known:
                 known = current
                 yield known
+
+    def _start(self) -> None:
+        try:
+            self._inotify.add_watch(self._directory, _MASK)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise FatalError(
+                f"cannot watch the gopher directory {self._directory}: {error.strerror}; "
+                "make it or name one with --directory"
+            ) from error
+        except OSError as error:
+            raise _unwatchable(self._directory, error) from error
+        self._list(self._directory)
 
     def _take(self, event: Event) -> None:
         if Mask.Q_OVERFLOW in event.mask:
@@ -97,9 +109,11 @@ class DirectoryWatch:
                         self._list(path)
                     else:
                         self._files.add(path)
-        except FileNotFoundError:
-            # Made and removed again before it was looked at.
+        except (FileNotFoundError, NotADirectoryError):
+            # Made and removed again, or replaced, before it was looked at.
             self._files.remove(folder)
+        except OSError as error:
+            raise _unwatchable(folder, error) from error
 
     def _unwatch(self, folder: Path) -> None:
         """Forget the folders that were moved away; watches of deleted ones end by themselves."""
@@ -109,3 +123,10 @@ class DirectoryWatch:
                     self._inotify.rm_watch(watch)
                 except OSError:
                     continue
+
+
+def _unwatchable(folder: Path, error: OSError) -> FatalError:
+    return FatalError(
+        f"cannot watch the gopher directory {folder}: {os.strerror(error.errno or 0)}; "
+        "check its permissions and the limits of open files and of inotify"
+    )

@@ -6,7 +6,7 @@ is left for later containers fits together as well. Among equals the first in th
 
 The number of divisions grows beyond all measure with the GPUs: 105 for 2 of 8, two million for 2 of 16. Branches that
 cannot beat the best division so far are cut, which never changes the answer. Past `SEARCH_LIMIT` sets the best division
-so far counts; the original would go on.
+so far counts, at worst a greedy one that the search starts from; the original would go on.
 
 Source: gpuallocator/besteffort_policy.go (go-gpuallocator v0.6.0). A short set is never the answer here; in the
 original it can be, and then it crashes.
@@ -35,9 +35,10 @@ def aligned_set(available: Sequence[int], required: Sequence[int], size: int, sc
     Returns:
         `size` positions of `available`, all of `required` among them; empty when there is no such set.
     """
-    if size <= 0 or size > len(available) or len(required) > size:
-        return ()
+    available = tuple(dict.fromkeys(available))
     needed = frozenset(required)
+    if size <= 0 or size > len(available) or len(required) > size or not needed <= set(available):
+        return ()
     if size == 1:
         return next(((gpu,) for gpu in available if needed <= {gpu}), ())
     search = _Search(available, needed, size, scores)
@@ -51,7 +52,7 @@ def aligned_set(available: Sequence[int], required: Sequence[int], size: int, sc
 
 
 class _Search:
-    """Depth first over the divisions, in the original's order."""
+    """Depth first over the divisions, in the original's order; `visited` counts the sets looked at."""
 
     def __init__(self, available: Sequence[int], required: frozenset[int], size: int, scores: Scores) -> None:
         self._required = required
@@ -59,14 +60,15 @@ class _Search:
         self._padding = -len(available) % size
         self._all = (*available, *[_PADDING] * self._padding)
         self._scores = scores
-        self._best: tuple[_Set, ...] = ()
-        self._best_score = -1
-        self._visited = 0
+        self.visited = 0
         self._reach = {gpu: self._highest_share(gpu, available) for gpu in available} | {_PADDING: 0}
         self.score = cache(self._score)
+        self._best = self._greedy_division(available)
+        # One less than its score: of equal divisions the first that the search finds shall win.
+        self._best_score = sum(map(self.score, self._best)) - 1
 
     def best_division(self) -> tuple[_Set, ...]:
-        """The division with the highest score that has a full set with all required GPUs; empty if there is none."""
+        """The division with the highest score that has a full set with all required GPUs."""
         self._divide(self._all, (), 0)
         return self._best
 
@@ -79,7 +81,7 @@ class _Search:
         for rest in combinations(others, self._size - 1):
             if self._is_hopeless(remaining, score):
                 return
-            self._visited += 1
+            self.visited += 1
             candidate = (first, *rest)
             if self._is_possible(candidate):
                 taken = set(candidate)
@@ -99,13 +101,21 @@ class _Search:
         return not held or (held == self._required and padding == 0)
 
     def _is_hopeless(self, remaining: _Set, score: int) -> bool:
-        if not self._best:
-            return False
         # Each pair counts for both of its GPUs, so shares add up to twice the score.
         return (
-            self._visited > SEARCH_LIMIT
+            self.visited >= SEARCH_LIMIT
             or 2 * score + sum(self._reach[gpu] for gpu in remaining) <= 2 * self._best_score
         )
+
+    def _greedy_division(self, available: Sequence[int]) -> tuple[_Set, ...]:
+        """One set grown from the required GPUs by the GPU that adds most, the others in their order."""
+        chosen = set(self._required)
+        while len(chosen) < self._size:
+            others = (gpu for gpu in available if gpu not in chosen)
+            chosen.add(max(others, key=lambda gpu: sum(self._scores[gpu][other] for other in chosen)))
+        rest = [gpu for gpu in self._all if gpu not in chosen]
+        others_in_sets = (tuple(rest[start : start + self._size]) for start in range(0, len(rest), self._size))
+        return (tuple(gpu for gpu in available if gpu in chosen), *others_in_sets)
 
     def _highest_share(self, gpu: int, available: Sequence[int]) -> int:
         pairs = sorted(max(self._scores[gpu][other], self._scores[other][gpu]) for other in available if other != gpu)

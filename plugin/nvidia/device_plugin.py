@@ -48,9 +48,8 @@ class NvidiaPlugin(DevicePlugin):
         self._xids = xids
 
     async def devices(self) -> AsyncGenerator[DeviceList, None]:
-        """All GPUs as healthy, then again after each failure."""
+        """All GPUs as healthy, once no failure can be missed any more, then again after each failure."""
         unhealthy: set[str] = set()
-        yield self._list(unhealthy)
         failures = failing_gpus(
             self._nvml, list(self._gpus.values()), self._xids, fail_on_init_error=self._settings.fail_on_init_error
         )

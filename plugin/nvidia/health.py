@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from typing import Final, TypeAlias
 
 from .discovery import Gpu
@@ -34,15 +35,21 @@ async def failing_gpus(
 ) -> AsyncGenerator[Uuids, None]:
     """The UUIDs of GPUs that have just failed, each time that some do, also when they had failed before.
 
+    The first item is empty. It comes as soon as no event can be missed any more, or none will ever be seen.
+
     Ends by itself only when the policy ignores everything. A check that cannot start is logged and reports nothing, as
     in the original: the GPUs stay healthy.
     """
     if policy.ignores_everything:
+        yield frozenset()
         return
+    started = asyncio.Event()
     reports: asyncio.Queue[Uuids] = asyncio.Queue()
-    watcher = _Watcher(nvml, gpus, policy, asyncio.get_running_loop(), reports)
+    watcher = _Watcher(nvml, gpus, policy, asyncio.get_running_loop(), started, reports)
     threading.Thread(target=watcher.run, args=(fail_on_init_error,), name="gpu health", daemon=True).start()
     try:
+        await started.wait()
+        yield frozenset()
         while True:
             yield await reports.get()
     finally:
@@ -58,12 +65,14 @@ class _Watcher:
         gpus: Sequence[Gpu],
         policy: XidPolicy,
         loop: asyncio.AbstractEventLoop,
+        started: asyncio.Event,
         reports: asyncio.Queue[Uuids],
     ) -> None:
         self._nvml = nvml
         self._uuids = [gpu.uuid for gpu in gpus]
         self._policy = policy
         self._loop = loop
+        self._started = started
         self._reports = reports
         self._lock = threading.Lock()
         self._is_stopped = False
@@ -74,13 +83,15 @@ class _Watcher:
             self._is_stopped = True
 
     def run(self, fail_on_init_error: bool) -> None:
-        """Wait for events until stopped."""
+        """Wait for events until stopped; `started` is set once they are subscribed to, or cannot be."""
         try:
             with session(self._nvml):
                 self._watch()
         except NvmlError as error:
             if fail_on_init_error and not self._is_stopped:
                 _log.error("Failed to start health check: %s; continuing with health checks disabled", error)
+        finally:
+            self._tell(self._started.set)
 
     def _watch(self) -> None:
         ignored = ",".join(str(xid) for xid in sorted(self._policy.ignored))
@@ -89,6 +100,7 @@ class _Watcher:
         try:
             for uuid in self._uuids:
                 self._register(uuid, events)
+            self._tell(self._started.set)
             while not self._is_stopped:
                 self._wait(events)
         finally:
@@ -139,6 +151,9 @@ class _Watcher:
         self._report(frozenset((uuid,)))
 
     def _report(self, failing: Uuids) -> None:
+        self._tell(partial(self._reports.put_nowait, failing))
+
+    def _tell(self, callback: Callable[[], None]) -> None:
         with self._lock:
             if not self._is_stopped:
-                self._loop.call_soon_threadsafe(self._reports.put_nowait, failing)
+                self._loop.call_soon_threadsafe(callback)

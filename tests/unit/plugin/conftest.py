@@ -23,18 +23,22 @@ _PATIENCE_S = 20.0
 
 
 class FakeKubelet(api.RegistrationServicer):
-    """Serves ``kubelet.sock`` and keeps what plugins tell it; `refusal` is the answer to every registration, if set."""
+    """Serves ``kubelet.sock`` and keeps what plugins tell it.
+
+    `refusal` is the answer to every registration, if set; with `refused_resource` to those of that resource alone.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = folder / api.KUBELET_SOCKET_NAME
         self.refusal: str | None = None
+        self.refused_resource: str | None = None
         self.requests: asyncio.Queue[api.RegisterRequest] = asyncio.Queue()
         self._server: grpc.aio.Server | None = None
 
     async def Register(self, request: api.RegisterRequest, context: grpc.aio.ServicerContext) -> api.Empty:
         self.requests.put_nowait(request)
-        if self.refusal is not None:
+        if self.refusal is not None and self.refused_resource in (None, request.resource_name):
             await context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
         return api.Empty()
 
@@ -78,7 +82,8 @@ async def kubelet(kubelet_dir: Path) -> AsyncIterator[FakeKubelet]:
 class FakeNvml:
     """NVML of a machine made of plain values; the health thread waits for what `events` gets.
 
-    A method named in `failures` raises that return code; `events` takes `NvmlEvent` or `NvmlError`.
+    A method named in `failures` raises that return code; `events` takes `NvmlEvent` or `NvmlError`. The GPUs of the
+    indices in `too_old` have no events.
     """
 
     def __init__(self, count: int) -> None:
@@ -90,6 +95,7 @@ class FakeNvml:
         self.failures: dict[str, NvmlReturn | int] = {}
         self.events: queue.Queue[NvmlEvent | NvmlError] = queue.Queue()
         self.registered: list[str] = []
+        self.too_old: set[int] = set()
         self.sessions = 0
 
     def _maybe_fail(self, method: str) -> None:
@@ -154,6 +160,8 @@ class FakeNvml:
 
     def register_events(self, gpu: Any, event_types: int, events: Any) -> None:
         self._maybe_fail("register_events")
+        if gpu in self.too_old:
+            raise NvmlError(NvmlReturn.NOT_SUPPORTED, "Not Supported")
         self.registered.append(self.uuids[gpu])
 
     def wait(self, events: Any, timeout_ms: int) -> NvmlEvent:

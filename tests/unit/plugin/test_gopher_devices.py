@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path, PurePath
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from plugin.errors import FatalError
 from plugin.framework import DeviceID
+from plugin.gopher import directory_watch
 from plugin.gopher.device_files import DeviceFiles
 from plugin.gopher.device_plugin import GopherPlugin
 from plugin.gopher.directory_watch import DirectoryWatch
@@ -135,6 +138,53 @@ async def test_directory_that_vanishes_ends_the_plugin(watched: Watched) -> None
 def test_missing_directory_ends_the_plugin_with_advice(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="No such file or directory; make it or name one with --directory"):
         DirectoryWatch(tmp_path / "x")
+
+
+def test_exhausted_inotify_ends_the_plugin_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(directory_watch, "Inotify", refuse)
+
+    with pytest.raises(FatalError) as end:
+        DirectoryWatch(tmp_path)
+
+    assert str(end.value) == (
+        f"cannot watch the gopher directory {tmp_path}: Too many open files; "
+        "check its permissions and the limits of open files and of inotify"
+    )
+
+
+def _unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let listing `folder` fail; permissions alone would not stop root."""
+    scandir = os.scandir
+
+    def refuse(path: Path) -> object:
+        if path == folder:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+
+def test_unreadable_directory_below_ends_the_start_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sub").mkdir()
+    _unreadable(tmp_path / "sub", monkeypatch)
+
+    with pytest.raises(FatalError, match=f"gopher directory {tmp_path}/sub: Permission denied; check"):
+        DirectoryWatch(tmp_path)
+
+
+async def test_unreadable_directory_that_appears_ends_the_plugin(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _unreadable(watched.folder / "new", monkeypatch)
+    (watched.folder / "new").mkdir()
+
+    with pytest.raises(FatalError, match=f"gopher directory {watched.folder}/new: Permission denied; check"):
+        await watched.until("never")
 
 
 def test_allocation_names_the_devices_in_request_order(tmp_path: Path) -> None:

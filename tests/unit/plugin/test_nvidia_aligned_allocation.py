@@ -83,6 +83,7 @@ def test_search_finds_what_walking_every_division_finds(
         pytest.param([7, 6, 5, 4, 3, 2, 1, 0], [], 4, (7, 6, 5, 4), id="the first of equal sets"),
         pytest.param([0, 1, 2, 3, 4, 5, 6, 7], [2, 6], 2, (2, 6), id="required ones of two sockets"),
         pytest.param(list(range(8)), [], 8, tuple(range(8)), id="all"),
+        pytest.param([1, 1, 1], [], 2, (), id="too few different ones available"),
     ],
 )
 def test_preferred_set(available: list[int], required: list[int], size: int, expected: tuple[int, ...]) -> None:
@@ -104,3 +105,17 @@ def test_search_of_many_gpus_ends_at_its_limit_with_a_full_set(monkeypatch: pyte
 
     assert len(set(chosen)) == 5
     assert 63 in chosen
+
+
+def test_search_with_scattered_required_gpus_keeps_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aligned_allocation, "SEARCH_LIMIT", 500)
+    scores = [[0 if i == j else 20 if i // 8 == j // 8 else 10 for j in range(64)] for i in range(64)]
+    required = frozenset(range(0, 64, 8))
+    search = aligned_allocation._Search(range(64), required, 16, scores)
+
+    division = search.best_division()
+
+    assert search.visited <= 500
+    assert sorted(gpu for gpus in division for gpu in gpus) == list(range(64))
+    assert [len(gpus) for gpus in division] == [16] * 4
+    assert any(required <= set(gpus) for gpus in division)

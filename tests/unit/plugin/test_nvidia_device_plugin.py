@@ -308,12 +308,29 @@ async def test_failing_wait_makes_every_gpu_unhealthy(make_nvml: Any, tmp_path: 
 
 
 async def test_gpu_too_old_for_events_stays_healthy(make_nvml: Any, tmp_path: Path) -> None:
-    nvml = make_nvml(1)
-    nvml.failures["register_events"] = NvmlReturn.NOT_SUPPORTED
+    nvml = make_nvml(2)
+    nvml.too_old = {0}
 
     async with Lists(_start(nvml, tmp_path)) as lists:
-        nvml.xid(0, 79)
-        assert await lists.unhealthy() == ["GPU-0"]
+        nvml.xid(1, 79)
+        assert await lists.unhealthy() == ["GPU-1"]
+
+
+async def test_first_list_comes_when_no_event_can_be_missed(make_nvml: Any, tmp_path: Path) -> None:
+    nvml = make_nvml(3)
+
+    async with Lists(_start(nvml, tmp_path)):
+        assert nvml.registered == ["GPU-0", "GPU-1", "GPU-2"]
+
+
+@pytest.mark.parametrize("method", ["init", "create_event_set"])
+async def test_first_list_comes_without_a_health_check_too(make_nvml: Any, tmp_path: Path, method: str) -> None:
+    nvml = make_nvml(1)
+    plugin = _start(nvml, tmp_path)
+    nvml.failures[method] = 15
+
+    async with asyncio.timeout(_PATIENCE_S), Lists(plugin):
+        assert nvml.registered == []
 
 
 @pytest.mark.parametrize("method", ["gpu_by_uuid", "supported_events", "register_events"])

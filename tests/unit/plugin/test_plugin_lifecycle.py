@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 
 import grpc
 import pytest
+from asyncinotify import Inotify, Mask
 
 from plugin.errors import FatalError, UsageError
 from plugin.framework import (
@@ -42,6 +44,7 @@ class ScriptedPlugin(DevicePlugin):
         self.lists.put_nowait(_devices("d0", "d1"))
         self.is_listed = asyncio.Event()
         self.is_closed = False
+        self.asked_in: threading.Thread | None = None
 
     async def devices(self) -> AsyncGenerator[DeviceList, None]:
         try:
@@ -62,11 +65,17 @@ class ScriptedPlugin(DevicePlugin):
     def preferred(
         self, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int
     ) -> Sequence[DeviceID] | None:
+        self.asked_in = threading.current_thread()
         return [*required, *available][:size]
 
 
 class TalkativePlugin(ScriptedPlugin):
     options: ClassVar[PluginOptions] = PluginOptions(preferred_allocation_available=True, in_registration=True)
+
+
+class SecondPlugin(ScriptedPlugin):
+    resource_name: ClassVar[ResourceName] = ResourceName("example.com/second")
+    socket_name: ClassVar[str] = "second.sock"
 
 
 def _devices(*names: str, health: Health = Health.HEALTHY) -> DeviceList:
@@ -93,16 +102,15 @@ class Running:
 
 
 @asynccontextmanager
-async def _running(
-    folder: Path, policy: RestartPolicy, make: Callable[[], ScriptedPlugin] = ScriptedPlugin
-) -> AsyncIterator[Running]:
+async def _running(folder: Path, policy: RestartPolicy, *makes: Callable[[], ScriptedPlugin]) -> AsyncIterator[Running]:
     plugins: list[ScriptedPlugin] = []
     built = asyncio.Event()
 
     def build() -> list[ScriptedPlugin]:
-        plugins.append(make())
+        made = [make() for make in makes or (ScriptedPlugin,)]
+        plugins.extend(made)
         built.set()
-        return plugins[-1:]
+        return made
 
     task = asyncio.create_task(run_plugins(build, folder, policy))
     try:
@@ -122,6 +130,14 @@ async def _stub(folder: Path) -> AsyncIterator[Any]:
 async def _read(stream: Any) -> list[tuple[str, str]]:
     async with asyncio.timeout(_PATIENCE_S):
         return [(device.ID, device.health) for device in (await stream.read()).devices]
+
+
+async def _removal(changes: Inotify, name: str) -> None:
+    """Wait until a watch for removals tells of this file."""
+    async with asyncio.timeout(_PATIENCE_S):
+        async for event in changes:
+            if str(event.name) == name:
+                return
 
 
 async def test_plugin_registers_with_version_socket_and_resource_only(kubelet: Any, kubelet_dir: Path) -> None:
@@ -144,7 +160,7 @@ async def test_plugin_that_sends_its_options_has_them_in_the_registration(kubele
 
 
 async def test_kubelet_can_call_everything_once_registered(kubelet: Any, kubelet_dir: Path) -> None:
-    async with _running(kubelet_dir, RestartPolicy.IN_PROCESS):
+    async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
         await kubelet.registration()
         async with _stub(kubelet_dir) as stub:
             options = await stub.GetDevicePluginOptions(api.Empty())
@@ -165,6 +181,7 @@ async def test_kubelet_can_call_everything_once_registered(kubelet: Any, kubelet
     assert first.devices[0].topology == api.TopologyInfo(nodes=[api.NUMANode(ID=1)])
     assert [list(answer.deviceIDs) for answer in preferred.container_responses] == [["d1"]]
     assert started == api.PreStartContainerResponse()
+    assert running.plugins[0].asked_in not in (None, threading.current_thread())
 
 
 async def test_each_container_of_a_call_gets_its_answer_in_order(kubelet: Any, kubelet_dir: Path) -> None:
@@ -272,12 +289,28 @@ async def test_plugin_without_kubelet_goes_on_and_registers_when_one_appears(
     await kubelet.stop()
     kubelet.socket.unlink(missing_ok=True)
 
-    async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
-        await running.serves()
-        monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 5.0)
-        await kubelet.start()
-        await kubelet.registration()
-        assert not running.task.done()
+    with Inotify() as removals:
+        removals.add_watch(kubelet_dir, Mask.DELETE)
+        async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
+            await _removal(removals, "scripted.sock")
+            assert running.plugins[0].is_closed
+            assert not (kubelet_dir / "scripted.sock").exists()
+            monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 5.0)
+            await kubelet.start()
+            await kubelet.registration()
+            assert not running.task.done()
+
+
+async def test_refused_plugin_stops_while_the_one_registered_before_goes_on(kubelet: Any, kubelet_dir: Path) -> None:
+    kubelet.refusal, kubelet.refused_resource = "no second one", "example.com/second"
+
+    with Inotify() as removals:
+        removals.add_watch(kubelet_dir, Mask.DELETE)
+        async with _running(kubelet_dir, RestartPolicy.IN_PROCESS, ScriptedPlugin, SecondPlugin) as running:
+            await _removal(removals, "second.sock")
+            async with _stub(kubelet_dir) as stub:
+                assert await _read(stub.ListAndWatch(api.Empty())) == [("d0", "Healthy"), ("d1", "Healthy")]
+            assert [plugin.is_closed for plugin in running.plugins] == [False, True]
 
 
 async def test_plugin_without_kubelet_is_fatal_where_a_supervisor_restarts(
