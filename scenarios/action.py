@@ -26,7 +26,7 @@ class ObjectMeta(_ManifestPart):
     """``metadata`` of a manifest."""
 
     name: Name
-    namespace: Name = "default"
+    namespace: Literal["default"] = "default"
 
 
 class ResourceRequirements(_ManifestPart):
@@ -133,7 +133,7 @@ class Fail(Part):
     """Let a GPU report a critical XID, or an application's error where the XID means that."""
 
     gpu: GpuSelector
-    xid: Annotated[StrictInt, Field(ge=1)]
+    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)]
     node: Name | None = None
 
 

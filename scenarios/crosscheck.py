@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from .action import CreateFile, Delete, Fail, Heal, HeldBy, RemoveFile, RestartKubelet
+from simkubelet.errors import InputError
+from simkubelet.pod import pod_from_manifest
+
+from .action import Apply, CreateFile, Delete, Fail, Heal, HeldBy, RemoveFile, RestartKubelet
 from .expectation import NodeExpectation, PluginExpectation, PodExpectation
 from .model import NodeSpec, Scenario, Step
 from .positioned import DataPath
@@ -38,7 +41,15 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
     for index, step in enumerate(scenario.steps):
         yield from _step(step, ("steps", index), scenario, applied)
         if step.apply:
+            yield from _pod(step.apply, ("steps", index, "apply"))
             applied.add(step.apply.pod)
+
+
+def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
+    try:
+        pod_from_manifest(apply.manifest)
+    except InputError as error:
+        yield path, str(error)
 
 
 def _repeated(key: str, names: list[str]) -> Iterator[Finding]:

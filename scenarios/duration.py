@@ -9,6 +9,8 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 _PATTERN = r"^(?=\d)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$"
+_MAX_S = 7 * 24 * 3600
+_MAX_DIGITS = 12
 _UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
 
@@ -17,8 +19,13 @@ def parse_duration(text: object) -> float:
     match = re.match(_PATTERN, text, re.ASCII) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"expected a duration like 200ms, 10s, 5m or 1h30m; found {text!r}")
+    if any(len(count or "") > _MAX_DIGITS for count in match.groups()):
+        raise ValueError(f"expected a duration of at most {_MAX_S // 3600}h")
     amounts_ms = (int(count or 0) * size_ms for count, size_ms in zip(match.groups(), _UNITS_MS.values(), strict=True))
-    return sum(amounts_ms) / 1000
+    seconds = sum(amounts_ms) / 1000
+    if seconds > _MAX_S:
+        raise ValueError(f"expected a duration of at most {_MAX_S // 3600}h; found {text!r}")
+    return seconds
 
 
 def format_duration(seconds: float) -> str:

@@ -36,7 +36,7 @@ class GpuSpec(Part):
     """The fake GPUs of a node, all of one profile."""
 
     profile: StrictStr
-    count: Annotated[int, Field(strict=True, ge=1)]
+    count: Annotated[int, Field(strict=True, ge=1, le=1024)]
 
 
 class NodeSpec(Part):
@@ -62,7 +62,7 @@ class PluginSpec(Part):
     builtin: Literal["gopher", "nvidia"] | None = None
     command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
     args: tuple[StrictStr, ...] = ()
-    env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _one_program(self) -> PluginSpec:

@@ -1,7 +1,7 @@
 """A plugin's process and its supervisor, which starts it again when it ends, as the kubelet does for a DaemonSet.
 
-The process has a session of its own, so whatever it starts ends with it. What it writes goes into a log file of the
-node. A plugin that ends before it has ever registered is broken: its story cannot go on.
+The process has a mark in its environment that whatever it starts inherits, so all of that ends with it. What it writes
+goes into a log file of the node. A plugin that ends before it has ever registered is broken: its story cannot go on.
 
 Source of the back-off: client-go flowcontrol/backoff.go as the kubelet uses it (v1.34.4): the first restart is at once,
 then 10 s doubling to 5 min, forgotten after 10 min of running.
@@ -30,6 +30,7 @@ _MAX_BACKOFF_S: Final = 300.0
 _TERMINATION_GRACE_S: Final = 5.0
 _KILL_GRACE_S: Final = 5.0
 _SAID_BYTES: Final = 2000
+_MARK: Final = "SIMKUBELET_PLUGIN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class PluginProcess:
         self._trace = trace
         self._life = 0
         self._state = PluginState.WAITING
+        self._mark = f"{command.node}/{command.name}/{command.log}"
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -89,7 +91,7 @@ class PluginProcess:
         if self._process is None:
             return False
         inodes = _socket_inodes(socket_name)
-        return any(_holds(pid, inodes) for pid in _session_members(self._process.pid))
+        return any(_holds(pid, inodes) for pid in _marked(self._mark))
 
     async def _live(self) -> int:
         """One life, from the start of the process to its end; the status, negative for a signal."""
@@ -98,7 +100,7 @@ class PluginProcess:
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self._life))
         status = await process.wait()
-        _signal_session(process.pid, signal.SIGKILL)
+        _signal(self._mark, signal.SIGKILL)
         self._process = None
         self._trace.append(PluginExited(self.command.name, self.command.node, status, self.said()))
         return status
@@ -111,11 +113,13 @@ class PluginProcess:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    env=self.command.env,
+                    env={**self.command.env, _MARK: self._mark},
                     start_new_session=True,
                 )
         except (FileNotFoundError, PermissionError) as error:
             raise InputError(f"plugin '{self.command.name}': cannot run {self.command.argv[0]}: {error}") from None
+        except ValueError as error:
+            raise InputError(f"plugin '{self.command.name}': cannot be run so: {error}") from None
         except OSError as error:
             raise HostError(f"plugin '{self.command.name}': cannot start a process: {error}") from None
 
@@ -124,11 +128,11 @@ class PluginProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        _signal_session(process.pid, signal.SIGTERM)
+        _signal(self._mark, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TERMINATION_GRACE_S):
                 await process.wait()
-        _signal_session(process.pid, signal.SIGKILL)
+        _signal(self._mark, signal.SIGKILL)
         async with asyncio.timeout(_KILL_GRACE_S):
             await process.wait()
         self._state = PluginState.EXITED
@@ -150,27 +154,28 @@ class PluginProcess:
         return f"plugin '{self.command.name}' {ended} before it registered with the kubelet; {words}"
 
 
-def _signal_session(leader: int, number: signal.Signals) -> None:
-    """Signal every process of a session, those included that made process groups of their own."""
-    for pid in _session_members(leader):
+def _signal(mark: str, number: signal.Signals) -> None:
+    """Signal every process with a mark, those included that left the session of the first."""
+    for pid in _marked(mark):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def _socket_inodes(name: str) -> frozenset[str]:
     """Inodes of the Unix sockets that are bound to a path with this file name, in any mount namespace."""
-    rows = Path("/proc/net/unix").read_text().splitlines()[1:]
+    rows = Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]
     columns: list[Sequence[str]] = [row.split(maxsplit=7) for row in rows]
     return frozenset(row[6] for row in columns if len(row) == 8 and row[7].rpartition("/")[2] == name)
 
 
-def _session_members(leader: int) -> list[int]:
-    """Process ids of a session, its leader's included."""
+def _marked(mark: str) -> list[int]:
+    """Ids of the processes that inherited a mark."""
+    wanted = f"{_MARK}={mark}".encode()
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            with contextlib.suppress(OSError, ValueError):
-                if os.getsid(int(entry.name)) == leader:
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
                     members.append(int(entry.name))
     return members
 

@@ -32,6 +32,7 @@ class Problem(NamedTuple):
 
 
 START = Position(1, 1)
+_MAX_VALUES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,20 @@ def read_yaml(text: bytes) -> Positioned:
         return _broken(START, " ".join(str(error).split()))
     except RecursionError:
         return _broken(START, "nested too deeply")
+    except _TooLargeError:
+        return _broken(START, f"more than {_MAX_VALUES} values once its aliases are followed; write it shorter")
 
 
 def _broken(position: Position, message: str) -> Positioned:
     return Positioned(problems=(Problem(position, (), message),))
+
+
+def _is_plain(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+class _TooLargeError(Exception):
+    """Aliases of aliases can make a short text into endless data."""
 
 
 class _Reader:
@@ -91,8 +102,10 @@ class _Reader:
 
     def _value(self, node: yaml.Node, path: DataPath) -> Any:
         self._values[path] = _position(node)
+        if len(self._values) > _MAX_VALUES:
+            raise _TooLargeError
         if isinstance(node, yaml.ScalarNode):
-            return self._scalars.construct_object(node)
+            return self._scalar(node, path)
         if id(node) in self._open:
             self._complain(node, path, "an alias that contains itself")
             return None
@@ -101,6 +114,13 @@ class _Reader:
             return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
         finally:
             self._open.discard(id(node))
+
+    def _scalar(self, node: yaml.ScalarNode, path: DataPath) -> Any:
+        value = self._scalars.construct_object(node)
+        if isinstance(value, str) and not _is_plain(value):
+            self._complain(node, path, "text with a NUL or half a character, which no path or argument can have")
+            return ""
+        return value
 
     def _sequence(self, node: yaml.Node, path: DataPath) -> list[Any]:
         return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]

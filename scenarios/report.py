@@ -26,8 +26,15 @@ _STYLES = {
 
 def console() -> Console:
     """Standard output; plain and wide where it is no terminal."""
-    terminal = Console(highlight=False)
-    return terminal if terminal.is_terminal else Console(highlight=False, width=PLAIN_WIDTH)
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=PLAIN_WIDTH)
+
+
+class _Console(Console):
+    """A console that leaves the exit status to the run when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        raise
 
 
 def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:

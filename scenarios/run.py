@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,8 +49,13 @@ def run(arguments: Sequence[str], options: Options, processes: int, outputs: Out
         played = run_interruptibly(play_all(jobs, processes, progress))
     wall_s = time.monotonic() - began
     verdicts = [one.verdict for one in played]
+    try:
+        print_run(verdicts, summaries, wall_s)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The verdict stands though nobody reads it; without this the interpreter would complain at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _write(outputs, played)
-    print_run(verdicts, summaries, wall_s)
     return exit_status(verdicts)
 
 

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from simkubelet.errors import InputError
+
+from .action import Action
 from .backend import Backend, needed
 from .document import Document, shown_path
 from .evaluation import Mismatch, evaluate
@@ -74,13 +77,19 @@ class _Run:
             self.backend.trace.append(StepStarted(self.index, step.title))
             self.progress(step.title)
             if step.action is not None:
-                await self.backend.perform(step.action)
+                await self._perform(step.action)
             elif step.expect is not None and (mismatches := await self._unmet(step.expect)):
                 told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
                 self.backend.trace.append(ExpectationFailed(self.index, told))
                 reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
                 return reason, self._failure(step, step.expect, mismatches)
         return None
+
+    async def _perform(self, action: Action) -> None:
+        try:
+            await self.backend.perform(action)
+        except InputError as error:
+            raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
     async def _unmet(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
         """Wait until the expectation is met and has held; what was seen last where it was not."""

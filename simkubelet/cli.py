@@ -97,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         # Nobody reads on; without this the interpreter would complain when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 1
+    except OSError as error:
+        status = _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=3)
     sys.exit(status)
 
 

@@ -106,6 +106,13 @@ def pod_from_manifest(manifest: Mapping[str, Any]) -> Pod:
     Raises:
         InputError: the API server would refuse it, or a field is not of its type.
     """
+    try:
+        return _pod(manifest)
+    except (AttributeError, TypeError) as error:
+        raise InputError(f"the manifest is not of the form of a v1 Pod: {error}") from None
+
+
+def _pod(manifest: Mapping[str, Any]) -> Pod:
     metadata = manifest.get("metadata") or {}
     spec = manifest.get("spec") or {}
     name = metadata.get("name")
@@ -123,7 +130,7 @@ def pod_from_manifest(manifest: Mapping[str, Any]) -> Pod:
         namespace=str(metadata.get("namespace") or "default"),
         name=str(name),
         containers=init + app,
-        node_name=spec.get("nodeName"),
+        node_name=None if spec.get("nodeName") is None else str(spec["nodeName"]),
         manifest=manifest,
     )
 

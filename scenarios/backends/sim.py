@@ -33,7 +33,7 @@ from ..plugin_process import PluginProcess
 from ..selection import chosen_file, chosen_gpu
 from ..snapshot import NodeView, PodEvent, PodView, Snapshot
 from ..trace import Trace
-from .sim_node import SimNode
+from .sim_node import SimNode, told_errors
 
 _IDLE_S: Final = 0.01
 _RENEWALS: Final = 3
@@ -190,12 +190,13 @@ class SimBackend:
         if node.machine is None:
             raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
         gpu = chosen_gpu(action.gpu, [gpu.uuid for gpu in node.machine.gpus], await self.observe())
-        if isinstance(action, Fail):
-            self.trace.append(FaultInjected(node.name, gpu, action.xid))
-            node.machine.fail(gpu, xid=action.xid)
-        else:
-            node.machine.heal(gpu)
-            self.trace.append(FaultHealed(node.name, gpu))
+        with told_errors():
+            if isinstance(action, Fail):
+                self.trace.append(FaultInjected(node.name, gpu, action.xid))
+                node.machine.fail(gpu, xid=action.xid)
+            else:
+                node.machine.heal(gpu)
+                self.trace.append(FaultHealed(node.name, gpu))
 
     async def _change_file(self, action: CreateFile | RemoveFile) -> None:
         node = self._node(action.node)

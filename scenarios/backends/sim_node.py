@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -117,9 +118,17 @@ class SimNode:
 
 def _machine(directory: Path, gpus: GpuSpec) -> Machine:
     from fakegpu import Machine
+
+    with told_errors():
+        return Machine.create(directory, profile=gpus.profile, count=gpus.count)
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """Turns what goes wrong with fake GPUs into the errors that a story ends with."""
     from fakegpu.errors import FakeGpuError
 
     try:
-        return Machine.create(directory, profile=gpus.profile, count=gpus.count)
+        yield
     except FakeGpuError as error:
         raise (InputError if error.exit_status == InputError.exit_status else HostError)(str(error)) from None

@@ -109,7 +109,7 @@ async def test_program_that_cannot_be_run_is_the_users_mistake(tmp_path: Path) -
 async def test_nothing_that_the_plugin_started_outlives_it(supervise: Any, tmp_path: Path, ending: str) -> None:
     told = tmp_path / "told"
     os.mkfifo(told)
-    mine = supervise(f"sleep infinity & echo $! > {told}; wait")
+    mine = supervise(f"setsid sh -c 'echo $$ > {told}; exec sleep infinity' & wait")
     mine.start()
     child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
 
@@ -134,8 +134,9 @@ async def test_socket_is_known_as_the_plugins_own(supervise: Any, tmp_path: Path
     mine = supervise(f'cd {tmp_path}; {sys.executable} -c "{listen}"; exit 1')
     mine.start()
     await asyncio.to_thread(ready.read_text)
-    with socket.socket(socket.AF_UNIX) as stranger:
+    with socket.socket(socket.AF_UNIX) as stranger, socket.socket(socket.AF_UNIX) as strange:
         stranger.bind(str(tmp_path / "other.sock"))
+        strange.bind(b"\0simkubelet-test\xff\xfe" + os.urandom(8))
 
         assert mine.plugin.owns("mine.sock")
         assert not mine.plugin.owns("other.sock")

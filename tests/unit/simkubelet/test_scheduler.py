@@ -99,12 +99,33 @@ async def test_pending_pod_is_scheduled_when_the_other_is_deleted(make_node: Any
     assert [reason for reason, _ in node.pod_events(second)] == ["FailedScheduling", "Scheduled", "Created", "Started"]
 
 
-async def test_pod_is_not_tried_again_while_nothing_changes(make_node: Any):
+async def test_pod_is_tried_again_after_five_minutes_if_nothing_changes(make_node: Any):
     node = await make_node(scheduler=True)
     name = node.pod(1, bound=False)
     await node.until(lambda: node.pod_events(name))
 
-    await node.clock.advance(60)
-
+    await node.clock.advance(290)
     (event,) = node.store.events_of(node.store.pod_named(name).uid)
     assert event.count == 1
+
+    await node.clock.advance(10)
+    (event,) = node.store.events_of(node.store.pod_named(name).uid)
+    assert event.count == 2
+
+
+@pytest.mark.parametrize(("minor", "tries"), [("1.34", 1), ("1.31", 2)])
+async def test_device_less_makes_nobody_try_again_since_1_32(make_node: Any, minor: str, tries: int):
+    node = await make_node(minor, scheduler=True)
+    plugin = await node.plugin("d0", "d1")
+    await node.tick()
+    name = node.pod(3, bound=False)
+    await node.until(lambda: node.pod_events(name))
+    await node.clock.advance(2)
+
+    plugin.list(["d0"])
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+    await node.tick()
+
+    assert node.status() == (1, 1)
+    (event,) = node.store.events_of(node.store.pod_named(name).uid)
+    assert event.count == tries
