@@ -28,7 +28,7 @@ from . import _layout
 from .errors import HostError, InputError
 from .event_type import EventType
 from .gpu import Gpu
-from .library import NAME
+from .library import NAME, find_library
 from .segment import Segment, segment_bytes
 from .settings import apply, parse_value
 from .tree import PARTS, SEGMENT, write_numa_node, write_tree
@@ -263,7 +263,19 @@ def _yaml_of(profile: Profile) -> str:
 
 def _make_folder(target: Path, segment: bytes, states: list[_layout.GpuState], profile_text: str) -> None:
     _refuse_taken(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    find_library()
+    missing = [parent for parent in target.parents if not parent.exists()]
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _fill_folder(target, segment, states, profile_text)
+    except BaseException:
+        with suppress(OSError):
+            for parent in missing:
+                parent.rmdir()
+        raise
+
+
+def _fill_folder(target: Path, segment: bytes, states: list[_layout.GpuState], profile_text: str) -> None:
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         building.chmod(0o755)

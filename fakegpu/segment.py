@@ -1,7 +1,8 @@
 """The segment file of a machine, opened for reading and writing.
 
 Writers in any process exclude each other by ``flock`` on the file, threads of one process by a lock; readers of the C
-library notice neither. A write is one step for them: the state of a GPU changes as a whole.
+library notice neither. A write is one step for them: the state of a GPU changes as a whole. A forked child gets
+locks of its own, because those it inherits are its parent's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import fcntl
 import mmap
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,10 +48,11 @@ class Segment:
         self.path = path
         self.gpu_count = gpu_count
         self._file = file
-        self._memory = memory
-        self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        # Whoever uses the address holds the mapping as well, so that a close meanwhile does not unmap it.
+        self._mapping: tuple[mmap.mmap, int] | None = memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self._lock = threading.Lock()
         self._library = load_writer()
+        _segments.add(self)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -72,39 +75,80 @@ class Segment:
             raise
 
     def close(self) -> None:
-        """Gives the file and the mapping back; later calls of the other methods fail. May be called twice."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        """Gives the file and the mapping back, after the write in progress if there is one. May be called twice.
+
+        Later calls of the other methods raise InputError.
+        """
+        with self._lock:
+            self._mapping = None
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
 
     def read(self, gpu: int) -> _layout.GpuState:
         """A consistent copy of the state of GPU ``gpu``."""
         state = _layout.GpuState()
-        if self._library.fakegpu_read_state(self._address, gpu, ctypes.byref(state)) != 0:
+        _memory, address = self._mapped()
+        if self._library.fakegpu_read_state(address, gpu, ctypes.byref(state)) != 0:
             raise InputError(f"{self.path}: no GPU {gpu}; the machine has 0 to {self.gpu_count - 1}")
         return state
 
     @contextmanager
     def change(self, gpu: int) -> Iterator[_layout.GpuState]:
         """Lends the state of a GPU for changing; on leaving without an error, every reader sees the new one."""
-        with self._exclusive():
+        with self._exclusive() as address:
             state = self.read(gpu)
             yield state
-            self._library.fakegpu_write_state(self._address, gpu, ctypes.byref(state))
+            self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
 
     def post(self, gpu: int, event_type: int, data: int = 0) -> None:
-        """Posts one event of a GPU and wakes whoever waits for events of this machine."""
-        with self._exclusive():
-            self._library.fakegpu_post_event(self._address, gpu, event_type, data)
+        """Posts one event of a GPU and wakes whoever waits for events of this machine.
+
+        Raises:
+            InputError: no such GPU, or a type that is not exactly one bit.
+        """
+        with self._exclusive() as address:
+            if self._library.fakegpu_post_event(address, gpu, event_type, data) != 0:
+                raise InputError(f"{self.path}: no event {event_type:#x} of GPU {gpu}: give one type and a known GPU")
 
     @contextmanager
-    def _exclusive(self) -> Iterator[None]:
+    def _exclusive(self) -> Iterator[int]:
         with self._lock:
+            _memory, address = self._mapped()
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
-                yield
+                yield address
             finally:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _mapped(self) -> tuple[mmap.mmap, int]:
+        if self._mapping is None:
+            raise InputError(f"the machine in {self.path.parent} is closed in this process: open it again")
+        return self._mapping
+
+    def _part_from_parent(self) -> None:
+        """Gives a forked child its own lock and its own opening of the file, to which ``flock`` belongs."""
+        self._lock = threading.Lock()
+        if self._file < 0:
+            return
+        try:
+            own = os.open(f"/proc/self/fd/{self._file}", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            self.close()
+            return
+        os.dup2(own, self._file, inheritable=False)
+        os.close(own)
+
+
+_segments: weakref.WeakSet[Segment] = weakref.WeakSet()
+
+
+def _part_all_from_parent() -> None:
+    for segment in list(_segments):
+        segment._part_from_parent()
+
+
+os.register_at_fork(after_in_child=_part_all_from_parent)
 
 
 def _map(path: Path, file: int) -> tuple[mmap.mmap, int]:
@@ -115,9 +159,15 @@ def _map(path: Path, file: int) -> tuple[mmap.mmap, int]:
     header = _layout.Header.from_buffer_copy(memory)
     if header.magic != _layout.MAGIC:
         raise InputError(f"{path} is not the segment of a fake machine: it starts with other bytes")
-    if header.version != _layout.VERSION or header.size_bytes != size:
+    if header.version != _layout.VERSION:
         raise InputError(
             f"{path} has layout {header.version}, this fakegpu has {_layout.VERSION}: "
             "take the machine down with the version that made it, then up again"
         )
-    return memory, int(header.gpu_count)
+    gpu_count = int(header.gpu_count)
+    expected = ctypes.sizeof(_layout.Header) + gpu_count * ctypes.sizeof(_layout.GpuRecord)
+    if gpu_count > _layout.GPUS_MAX or not header.size_bytes == size == expected:
+        raise InputError(
+            f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; remove {path.parent} and make it anew"
+        )
+    return memory, gpu_count

@@ -6,7 +6,9 @@ machine looks whether it is there.
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -50,8 +52,17 @@ def pci_folder(root: Path, gpu: Gpu) -> Path:
 
 
 def write_numa_node(root: Path, gpu: Gpu) -> None:
-    """Lets sysfs tell the NUMA node that ``gpu`` has."""
-    (pci_folder(root, gpu) / "numa_node").write_text(f"{gpu.numa_node}\n", encoding="ascii")
+    """Lets sysfs tell the NUMA node that ``gpu`` has: a reader finds the old one or the new one, no empty file."""
+    folder = pci_folder(root, gpu)
+    file, name = tempfile.mkstemp(prefix=".numa_node.", dir=folder)
+    try:
+        with os.fdopen(file, "w", encoding="ascii") as draft:
+            draft.write(f"{gpu.numa_node}\n")
+            os.fchmod(draft.fileno(), 0o644)
+        Path(name).replace(folder / "numa_node")
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
 def _write_pci_folder(folder: Path, state: _layout.GpuState) -> None:

@@ -1,14 +1,17 @@
 /* Event sets: who wants which events, how far each set has read the ring, and the wait.
  *
  * Each set has its own cursor, so every set of every process sees each event once. A set that falls a whole ring
- * behind loses the oldest events and goes on with the oldest one that is left. A wait that finds nothing sleeps on the
- * ring's futex word; nothing is polled, and a read-only mapping is enough.
+ * behind loses the oldest events and goes on with the oldest one that is left. A wait that finds nothing sleeps on two
+ * futex words, the ring's and the set's own, so a post wakes it as well as nvmlEventSetFree or the last nvmlShutdown;
+ * nothing is polled, and a read-only mapping is enough. Kernels before 5.16 cannot sleep on two words: there, a wait on
+ * a set that is freed ends at the machine's next event or at its timeout.
  */
 #define _GNU_SOURCE
 #include "events.h"
 #include "nvml_api.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,15 +24,23 @@
 #define LOST_BIT (EVENT_BITS - 1u)
 #define NEVER UINT64_MAX
 
-enum { CLOSED, OPENING, OPEN };
+/* A set's state is its phase in the lowest bits and a generation above them, which grows whenever the set is closed.
+ * The cursor carries the end of the generation, so that moving it fails for a waiter of a set that was here before. */
+enum { CLOSED, OPENING, OPEN, PHASES };
+#define PHASE_MASK 3u
+#define NUMBER_BITS 48u
+#define NUMBER_MASK ((UINT64_C(1) << NUMBER_BITS) - 1u)
 
+_Static_assert(PHASES <= PHASE_MASK + 1u, "a phase fits its bits");
 _Static_assert(nvmlEventTypeAll >> LOST_BIT == 0, "the bit of the loss is free");
 
 struct nvmlEventSet_st {
-    uint64_t cursor; /* number of the next event to look at */
-    uint64_t *wanted_from; /* [gpu][bit]: number of the first event the set wants; NEVER: not registered */
-    unsigned int gpu_room; /* GPUs that `wanted_from` has room for; kept when the set is freed and used again */
-    unsigned int phase;
+    uint64_t cursor; /* number of the next event to look at, below the tag of the generation */
+    /* [gpu][bit]: number of the first event the set wants; NEVER: not registered. Has room for the largest machine and
+     * is never given back, because a waiter may still look at it after the set is freed and used again. */
+    uint64_t *wanted_from;
+    uint32_t state;
+    uint32_t padding;
 };
 
 /* A fixed table, so that any pointer can be told from a set. Slots are claimed without a lock: a child forked at any
@@ -41,32 +52,48 @@ static struct nvmlEventSet_st *open_set_of(nvmlEventSet_t handle)
     uintptr_t offset = (uintptr_t)handle - (uintptr_t)sets;
     if (offset % sizeof *sets != 0 || offset / sizeof *sets >= SETS_MAX)
         return NULL;
-    return __atomic_load_n(&handle->phase, __ATOMIC_ACQUIRE) == OPEN ? handle : NULL;
+    return (__atomic_load_n(&handle->state, __ATOMIC_ACQUIRE) & PHASE_MASK) == OPEN ? handle : NULL;
 }
 
 static bool make_room(struct nvmlEventSet_st *set, unsigned int gpus)
 {
-    if (set->gpu_room < gpus) {
-        uint64_t *larger = realloc(set->wanted_from, (size_t)gpus * EVENT_BITS * sizeof *larger);
-        if (larger == NULL)
-            return false;
-        set->wanted_from = larger;
-        set->gpu_room = gpus;
-    }
+    if (set->wanted_from == NULL)
+        set->wanted_from = malloc((size_t)FG_GPUS_MAX * EVENT_BITS * sizeof *set->wanted_from);
+    if (set->wanted_from == NULL)
+        return false;
     for (size_t entry = 0; entry < (size_t)gpus * EVENT_BITS; entry++)
-        set->wanted_from[entry] = NEVER;
+        __atomic_store_n(&set->wanted_from[entry], NEVER, __ATOMIC_RELAXED);
     return true;
 }
 
 static struct nvmlEventSet_st *claim_set(void)
 {
     for (unsigned int index = 0; index < SETS_MAX; index++) {
-        unsigned int phase = CLOSED;
-        if (__atomic_compare_exchange_n(&sets[index].phase, &phase, OPENING, false, __ATOMIC_ACQUIRE,
+        uint32_t state = __atomic_load_n(&sets[index].state, __ATOMIC_RELAXED);
+        if ((state & PHASE_MASK) == CLOSED &&
+            __atomic_compare_exchange_n(&sets[index].state, &state, state | OPENING, false, __ATOMIC_ACQUIRE,
                                         __ATOMIC_RELAXED))
             return &sets[index];
     }
     return NULL;
+}
+
+/* Tells the generation of `state` in the bits above an event's number. */
+static uint64_t tag_of(uint32_t state)
+{
+    return (uint64_t)(state / (PHASE_MASK + 1u)) << NUMBER_BITS;
+}
+
+/* Ends the generation of an open set and wakes its waiters; false when it is not open. */
+static bool close_set(struct nvmlEventSet_st *set)
+{
+    uint32_t state = __atomic_load_n(&set->state, __ATOMIC_ACQUIRE);
+    if ((state & PHASE_MASK) != OPEN ||
+        !__atomic_compare_exchange_n(&set->state, &state, (state | PHASE_MASK) + 1u, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_RELAXED))
+        return false;
+    syscall(SYS_futex, &set->state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    return true;
 }
 
 FG_API nvmlEventSetCreate(nvmlEventSet_t *handle)
@@ -74,12 +101,19 @@ FG_API nvmlEventSetCreate(nvmlEventSet_t *handle)
     FG_ENTER_SYSTEM(handle != NULL);
     struct nvmlEventSet_st *set = claim_set();
     FG_REQUIRE(set != NULL, NVML_ERROR_INSUFFICIENT_RESOURCES);
+    uint32_t closed = __atomic_load_n(&set->state, __ATOMIC_RELAXED) & ~PHASE_MASK;
     if (!make_room(set, segment->gpu_count)) {
-        __atomic_store_n(&set->phase, CLOSED, __ATOMIC_RELEASE);
+        __atomic_store_n(&set->state, closed, __ATOMIC_RELEASE);
         return NVML_ERROR_MEMORY;
     }
-    set->cursor = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE);
-    __atomic_store_n(&set->phase, OPEN, __ATOMIC_RELEASE);
+    uint64_t head = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&set->cursor, tag_of(closed) | head, __ATOMIC_RELEASE);
+    __atomic_store_n(&set->state, closed | OPEN, __ATOMIC_SEQ_CST);
+    /* Either the last nvmlShutdown sees the set open, or we see that the session is over. */
+    if (__atomic_load_n(&fg_session, __ATOMIC_SEQ_CST) != segment) {
+        close_set(set);
+        return NVML_ERROR_UNINITIALIZED;
+    }
     *handle = set;
     return NVML_SUCCESS;
 }
@@ -88,14 +122,14 @@ FG_API nvmlEventSetFree(nvmlEventSet_t handle)
 {
     FG_ENTER_SYSTEM(open_set_of(handle) != NULL);
     (void)segment;
-    __atomic_store_n(&handle->phase, CLOSED, __ATOMIC_RELEASE);
-    return NVML_SUCCESS;
+    return close_set(handle) ? NVML_SUCCESS : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 void fg_event_sets_release(void)
 {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (unsigned int index = 0; index < SETS_MAX; index++)
-        __atomic_store_n(&sets[index].phase, CLOSED, __ATOMIC_RELEASE);
+        close_set(&sets[index]);
 }
 
 FG_API nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsigned long long *types)
@@ -122,10 +156,15 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
     return NVML_SUCCESS;
 }
 
-static bool is_wanted(const struct nvmlEventSet_st *set, uint64_t number, const struct fg_event *event)
+static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment *segment, uint64_t number,
+                      const struct fg_event *event)
 {
-    unsigned int bit = event->type == FG_EVENT_GPU_LOST ? LOST_BIT : (unsigned int)__builtin_ctzll(event->type);
-    if (event->type == 0 || bit >= EVENT_BITS || event->gpu >= set->gpu_room)
+    if (event->type == 0 || event->gpu >= segment->gpu_count)
+        return false;
+    unsigned int bit = (unsigned int)__builtin_ctzll(event->type);
+    if (event->type == FG_EVENT_GPU_LOST)
+        bit = LOST_BIT;
+    else if (bit >= LOST_BIT)
         return false;
     return number >= __atomic_load_n(&set->wanted_from[(size_t)event->gpu * EVENT_BITS + bit], __ATOMIC_RELAXED);
 }
@@ -142,20 +181,24 @@ static bool copy_event(const struct fg_ring *ring, uint64_t number, struct fg_ev
     return __atomic_load_n(&event->ticket, __ATOMIC_RELAXED) == number + 1;
 }
 
-/* Takes the next event the set wants. Every turn moves the cursor on, so this ends even while events keep coming. */
-static bool take_event(struct nvmlEventSet_st *set, const struct fg_ring *ring, struct fg_event *taken)
+/* Takes the next event that the set of generation `tag` wants. Every turn moves the cursor on, so this ends even while
+ * events keep coming. */
+static bool take_event(struct nvmlEventSet_st *set, uint64_t tag, const struct fg_segment *segment,
+                       struct fg_event *taken)
 {
+    const struct fg_ring *ring = &segment->ring;
     for (;;) {
         uint64_t cursor = __atomic_load_n(&set->cursor, __ATOMIC_ACQUIRE);
+        uint64_t next = cursor & NUMBER_MASK;
         uint64_t head = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE);
-        if (cursor >= head)
+        if ((cursor & ~NUMBER_MASK) != tag || next >= head)
             return false;
-        uint64_t number = head - cursor > FG_EVENTS_MAX ? head - FG_EVENTS_MAX : cursor;
-        bool is_whole = copy_event(ring, number, taken);
+        uint64_t number = head - next > FG_EVENTS_MAX ? head - FG_EVENTS_MAX : next;
+        bool is_for_us = copy_event(ring, number, taken) && is_wanted(set, segment, number, taken);
         /* Two threads may wait on one set: only the one that moves the cursor has the event. */
-        bool is_ours = __atomic_compare_exchange_n(&set->cursor, &cursor, number + 1, false, __ATOMIC_ACQ_REL,
+        bool is_ours = __atomic_compare_exchange_n(&set->cursor, &cursor, tag | (number + 1), false, __ATOMIC_ACQ_REL,
                                                    __ATOMIC_RELAXED);
-        if (is_ours && is_whole && is_wanted(set, number, taken))
+        if (is_ours && is_for_us)
             return true;
     }
 }
@@ -173,21 +216,39 @@ static struct timespec deadline_after(unsigned int timeout_ms)
     return deadline;
 }
 
-/* Sleeps until the word differs from `seen`; false when the deadline has passed or a signal came in. */
-static bool sleep_while(const uint32_t *word, uint32_t seen, const struct timespec *deadline)
+/* Sleeps until a word differs from what was seen of it; false when the deadline has passed or a signal came in. */
+static bool sleep_while(const uint32_t *wake, uint32_t wake_seen, const uint32_t *state, uint32_t state_seen,
+                        const struct timespec *deadline)
 {
-    long result = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, seen, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+#if defined(SYS_futex_waitv) && defined(FUTEX_32)
+    struct futex_waitv words[] = {
+        {.val = wake_seen, .uaddr = (uintptr_t)wake, .flags = FUTEX_32},
+        {.val = state_seen, .uaddr = (uintptr_t)state, .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG},
+    };
+    if (syscall(SYS_futex_waitv, words, 2u, 0u, deadline, CLOCK_MONOTONIC) >= 0 || errno == EAGAIN)
+        return true;
+    /* A sandbox that does not know the call refuses it by EPERM. */
+    if (errno != ENOSYS && errno != EPERM)
+        return false;
+#else
+    (void)state;
+    (void)state_seen;
+#endif
+    long result = syscall(SYS_futex, wake, FUTEX_WAIT_BITSET, wake_seen, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
     return result == 0 || errno == EAGAIN;
 }
 
-static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_ring *ring, unsigned int timeout_ms,
+static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segment *segment, unsigned int timeout_ms,
                                    struct fg_event *event)
 {
+    const struct fg_ring *ring = &segment->ring;
+    uint32_t state = __atomic_load_n(&handle->state, __ATOMIC_ACQUIRE);
+    FG_REQUIRE((state & PHASE_MASK) == OPEN, NVML_ERROR_INVALID_ARGUMENT);
     struct timespec deadline = {0};
     bool has_deadline = false;
     for (;;) {
         uint32_t seen = __atomic_load_n(&ring->wake, __ATOMIC_ACQUIRE);
-        if (take_event(handle, ring, event))
+        if (take_event(handle, tag_of(state), segment, event))
             return event->type == FG_EVENT_GPU_LOST ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
         if (timeout_ms == 0)
             return NVML_ERROR_TIMEOUT;
@@ -195,9 +256,10 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_ring *
             deadline = deadline_after(timeout_ms);
         has_deadline = true;
         /* nvml.h: a signal ends the wait as a timeout does. */
-        if (!sleep_while(&ring->wake, seen, &deadline))
+        if (!sleep_while(&ring->wake, seen, &handle->state, state, &deadline))
             return NVML_ERROR_TIMEOUT;
-        FG_REQUIRE(open_set_of(handle) != NULL, NVML_ERROR_UNINITIALIZED);
+        if (__atomic_load_n(&handle->state, __ATOMIC_ACQUIRE) != state)
+            return fg_active() == segment ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_UNINITIALIZED;
     }
 }
 
@@ -205,7 +267,7 @@ FG_API nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigne
 {
     struct fg_event event;
     FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
-    FG_TRY(wait_for_event(handle, &segment->ring, timeout_ms, &event));
+    FG_TRY(wait_for_event(handle, segment, timeout_ms, &event));
     data->device = fg_handle_of(&segment->gpus[event.gpu]);
     data->eventType = event.type;
     data->eventData = event.data;
@@ -229,7 +291,7 @@ FG_API nvmlEventSetWait_v3(nvmlEventSet_t handle, nvmlEventSetWait_v3_t *paramet
     struct fg_event event;
     FG_ENTER_SYSTEM(open_set_of(handle) != NULL && parameters != NULL);
     unsigned int timeout_ms = parameters->timeoutMs;
-    FG_TRY(wait_for_event(handle, &segment->ring, timeout_ms, &event));
+    FG_TRY(wait_for_event(handle, segment, timeout_ms, &event));
     FG_READ_EVEN_IF_LOST(&segment->gpus[event.gpu], identity.uuid, uuid);
     memset(parameters, 0, sizeof *parameters);
     parameters->timeoutMs = timeout_ms;

@@ -58,7 +58,7 @@ FG_API nvmlShutdown(void)
     if (references == 0) {
         result = NVML_ERROR_UNINITIALIZED;
     } else if (--references == 0) {
-        __atomic_store_n(&fg_session, NULL, __ATOMIC_RELEASE);
+        __atomic_store_n(&fg_session, NULL, __ATOMIC_SEQ_CST);
         fg_event_sets_release();
     }
     unlock_session();

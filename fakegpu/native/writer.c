@@ -34,7 +34,7 @@ FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, cons
 
 FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, uint32_t gpu, uint64_t type, uint64_t data)
 {
-    if (gpu >= segment->gpu_count)
+    if (gpu >= segment->gpu_count || __builtin_popcountll(type) != 1)
         return -1;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);

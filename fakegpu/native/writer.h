@@ -27,7 +27,7 @@ FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu,
 /* Puts one GPU's state in force at once, for every reader. 0, or -1 when `gpu` is out of range. */
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state);
 
-/* Posts an event of one GPU and wakes every waiter. 0, or -1 when `gpu` is out of range. */
+/* Posts an event of one GPU and wakes every waiter. 0, or -1 when `gpu` is out of range or `type` is not one bit. */
 FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, uint32_t gpu, uint64_t type, uint64_t data);
 
 #endif

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, GPU_IS_LOST = 
 SINGLE_BIT, DOUBLE_BIT, PSTATE, XID, CLOCK = 0x1, 0x2, 0x4, 0x8, 0x10
 NOWHERE = 0xFFFFFFFF
 FOREVER_MS = 0xFFFFFFFF
+FUTEX_WAITV = 449
 
 
 class EventData(ctypes.Structure):
@@ -220,6 +222,70 @@ def test_wait_without_end_is_woken(machine: Machine, event_set: EventSet) -> Non
     waiter.join(5)
 
     assert seen == [(SUCCESS, 94)]
+
+
+def while_asleep(event_set: EventSet, action: Callable[[], object]) -> int:
+    """Runs the action once a thread sleeps in a wait without end; returns the code with which that wait ends."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(event_set.wait(FOREVER_MS)[0]), daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 10
+    call = Path(f"/proc/self/task/{thread.native_id}/syscall")
+    while not call.read_text().startswith(f"{FUTEX_WAITV} "):
+        assert time.monotonic() < deadline, "the wait does not sleep"
+        os.sched_yield()
+    action()
+    thread.join(10)
+    assert not thread.is_alive()
+    return codes[0]
+
+
+def test_freeing_a_set_ends_its_wait(event_set: EventSet) -> None:
+    event_set.register(0)
+
+    assert while_asleep(event_set, event_set.free) == INVALID_ARGUMENT
+
+
+def test_last_shutdown_ends_every_wait(nvml: ctypes.CDLL, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    assert while_asleep(event_set, nvml.nvmlShutdown) == UNINITIALIZED
+    assert nvml.nvmlInit_v2() == SUCCESS
+
+
+def test_waiter_of_a_freed_set_leaves_the_events_of_the_next_one(
+    machine: Machine, nvml: ctypes.CDLL, event_set: EventSet
+) -> None:
+    event_set.register(0)
+    again: list[EventSet] = []
+
+    def free_make_and_post() -> None:
+        event_set.free()
+        again.append(EventSet(nvml))
+        again[0].register(0)
+        machine.fail(0, xid=79)
+
+    assert while_asleep(event_set, free_make_and_post) == INVALID_ARGUMENT
+    assert again[0].handle.value == event_set.handle.value, "the slot is used again"
+    assert again[0].take() == [(XID, 79)]
+
+
+@pytest.mark.parametrize("types", [0, XID | DOUBLE_BIT])
+def test_event_of_no_type_or_several_is_refused(machine: Machine, event_set: EventSet, types: int) -> None:
+    event_set.register(0, XID | DOUBLE_BIT)
+
+    with pytest.raises(InputError, match="give one type"):
+        machine._segment.post(0, types)
+
+    assert event_set.take() == []
+
+
+def test_event_of_a_type_beyond_nvml_reaches_nobody(machine: Machine, event_set: EventSet) -> None:
+    event_set.register(0)
+
+    machine._segment.post(0, 1 << 16)
+
+    assert event_set.wait()[0] == TIMEOUT
 
 
 def test_lost_gpu_ends_a_wait_once_and_others_go_on(machine: Machine, event_set: EventSet) -> None:

@@ -119,13 +119,38 @@ def test_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert list(tmp_path.iterdir()) == []
 
 
+def test_failed_creation_removes_the_parents_it_made_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "mine").mkdir()
+    monkeypatch.setattr("fakegpu.machine.write_tree", fail)
+
+    with pytest.raises(HostError, match="No space left on device"):
+        Machine.create(tmp_path / "mine" / "new" / "deep" / "node")
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
 def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fakegpu.library.NAME", "libnot-built.so.1")
 
     with pytest.raises(HostError, match=r"pip install -e \."):
-        Machine.create(tmp_path / "node")
+        Machine.create(tmp_path / "parent" / "node")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_closed_machine_says_so_and_stays_up(machine: Machine) -> None:
+    machine.close()
+    machine.close()
+
+    for use in (lambda: machine.gpus, lambda: machine.set(0, "temperature", 50), lambda: machine.fail(0, xid=79)):
+        with pytest.raises(InputError, match="is closed in this process: open it again"):
+            use()
+    assert len(Machine.open(machine.directory).gpus) == 4
 
 
 def test_destroy_removes_the_folder_only(machine: Machine, tmp_path: Path) -> None:
@@ -174,6 +199,20 @@ def init_code(machine: Machine, **environment: str) -> int:
     ).returncode
 
 
+def test_loading_the_library_again_and_again_maps_the_segment_once(machine: Machine) -> None:
+    code = """
+import _ctypes, ctypes, sys
+for _ in range(50):
+    library = ctypes.CDLL(sys.argv[1])
+    assert library.nvmlInit_v2() == library.nvmlShutdown() == 0
+    _ctypes.dlclose(library._handle)
+print(sum(line.rstrip().endswith("/segment") for line in open("/proc/self/maps")))
+"""
+    done = subprocess.run([sys.executable, "-c", code, machine.library], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "1\n"
+
+
 def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: Machine, tmp_path: Path) -> None:
     assert init_code(machine) == 0
     assert init_code(machine, FAKEGPU_SEGMENT=str(machine.directory / "segment")) == 0
@@ -186,7 +225,9 @@ def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: 
     [
         pytest.param(_layout.Header.magic.offset, DRIVER_NOT_LOADED, "starts with other bytes", id="magic"),
         pytest.param(_layout.Header.version.offset, VERSION_MISMATCH, "has layout", id="version"),
-        pytest.param(_layout.Header.size_bytes.offset, VERSION_MISMATCH, "has layout", id="size"),
+        pytest.param(_layout.Header.size_bytes.offset, VERSION_MISMATCH, "is damaged", id="size"),
+        pytest.param(_layout.Header.gpu_count.offset, VERSION_MISMATCH, "is damaged", id="more GPUs than bytes"),
+        pytest.param(_layout.Header.gpu_count.offset + 3, VERSION_MISMATCH, "is damaged", id="too many GPUs"),
     ],
 )
 def test_foreign_segment_is_refused_on_both_sides(machine: Machine, offset: int, code: int, message: str) -> None:

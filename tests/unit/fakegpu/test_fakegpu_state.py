@@ -14,13 +14,10 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine, _layout
+from fakegpu.library import load_writer
 from fakegpu.settings import SETTINGS
 
 GPU_IS_LOST, NOT_FOUND = 15, 6
-
-
-class Utilization(ctypes.Structure):
-    _fields_ = [("gpu", ctypes.c_uint), ("memory", ctypes.c_uint)]
 
 
 def device_of(nvml: ctypes.CDLL, gpu: int) -> ctypes.c_void_p:
@@ -108,29 +105,54 @@ def test_heal_puts_back_and_forgets(machine: Machine, nvml: ctypes.CDLL) -> None
     assert temperature(nvml, device_of(nvml, 0)) == (0, 32)
 
 
-def test_several_figures_change_in_one_step_for_readers(machine: Machine, nvml: ctypes.CDLL) -> None:
-    writer = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            "import sys\nfrom fakegpu import Machine\nm = Machine.open(sys.argv[1])\nprint(flush=True)\n"
-            "for n in range(3000): m.set_many(0, {'utilization_gpu': n % 100, 'utilization_memory': n % 100})",
-            machine.directory,
-        ],
-        stdout=subprocess.PIPE,
-    )
-    assert writer.stdout is not None
-    writer.stdout.readline()
-    device, rates, seen = device_of(nvml, 0), Utilization(), set()
+BUSY_WRITER = """
+import ctypes, sys
+from fakegpu import Machine, _layout
+segment = Machine.open(sys.argv[1])._segment
+states = [segment.read(0), segment.read(0)]
+for number, state in enumerate(states):
+    state.fault.xid_count = state.power.energy_mj = state.fabric.clique_id = number
+    for link in state.links:
+        link.errors[0] = number
+with segment._exclusive() as address:
+    write, targets = segment._library.fakegpu_write_state, [ctypes.byref(state) for state in states]
+    write(address, 0, targets[0])
+    print(flush=True)
+    for turn in range(300_000):
+        write(address, 0, targets[turn % 2])
+"""
 
-    while writer.poll() is None:
-        assert nvml.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0
-        assert rates.gpu == rates.memory
-        seen.add(rates.gpu)
-    writer.stdout.close()
+
+@pytest.mark.slow
+def test_reader_beside_a_busy_writer_sees_whole_states(machine: Machine) -> None:
+    with subprocess.Popen([sys.executable, "-c", BUSY_WRITER, machine.directory], stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        seen = set()
+        while writer.poll() is None:
+            state = machine._segment.read(0)
+            figures = (state.fault.xid_count, state.power.energy_mj, state.links[9].errors[0], state.fabric.clique_id)
+            seen.add(figures)
 
     assert writer.returncode == 0
-    assert len(seen) > 1
+    assert seen == {(0, 0, 0, 0), (1, 1, 1, 1)}
+
+
+def test_read_that_a_write_overtakes_is_done_again() -> None:
+    header, record = ctypes.sizeof(_layout.Header), ctypes.sizeof(_layout.GpuRecord)
+    memory = (ctypes.c_char * (header + record))()
+    _layout.Header.from_buffer(memory).gpu_count = 1
+    gpu = _layout.GpuRecord.from_buffer(memory, header)
+    for number, state in enumerate(gpu.states):
+        state.power.energy_mj = number
+        state.fabric.cluster_uuid[8] = 1
+    # The copy's last word lands on the sequence, as if a writer had put the other state in force meanwhile.
+    copy = _layout.GpuState.from_buffer(memory, header + 8 - ctypes.sizeof(_layout.GpuState))
+
+    assert load_writer().fakegpu_read_state(ctypes.addressof(memory), 0, ctypes.byref(copy)) == 0
+
+    assert gpu.sequence == 1
+    assert copy.power.energy_mj == 1
 
 
 def test_writer_that_dies_half_way_leaves_readers_and_writers_working(machine: Machine, nvml: ctypes.CDLL) -> None:
@@ -175,6 +197,55 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert see(machine, code) == "0\n"
+
+
+@pytest.mark.slow
+def test_forked_writers_exclude_each_other(machine: Machine) -> None:
+    code = """
+import os, sys
+from fakegpu import Machine
+machine = Machine.open(sys.argv[1])
+child = os.fork()
+for _ in range(1500):
+    with machine._segment.change(0) as state:
+        state.fault.xid_count += 1
+if child == 0:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-c", code, machine.directory], check=True, timeout=60)
+
+    assert machine._segment.read(0).fault.xid_count == 3000
+
+
+@pytest.mark.slow
+def test_child_forked_during_a_write_can_write(machine: Machine) -> None:
+    code = """
+import os, sys, threading
+from fakegpu import Machine
+machine = Machine.open(sys.argv[1])
+writing, forked = threading.Event(), threading.Event()
+def write():
+    with machine._segment.change(0) as state:
+        writing.set()
+        assert forked.wait(20)
+        state.thermal.gpu_c = 40
+thread = threading.Thread(target=write)
+thread.start()
+assert writing.wait(20)
+child = os.fork()
+if child == 0:
+    machine.set(0, "power_usage", 5)
+    os._exit(0)
+forked.set()
+thread.join()
+assert os.waitpid(child, 0)[1] == 0
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, machine.directory], check=True, timeout=60)
+
+    state = machine._segment.read(0)
+    assert state.thermal.gpu_c == 40
+    assert state.power.usage_mw == 5
 
 
 def test_two_machines_in_one_process_do_not_mix(machine: Machine, nvml: ctypes.CDLL, tmp_path: Path) -> None:
@@ -223,4 +294,7 @@ def test_numa_node_changes_in_sysfs_too(machine: Machine) -> None:
 
     gpu = machine.gpu(3)
     assert gpu.numa_node == 1
-    assert (machine.sys / "bus/pci/devices" / gpu.sysfs_name / "numa_node").read_text() == "1\n"
+    folder = machine.sys / "bus/pci/devices" / gpu.sysfs_name
+    assert (folder / "numa_node").read_text() == "1\n"
+    assert (folder / "numa_node").stat().st_mode & 0o777 == 0o644
+    assert not list(folder.glob(".*"))
