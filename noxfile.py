@@ -27,7 +27,8 @@ def install(session: nox.Session, *requirements: str) -> None:
     noted = Path(session.virtualenv.location, "installed-inputs")
     wanted = "\n".join((build_inputs.digest(), *requirements))
     if not noted.exists() or noted.read_text() != wanted:
-        session.install(*requirements)
+        # Warnings of the C compiler end a build here, never a user's.
+        session.install(*requirements, env={"CMAKE_ARGS": "-DFAKEGPU_WERROR=ON"})
         noted.write_text(wanted)
 
 
