@@ -48,7 +48,7 @@ def default_directory() -> Path:
 
 
 _WRONG_PLACE: Final = frozenset(
-    {errno.EACCES, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+    {errno.EACCES, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
 )
 
 

@@ -64,7 +64,7 @@ class Segment:
         """
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"no fake machine in {path.parent}: `fakegpu up --dir {path.parent}` makes one") from None
         except OSError as error:
             raise HostError(f"cannot open {path}: {error.strerror}") from error
