@@ -36,7 +36,7 @@ from ..trace import Trace
 from .sim_node import SimNode, told_errors
 
 _IDLE_S: Final = 0.01
-_RENEWALS: Final = 3
+_FURTHEST_S: Final = 240.0
 
 
 class SimBackend:
@@ -228,8 +228,8 @@ class SimPatience:
     """Waits for real processes in real time, and lets node time leap when nothing happens meanwhile.
 
     A leap goes to the next thing due, but never further than `within_s` of node time behind what the plugins did
-    last, and that counts only so often: a story that waits 10 s sees the next status period, not the end of a
-    five-minute grace, whatever recurs meanwhile.
+    last, and never beyond four minutes in one wait that is itself shorter: a story that waits 10 s sees the next status
+    period, not the end of a five-minute grace, whatever recurs meanwhile.
     """
 
     def __init__(self, clock: ManualClock, trace: Trace, observed: Callable[[], int], within_s: float) -> None:
@@ -240,7 +240,7 @@ class SimPatience:
         self._deadline = asyncio.get_running_loop().time() + within_s
         self._leap_limit = clock.now() + within_s
         self._events_at_leap = len(trace)
-        self._renewals = 0
+        self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
 
     async def wait(self) -> bool:
         """See `Patience`."""
@@ -262,9 +262,8 @@ class SimPatience:
     async def _leap(self) -> bool:
         if asyncio.get_running_loop().time() >= self._deadline:
             return False
-        if len(self._trace) > self._events_at_leap and self._renewals < _RENEWALS:
-            self._renewals += 1
-            self._leap_limit = self._clock.now() + self._within_s
+        if len(self._trace) > self._events_at_leap:
+            self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)
         due = self._clock.next_deadline()
         if due is None or due > self._leap_limit:
             return False

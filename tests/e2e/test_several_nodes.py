@@ -20,8 +20,8 @@ plugins:
   - name: nvidia
     builtin: nvidia
 steps:
-  - expect: {node: left, capacity: {lixueduan.com/gopher: 2, nvidia.com/gpu: 2}}
-  - expect: {node: right, capacity: {lixueduan.com/gopher: 1, nvidia.com/gpu: 1}}
+  - expect: {node: left, capacity: {lixueduan.com/gopher: 2, nvidia.com/gpu: 2}, within: 30s}
+  - expect: {node: right, capacity: {lixueduan.com/gopher: 1, nvidia.com/gpu: 1}, within: 30s}
   - apply:
       apiVersion: v1
       kind: Pod

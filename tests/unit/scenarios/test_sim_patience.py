@@ -104,6 +104,27 @@ async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> 
     task.cancel()
 
 
+async def test_node_time_goes_no_further_than_four_minutes_in_a_short_wait() -> None:
+    world = World()
+    patience = world.patience(30)
+
+    async def tick() -> None:
+        while True:
+            await world.clock.sleep(30)
+
+    task = asyncio.create_task(tick())
+    await asyncio.sleep(0)
+    for _ in range(20):
+        world.event()
+        world.look()
+        waiting = asyncio.create_task(patience.wait())
+        await asyncio.wait([waiting], timeout=0.1)
+        waiting.cancel()
+
+    assert world.clock.now() == 240
+    task.cancel()
+
+
 async def test_events_that_leaps_themselves_cause_renew_nothing() -> None:
     world = World()
     patience = world.patience(0.5)
