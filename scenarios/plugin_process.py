@@ -128,10 +128,15 @@ class PluginProcess:
         process, self._process = self._process, None
         if process is None:
             return
+        # The first process by its handle: a program may overwrite its environment, the mark with it.
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
         _signal(self._mark, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_TERMINATION_GRACE_S):
                 await process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
         _signal(self._mark, signal.SIGKILL)
         async with asyncio.timeout(_KILL_GRACE_S):
             await process.wait()

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +98,3 @@ def nvidia_plugin() -> str:
     if not binary:
         pytest.skip("SIMKUBELET_NVIDIA_PLUGIN is not set: run nox -s nvidia, which builds the plugin")
     return binary
-
-
-Runner = Callable[[str], "subprocess.CompletedProcess[str]"]

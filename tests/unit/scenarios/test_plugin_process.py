@@ -124,6 +124,19 @@ async def test_nothing_that_the_plugin_started_outlives_it(supervise: Any, tmp_p
     os.close(child)
 
 
+async def test_plugin_that_overwrote_its_environment_is_ended_too(supervise: Any, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    mine = supervise(f"exec env -i sh -c 'echo $$ > {told}; exec sleep infinity'")
+    mine.start()
+    plugin = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
+
+    await mine.stop()
+
+    assert await asyncio.to_thread(select.select, [plugin], [], [], LIMIT_S) == ([plugin], [], [])
+    os.close(plugin)
+
+
 async def test_socket_is_known_as_the_plugins_own(supervise: Any, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from scenarios.backends.sim import SimPatience
 from scenarios.events import FaultHealed
@@ -30,6 +31,19 @@ class World:
 
 async def sleeper(world: World, delay_s: float) -> asyncio.Task[None]:
     task = asyncio.create_task(world.clock.sleep(delay_s))
+    await asyncio.sleep(0)
+    return task
+
+
+async def ticking(world: World, period_s: float, at_each: Callable[[], None] = lambda: None) -> asyncio.Task[None]:
+    """A task that sleeps in node time again and again, and does something each time it wakes."""
+
+    async def tick() -> None:
+        while True:
+            await world.clock.sleep(period_s)
+            at_each()
+
+    task = asyncio.create_task(tick())
     await asyncio.sleep(0)
     return task
 
@@ -68,13 +82,7 @@ async def test_event_ends_the_wait_without_a_leap() -> None:
 async def test_leaps_end_where_nothing_follows_from_them() -> None:
     world = World()
     patience = world.patience(0.5)
-
-    async def tick() -> None:
-        while True:
-            await world.clock.sleep(0.125)
-
-    task = asyncio.create_task(tick())
-    await asyncio.sleep(0)
+    task = await ticking(world, 0.125)
     while await patience.wait():
         world.look()
 
@@ -86,13 +94,7 @@ async def test_leaps_end_where_nothing_follows_from_them() -> None:
 async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> None:
     world = World()
     patience = world.patience(0.5)
-
-    async def tick() -> None:
-        while True:
-            await world.clock.sleep(0.25)
-
-    task = asyncio.create_task(tick())
-    await asyncio.sleep(0)
+    task = await ticking(world, 0.25)
     await patience.wait()
     await patience.wait()
     assert world.clock.now() == 0.5
@@ -107,13 +109,7 @@ async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> 
 async def test_node_time_goes_no_further_than_four_minutes_in_a_short_wait() -> None:
     world = World()
     patience = world.patience(30)
-
-    async def tick() -> None:
-        while True:
-            await world.clock.sleep(30)
-
-    task = asyncio.create_task(tick())
-    await asyncio.sleep(0)
+    task = await ticking(world, 30)
     for _ in range(20):
         world.event()
         world.look()
@@ -128,14 +124,7 @@ async def test_node_time_goes_no_further_than_four_minutes_in_a_short_wait() -> 
 async def test_events_that_leaps_themselves_cause_renew_nothing() -> None:
     world = World()
     patience = world.patience(0.5)
-
-    async def tick() -> None:
-        while True:
-            await world.clock.sleep(0.25)
-            world.event()
-
-    task = asyncio.create_task(tick())
-    await asyncio.sleep(0)
+    task = await ticking(world, 0.25, world.event)
     while await patience.wait():
         world.look()
 
