@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
+import os
+import random
 import sys
 import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import nox
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
+import build_clients
 import build_inputs
 import build_nvidia_plugin
+import build_oracle
+import go_build
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "virtualenv"
@@ -35,6 +42,14 @@ def install(session: nox.Session, *requirements: str) -> None:
 def groups(*names: str) -> tuple[str, ...]:
     """Return the requirements of pyproject.toml's dependency groups."""
     return nox.project.dependency_groups(PYPROJECT, *names)
+
+
+def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
+    """Skip a session on a machine without Go; where CI is set, end it with an error."""
+    try:
+        find_go()
+    except go_build.BuildError as reason:
+        (session.error if os.environ.get("CI") else session.skip)(str(reason))
 
 
 @nox.session
@@ -69,20 +84,64 @@ def unit(session: nox.Session) -> None:
 def e2e(session: nox.Session) -> None:
     """Play every story over real sockets with the project's own plugins."""
     install(session, "--editable", ".", *groups("test"))
-    session.run("pytest", "tests/e2e", "-m", "not nvidia_go", *IN_PARALLEL, *session.posargs)
+    session.run("pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *IN_PARALLEL, *session.posargs)
 
 
 @nox.session
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
-    try:
-        build_nvidia_plugin.find_go()
-    except build_nvidia_plugin.BuildError as reason:
-        session.skip(str(reason))
+    need_go(session, build_nvidia_plugin.find_go)
     install(session, "--editable", ".", *groups("test"))
     binary = session.run("python", "tools/build_nvidia_plugin.py", silent=True)
     session.env["SIMKUBELET_NVIDIA_PLUGIN"] = str(binary).strip()
     session.run("pytest", "tests/e2e", "-m", "nvidia_go", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session
+def clients(session: nox.Session) -> None:
+    """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
+    need_go(session, build_clients.find_go)
+    install(session, "--editable", ".", *groups("test"))
+    built = session.run("python", "tools/build_clients.py", silent=True)
+    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
+    session.run("pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(default=False)
+def e2e_kind(session: nox.Session) -> None:
+    """Play stories on a kind cluster and compare them with the simulator; needs docker and kind, see docs/kind.md."""
+    install(session, "--editable", ".", *groups("test"))
+    session.run("pytest", "tests/e2e_kind", *session.posargs)
+
+
+ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
+ORACLE_USAGE.add_argument(
+    "--kubernetes", default=build_oracle.DEFAULT_MINOR, metavar="MINOR", choices=build_oracle.minors()
+)
+ORACLE_USAGE.add_argument("--all-versions", action="store_true", help="one Kubernetes minor after the other")
+ORACLE_USAGE.add_argument("--long", action="store_true", help="a hundred times the examples, of a new seed: a night")
+ORACLE_USAGE.add_argument("--seed", type=int, help="the one that a run with --long printed")
+
+
+@nox.session
+def oracle(session: nox.Session) -> None:
+    """Compare the device manager with the kubelet's own, and the scheduler with the real one, built with Go."""
+    chosen, for_pytest = ORACLE_USAGE.parse_known_args(session.posargs)
+    need_go(session, build_oracle.find_go)
+    install(session, "--editable", ".", *groups("test"))
+    if chosen.long and chosen.seed is None:
+        chosen.seed = random.SystemRandom().randrange(2**32)
+    if chosen.long:
+        session.env["SIMKUBELET_ORACLE_ROUNDS"] = "100"
+    if chosen.seed is not None:
+        session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
+        session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
+    for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
+        built = session.run("python", "tools/build_oracle.py", "--kubernetes", minor, silent=True)
+        names = ("SIMKUBELET_ORACLE", "SIMKUBELET_ORACLE_STUB", "SIMKUBELET_ORACLE_SCHEDULER")
+        session.env.update(zip(names, str(built).splitlines(), strict=True))
+        session.env["SIMKUBELET_ORACLE_VERSION"] = minor
+        session.run("pytest", "tests/unit/oracle", *IN_PARALLEL, *for_pytest)
 
 
 @nox.session(reuse_venv=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import statistics
 import tempfile
 import time
@@ -58,6 +59,8 @@ def report(what: str, devices: int, times: list[float]) -> None:
 
 
 async def main() -> None:
+    # That each plugin ends, at the end, is no news here.
+    logging.disable()
     for count in (8, 1000):
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             async with running_node(Path(folder)) as node:

@@ -16,7 +16,9 @@ import time
 
 from fakegpu import Machine
 from scenarios.backends.sim import SimBackend
-from scenarios.model import GpuSpec, NodeSpec, PluginSpec, Scenario, Step
+from scenarios.model import Scenario, Step
+from scenarios.node_spec import GpuSpec, NodeSpec
+from scenarios.plugin_spec import PluginSpec
 
 GPUS = 64
 LIMIT_S = 30.0

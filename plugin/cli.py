@@ -14,7 +14,9 @@ from .errors import PluginExitError
 
 __all__ = ["PLUGINS", "main"]
 
-PLUGINS: Final[Mapping[str, str]] = MappingProxyType({"gopher": ".gopher.command", "nvidia": ".nvidia.command"})
+PLUGINS: Final[Mapping[str, str]] = MappingProxyType(
+    {"gopher": ".gopher.command", "nvidia": ".nvidia.command", "stub": ".stub.command"}
+)
 """Name of a plugin → the module, below this package, whose ``command`` runs it."""
 
 _INTERRUPTED: Final = 130

@@ -7,6 +7,7 @@ as ``{heldBy: trainer}`` is resolved when the step is performed, see `selection`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, RootModel, StrictInt, StrictStr, Tag, model_validator
@@ -14,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from .duration import Duration
 from .part import Name, NodePath, Part
+from .plugin_action import AnyStubAction, ProcessAction
 
 
 class _ManifestPart(Part):
@@ -69,6 +71,23 @@ class Apply(_ManifestPart):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
+class AddStaticPod(Part):
+    """Put a pod's manifest into a node's folder of static pods, where its kubelet finds it without the API server.
+
+    In the cluster the pod goes by its name and its node's: ``agent-node-1``.
+    """
+
+    manifest: Apply
+    node: Name | None = None
+
+
+class RemoveStaticPod(Part):
+    """Take the manifest of a static pod away; `pod` is the name that the manifest gives."""
+
+    pod: Name
+    node: Name | None = None
+
+
 class Delete(Part):
     """Ask for a pod's deletion; its containers end as they would on a node."""
 
@@ -78,6 +97,56 @@ class Delete(Part):
 class RestartKubelet(Part):
     """End a node's kubelet and start a new instance, which removes every socket of the plugin folder first."""
 
+    node: Name | None = None
+
+
+class StopKubelet(Part):
+    """End a node's kubelet; containers and plugins go on."""
+
+    node: Name | None = None
+
+
+class StartKubelet(Part):
+    """Start a node's kubelet after it was stopped or has crashed."""
+
+    node: Name | None = None
+
+
+class RebootNode(Part):
+    """Reboot a node: every container and plugin process is gone, then the kubelet starts, then the plugins.
+
+    Attributes:
+        plugins: Those that start again, in this order; all that ran before, in the story's order, where it is left
+            out. With ``[]`` none does until a step starts it.
+    """
+
+    node: Name | None = None
+    plugins: tuple[Name, ...] | None = None
+
+
+class ExitContainer(Part):
+    """Let a container of a pod (the only one where none is named) end by itself; its restart policy decides further."""
+
+    pod: Name
+    container: Name | None = None
+    code: Annotated[StrictInt, Field(ge=0, le=255)] = 0
+
+
+class CheckpointState(StrEnum):
+    """What can become of the file in which a kubelet remembers who holds which device."""
+
+    REMOVED = "removed"
+    EMPTY = "empty"
+    CORRUPT = "corrupt"
+    """One byte is another, so the checksum is wrong."""
+    PRE_1_20 = "pre-1.20"
+    """The same content as kubelets before 1.20 wrote it, without NUMA nodes."""
+
+
+class ChangeCheckpoint(Part):
+    """Change the kubelet's checkpoint behind its back; it is read at the kubelet's next start."""
+
+    to: CheckpointState
     node: Name | None = None
 
 
@@ -178,7 +247,22 @@ class Advance(RootModel[Duration]):
         return self.root
 
 
-Action = Apply | Delete | RestartKubelet | Fail | Heal | CreateFile | RemoveFile | Advance
+KubeletAction = RestartKubelet | StopKubelet | StartKubelet | RebootNode | ChangeCheckpoint
+Action = (
+    Apply
+    | AddStaticPod
+    | RemoveStaticPod
+    | Delete
+    | ExitContainer
+    | KubeletAction
+    | ProcessAction
+    | AnyStubAction
+    | Fail
+    | Heal
+    | CreateFile
+    | RemoveFile
+    | Advance
+)
 
 
 def verb_of(action: Action) -> str:

@@ -7,11 +7,29 @@ between them; it never reaches behind this protocol.
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from .action import Action, Advance, CreateFile, Fail, Heal, RemoveFile, RestartKubelet
+from .action import (
+    Action,
+    AddStaticPod,
+    Advance,
+    ChangeCheckpoint,
+    CreateFile,
+    ExitContainer,
+    Fail,
+    Heal,
+    RebootNode,
+    RemoveFile,
+    RemoveStaticPod,
+    RestartKubelet,
+    StartKubelet,
+    StopKubelet,
+)
 from .model import Scenario
+from .node_spec import NodeSpec, Runtime, TopologySpec
+from .plugin_action import KillPlugin, PausePlugin, ResumePlugin, StartPlugin, StopPlugin
 from .snapshot import Snapshot
 from .trace import Trace
 
@@ -24,6 +42,12 @@ class Capability(StrEnum):
     GPU_FAULTS = "inject GPU faults"
     NODE_FILES = "change files on a node"
     RESTART_KUBELET = "restart a kubelet"
+    REBOOT_NODE = "reboot a node"
+    CHANGE_CHECKPOINT = "change a kubelet's checkpoint"
+    KUBELET_SETTINGS = "set up a kubelet's NUMA nodes, topology policy or feature gates"
+    PROCESS_RUNTIME = "run the processes of containers"
+    EXIT_CONTAINER = "let a container end by itself"
+    PLUGIN_PROCESSES = "start and stop a plugin at will"
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the plugins that come along"
     COMMAND_PLUGINS = "run any program as a plugin"
@@ -65,6 +89,11 @@ class Backend(Protocol):
         """The record of this world; the runner appends its own events."""
         ...
 
+    @property
+    def kept(self) -> Path | None:
+        """The folder that this world leaves behind, None where it leaves none."""
+        ...
+
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
@@ -90,18 +119,38 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.SEVERAL_NODES: len(scenario.nodes) > 1,
         Capability.FAKE_GPUS: any(node.gpus for node in scenario.nodes),
         Capability.NODE_FILES: any(node.files for node in scenario.nodes),
+        Capability.KUBELET_SETTINGS: any(_has_settings(node) for node in scenario.nodes),
+        Capability.PROCESS_RUNTIME: any(node.runtime is Runtime.PROCESS for node in scenario.nodes),
+        Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
         Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
     }
-    by_action = {_BY_ACTION[type(step.action)] for step in scenario.steps if type(step.action) in _BY_ACTION}
+    actions = [type(step.action) for step in scenario.steps if scenario.has_step(step)]
+    by_action = {_BY_ACTION[action] for action in actions if action in _BY_ACTION}
     return frozenset(by_action | {capability for capability, is_needed in conditions.items() if is_needed})
+
+
+def _has_settings(node: NodeSpec) -> bool:
+    return node.numa_nodes > 1 or node.topology != TopologySpec() or bool(node.feature_gates)
 
 
 _BY_ACTION: dict[type, Capability] = {
     RestartKubelet: Capability.RESTART_KUBELET,
+    StopKubelet: Capability.RESTART_KUBELET,
+    StartKubelet: Capability.RESTART_KUBELET,
+    RebootNode: Capability.REBOOT_NODE,
+    ChangeCheckpoint: Capability.CHANGE_CHECKPOINT,
+    ExitContainer: Capability.EXIT_CONTAINER,
+    StartPlugin: Capability.PLUGIN_PROCESSES,
+    StopPlugin: Capability.PLUGIN_PROCESSES,
+    KillPlugin: Capability.PLUGIN_PROCESSES,
+    PausePlugin: Capability.PLUGIN_PROCESSES,
+    ResumePlugin: Capability.PLUGIN_PROCESSES,
     Fail: Capability.GPU_FAULTS,
     Heal: Capability.GPU_FAULTS,
     CreateFile: Capability.NODE_FILES,
     RemoveFile: Capability.NODE_FILES,
+    AddStaticPod: Capability.NODE_FILES,
+    RemoveStaticPod: Capability.NODE_FILES,
     Advance: Capability.ADVANCE_TIME,
 }

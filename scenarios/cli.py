@@ -35,7 +35,21 @@ def _plugin_commands(
 @click.command()
 @click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR]...")
 @click.option("-n", "processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Stories at a time.")
-@click.option("--backend", type=click.Choice(["sim"]), default="sim", show_default=True, help="Where to play them.")
+@click.option(
+    "--backend",
+    type=click.Choice(["sim", "kind", "both"]),
+    default="sim",
+    show_default=True,
+    help="Where to play them: on the simulator, on a kind cluster, or on both to compare what happens.",
+)
+@click.option(
+    "--cluster",
+    default="simkubelet",
+    show_default=True,
+    metavar="NAME",
+    help="The kind cluster; it is created where it is not there, and deleted in the end.",
+)
+@click.option("--image", "node_image", metavar="IMAGE", help="The node image of a new cluster (default: kind's own).")
 @click.option(
     "--plugin",
     "plugin_commands",
@@ -44,7 +58,12 @@ def _plugin_commands(
     callback=_plugin_commands,
     help="Run COMMAND instead of the plugin that stories call NAME.",
 )
-@click.option("--kubernetes", metavar="MINOR", help="Follow this Kubernetes minor on every node, for example 1.28.")
+@click.option(
+    "--kubelet-version",
+    "kubernetes",
+    metavar="VERSION",
+    help="Follow this Kubernetes minor, or a patch of one, on every node (default: what the story says, else 1.34).",
+)
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write all that happened as JSON lines.")
 @click.option(
@@ -54,7 +73,7 @@ def _plugin_commands(
     metavar="DIR",
     help="Make the nodes' folders here (default: a temporary folder; sockets need short paths).",
 )
-@click.option("--keep", is_flag=True, help="Leave the nodes' folders for a look afterwards.")
+@click.option("--keep", is_flag=True, help="Leave the nodes' folders, or the cluster, for a look afterwards.")
 @click.pass_context
 def run(
     context: click.Context,
@@ -62,6 +81,8 @@ def run(
     stories: tuple[str, ...],
     processes: int,
     backend: str,
+    cluster: str,
+    node_image: str | None,
     plugin_commands: dict[str, tuple[str, ...]],
     kubernetes: str | None,
     junit: Path | None,
@@ -72,13 +93,16 @@ def run(
     """Play stories and print a table of verdicts.
 
     A story is named by its built-in name, its file, or a folder of files; without any, all built-in stories are
-    played.
+    played. One that names several Kubernetes versions is played on each of them; with --kubelet-version it is played
+    once, on that version, and skipped where it is about others only.
 
     \b
     Examples:
       simkubelet run
-      simkubelet run kubelet-restart --kubernetes 1.28
+      simkubelet run kubelet-restart --kubelet-version 1.28
+      simkubelet run bugs/                            all stories of a topic
       simkubelet run my-stories/ -n 4 --junit results.xml
+      simkubelet run kubelet-restart --backend both   the same on a real cluster, compared
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
     Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
@@ -87,13 +111,13 @@ def run(
     from .run import Outputs
     from .run import run as play_run
 
-    options = Options(BackendName(backend), kubernetes, plugin_commands, directory, keep)
+    options = Options(BackendName(backend), kubernetes, plugin_commands, directory, keep, cluster, node_image)
     context.exit(play_run(stories, options, processes, Outputs(junit, trace)))
 
 
 @click.command("list")
 def list_stories() -> None:
-    """List the built-in stories."""
+    """List the built-in stories, those with a topic as TOPIC/STORY."""
     from .stories import summaries
 
     told = summaries()

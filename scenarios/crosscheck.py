@@ -13,36 +13,84 @@ from dataclasses import dataclass
 from simkubelet.errors import InputError
 from simkubelet.pod import pod_from_manifest
 
-from .action import Apply, CreateFile, Delete, Fail, Heal, HeldBy, RemoveFile, RestartKubelet
+from .action import (
+    AddStaticPod,
+    Apply,
+    ChangeCheckpoint,
+    CreateFile,
+    Delete,
+    ExitContainer,
+    Fail,
+    Heal,
+    HeldBy,
+    RebootNode,
+    RemoveFile,
+    RemoveStaticPod,
+    RestartKubelet,
+    StartKubelet,
+    StopKubelet,
+)
 from .expectation import NodeExpectation, PluginExpectation, PodExpectation
-from .model import NodeSpec, Scenario, Step
+from .kubernetes import is_met, versions_in
+from .model import Scenario, Step
+from .node_spec import NodeSpec
+from .plugin_action import PluginAction, StubAction
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
+_NodeAction = (
+    RestartKubelet
+    | StopKubelet
+    | StartKubelet
+    | RebootNode
+    | ChangeCheckpoint
+    | PluginAction
+    | Fail
+    | Heal
+    | CreateFile
+    | RemoveFile
+    | AddStaticPod
+    | RemoveStaticPod
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The names that the installed parts have: Kubernetes minors and GPU profiles."""
+    """The names that the installed parts have: Kubernetes minors, GPU profiles, feature gates that do something."""
 
     kubernetes: tuple[str, ...]
     profiles: tuple[str, ...]
+    feature_gates: tuple[str, ...]
 
 
 def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]:
     """Find all references of a story that lead nowhere; `stem` is its file's name without the ending."""
     if scenario.name != stem:
         yield ("name",), f"'{scenario.name}' is not the file's name, '{stem}'; rename one of them"
+    yield from _versions(scenario, known)
     yield from _repeated("nodes", [node.name for node in scenario.nodes])
     yield from _repeated("plugins", [plugin.name for plugin in scenario.plugins])
     for index, node in enumerate(scenario.nodes):
         yield from _node(node, ("nodes", index), known)
     applied: set[str] = set()
     for index, step in enumerate(scenario.steps):
+        for version in versions_in(step.kubernetes or ""):
+            yield from _version(version, ("steps", index, "kubernetes"), known)
         yield from _step(step, ("steps", index), scenario, applied)
         if step.apply:
             yield from _pod(step.apply, ("steps", index, "apply"))
             applied.add(step.apply.pod)
+        yield from _static_pod(step, ("steps", index), scenario.nodes[0].name, applied)
+
+
+def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
+    for version in versions_in(scenario.kubernetes or ""):
+        yield from _version(version, ("kubernetes",), known)
+    for index, version in enumerate(scenario.versions or ()):
+        found = list(_version(version, ("versions", index), known))
+        yield from found
+        if not found and scenario.kubernetes is not None and not is_met(scenario.kubernetes, version):
+            yield ("versions", index), f"the story is about Kubernetes {scenario.kubernetes} only, not {version}"
 
 
 def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
@@ -50,6 +98,16 @@ def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
         pod_from_manifest(apply.manifest)
     except InputError as error:
         yield path, str(error)
+
+
+def _static_pod(step: Step, path: DataPath, first_node: str, applied: set[str]) -> Iterator[Finding]:
+    """Check a step about a static pod; one that is added is a pod of its node's name from then on."""
+    match step.action:
+        case AddStaticPod(manifest=manifest, node=node):
+            yield from _pod(manifest, (*path, step.verb, "manifest"))
+            applied.add(f"{manifest.pod}-{node or first_node}")
+        case RemoveStaticPod(pod=pod, node=node) if f"{pod}-{node or first_node}" not in applied:
+            yield (*path, step.verb, "pod"), f"no step before this one adds a static pod '{pod}' to the node"
 
 
 def _repeated(key: str, names: list[str]) -> Iterator[Finding]:
@@ -61,15 +119,28 @@ def _repeated(key: str, names: list[str]) -> Iterator[Finding]:
 
 
 def _node(node: NodeSpec, path: DataPath, known: Known) -> Iterator[Finding]:
-    if node.kubernetes not in known.kubernetes:
-        yield (*path, "kubernetes"), unsupported_minor(node.kubernetes, known.kubernetes)
+    yield from _version(node.kubernetes, (*path, "kubernetes"), known)
     if node.gpus and node.gpus.profile not in known.profiles:
         yield (*path, "gpus", "profile"), unknown("GPU profile", node.gpus.profile, known.profiles)
+    for gate in node.feature_gates:
+        if gate not in known.feature_gates:
+            yield (*path, "featureGates", gate), unknown("feature gate", gate, known.feature_gates)
 
 
-def unsupported_minor(minor: str, supported: tuple[str, ...]) -> str:
-    """The complaint about a Kubernetes minor version that the simulated kubelet does not follow."""
-    return f"no Kubernetes '{minor}' here; supported are {supported[0]} to {supported[-1]}"
+def _version(version: str, path: DataPath, known: Known) -> Iterator[Finding]:
+    if not is_supported(version, known.kubernetes):
+        yield path, unsupported(version, known.kubernetes)
+
+
+def is_supported(version: str, minors: tuple[str, ...]) -> bool:
+    """Whether a version is one of some minors or a patch of one."""
+    minor, dot, patch = version.rpartition(".")
+    return version in minors or (minor in minors and bool(dot) and patch.isdecimal())
+
+
+def unsupported(version: str, minors: tuple[str, ...]) -> str:
+    """The complaint about a Kubernetes version that the simulated kubelet does not follow."""
+    return f"no Kubernetes '{version}' here; supported are {minors[0]} to {minors[-1]}"
 
 
 def unknown(what: str, name: str, names: Collection[str]) -> str:
@@ -88,7 +159,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
         if pod not in applied:
             yield (*path, *pod_path), f"no step before this one applies a pod '{pod}'{_meant(pod, applied)}"
     nodes = {node.name: node for node in scenario.nodes}
-    plugins = {plugin.name for plugin in scenario.plugins}
+    plugins = {plugin.name: plugin for plugin in scenario.plugins}
     match step.expect, step.action:
         case NodeExpectation(node=name), _ if name not in nodes:
             yield (*path, "expect", "node"), unknown("node", name, nodes)
@@ -98,17 +169,30 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
             yield (*path, "expect", "node"), unknown("node", name, nodes)
         case PluginExpectation(node=None), _ if len(nodes) > 1:
             yield (*path, "expect"), _which_node(nodes)
-        case _, RestartKubelet() | Fail() | Heal() | CreateFile() | RemoveFile() as action:
+        case PluginExpectation(plugin=name) as wanted, _ if wanted.expected & {"calls", "refusal"}:
+            if not plugins[name].is_stub:
+                yield (*path, "expect"), f"plugin '{name}' is no 'builtin: stub'; only that tells its calls"
+        case _, PluginAction(plugin=name) as action if name not in plugins:
+            yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
+        case _, StubAction(plugin=name) if not plugins[name].is_stub:
+            yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only that can be told so"
+        case _, action if isinstance(action, _NodeAction):
             yield from _node_action(action, (*path, step.verb), nodes)
+            if isinstance(action, RebootNode):
+                yield from _rebooted_plugins(action, (*path, step.verb, "plugins"), plugins)
+
+
+def _rebooted_plugins(action: RebootNode, path: DataPath, plugins: Collection[str]) -> Iterator[Finding]:
+    for index, name in enumerate(action.plugins or ()):
+        if name not in plugins:
+            yield (*path, index), unknown("plugin", name, plugins)
 
 
 def _which_node(nodes: Collection[str]) -> str:
     return f"which node? add 'node: ' and one of {', '.join(nodes)}"
 
 
-def _node_action(
-    action: RestartKubelet | Fail | Heal | CreateFile | RemoveFile, path: DataPath, nodes: dict[str, NodeSpec]
-) -> Iterator[Finding]:
+def _node_action(action: _NodeAction, path: DataPath, nodes: dict[str, NodeSpec]) -> Iterator[Finding]:
     if action.node is None and len(nodes) > 1:
         yield path, _which_node(nodes)
         return
@@ -133,8 +217,8 @@ def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
             yield expectation.pod, ("expect", "pod")
             for index, other in enumerate(expectation.shares_no_device_with):
                 yield other, ("expect", "sharesNoDeviceWith", index)
-        case _, Delete(pod=pod):
-            yield pod, ("delete", "pod")
+        case _, Delete(pod=pod) | ExitContainer(pod=pod):
+            yield pod, (step.verb, "pod")
         case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
             yield pod, (step.verb, "gpu", "heldBy")
         case _, RemoveFile(held_by=str(pod)):

@@ -71,9 +71,9 @@ def load(path: Path, known: Known | None = None) -> Document:
 def installed() -> Known:
     """The names that the installed parts have."""
     from fakegpu.profile import profile_names
-    from simkubelet.version import SUPPORTED
+    from simkubelet.version import FEATURE_GATES, SUPPORTED
 
-    return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names())
+    return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=FEATURE_GATES)
 
 
 def _refuse(path: Path, problems: Iterable[Problem]) -> NoReturn:

@@ -78,6 +78,14 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
     ):
         for resource, quantity in quantities.items():
             yield from _differs((key, resource), quantity, published.get(resource, ABSENT))
+    if wanted.kubelet is not None:
+        yield from _differs(("kubelet",), wanted.kubelet, node.kubelet)
+    if wanted.panic is not None and not node.panic.startswith(wanted.panic):
+        yield Mismatch(("panic",), wanted.panic, shown(node.panic))
+    for resource, count in wanted.pod_resources.items():
+        yield from _differs(("podResources", resource), count, len(node.pod_resources.get(resource, ())))
+    for resource, count in wanted.lists.items():
+        yield from _differs(("lists", resource), count, trace.lists(wanted.node, resource))
     for resource, history in wanted.capacity_history.items():
         yield from _differs(("capacityHistory", resource), history, trace.capacity_history(wanted.node, resource))
 
@@ -87,9 +95,11 @@ def _plugin(wanted: PluginExpectation, snapshot: Snapshot) -> Mismatches:
     if plugin is None:
         yield Mismatch(("plugin",), wanted.plugin, "no such plugin")
         return
-    for key in ("state", "restarts", "registrations"):
+    for key in ("state", "restarts", "registrations", "refusal"):
         if key in wanted.expected:
             yield from _differs((key,), getattr(wanted, key), getattr(plugin, key))
+    for rpc, count in wanted.calls.items():
+        yield from _differs(("calls", rpc), count, plugin.calls.get(rpc, 0))
 
 
 def _is_meant(view: PluginView, wanted: PluginExpectation) -> bool:
@@ -105,7 +115,7 @@ def _pod(wanted: PodExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches
     if pod is None:
         yield Mismatch(("pod",), wanted.pod, "no such pod")
         return
-    for key in ("phase", "reason", "message"):
+    for key in ("phase", "reason", "message", "restarts"):
         if key in wanted.expected:
             yield from _differs((key,), getattr(wanted, key), getattr(pod, key))
     for key, check in _POD_CHECKS.items():
@@ -144,12 +154,31 @@ def _shares_no_device_with(wanted: PodExpectation, pod: PodView, snapshot: Snaps
             yield Mismatch(path, "no device in common", f"both hold {', '.join(shared)}")
 
 
+def _health(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    for resource, healths in wanted.health.items():
+        told = pod.health.get(resource, {})
+        for device, health in healths.items():
+            yield from _differs(("health", resource, device), health, told.get(device, ABSENT))
+
+
+def _pod_resources(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    listed, path = pod.pod_resources, ("podResources",)
+    if listed is None or not isinstance(wanted.pod_resources, Mapping):
+        seen = ABSENT if listed is None else {resource: len(ids) for resource, ids in listed.items()}
+        yield from _differs(path, wanted.pod_resources, seen)
+        return
+    for resource, count in wanted.pod_resources.items():
+        yield from _differs((*path, resource), count, len(listed.get(resource, ())))
+
+
 def _located_devices(pod: PodView) -> set[tuple[tuple[str, str], str]]:
     return {((pod.node, resource), device) for resource, ids in pod.held().items() for device in ids}
 
 
 def _env(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     holders = {container: resources for container, resources in pod.devices.items() if any(resources.values())}
+    # A kubelet that lost its checkpoint, or is not there, knows of no holder; the container runs as it was started.
+    holders = holders or {name: {} for name, env in pod.env.items() if wanted.env.keys() <= env.keys()}
     if not holders:
         yield Mismatch(("env",), shown(wanted.env), "no container holds devices")
     for container, resources in holders.items():
@@ -215,5 +244,7 @@ _POD_CHECKS: Mapping[str, Callable[[PodExpectation, PodView, Snapshot, Trace], M
     "keeps_devices": _keeps_devices,
     "shares_no_device_with": _shares_no_device_with,
     "env": _env,
+    "health": _health,
+    "pod_resources": _pod_resources,
     "event": _event,
 }

@@ -54,6 +54,64 @@ class PluginExited:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginPaused:
+    """A plugin's process was stopped in its tracks."""
+
+    kind: ClassVar[str] = "plugin-paused"
+    plugin: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginResumed:
+    """A paused plugin's process goes on."""
+
+    kind: ClassVar[str] = "plugin-resumed"
+    plugin: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginCalled:
+    """A scriptable plugin was called by the kubelet; `devices` are the ids that the call names."""
+
+    kind: ClassVar[str] = "plugin-called"
+    plugin: str
+    node: str
+    rpc: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationAnswered:
+    """A scriptable plugin's Register call was answered; `error` is empty where it was accepted."""
+
+    kind: ClassVar[str] = "registration-answered"
+    plugin: str
+    node: str
+    resource: str
+    endpoint: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRebooted:
+    """A node has rebooted: what ran on it is gone, and its kubelet is about to start."""
+
+    kind: ClassVar[str] = "node-rebooted"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointChanged:
+    """A step changed a kubelet's checkpoint; `to` is what became of it."""
+
+    kind: ClassVar[str] = "checkpoint-changed"
+    node: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
 class FaultInjected:
     """A GPU was made to report an XID."""
 
@@ -104,6 +162,12 @@ StoryEvent = (
     | ExpectationFailed
     | PluginStarted
     | PluginExited
+    | PluginPaused
+    | PluginResumed
+    | PluginCalled
+    | RegistrationAnswered
+    | NodeRebooted
+    | CheckpointChanged
     | FaultInjected
     | FaultHealed
     | FileCreated

@@ -14,7 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from .duration import Duration
 from .part import Count, Name, Part, ResourceName
-from .snapshot import PluginState
+from .plugin_action import Rpc
+from .snapshot import KubeletState, PluginState
 
 ABSENT: Literal["absent"] = "absent"
 """The word for a resource that a node's status does not name, which is not 0."""
@@ -89,10 +90,14 @@ class _Expectation(Part):
 
 
 class NodeExpectation(_Expectation):
-    """The published status of a node.
+    """The published status of a node, and its kubelet.
 
     Attributes:
         capacity_history: Resource -> all capacities published since the story began, repetitions left out.
+        lists: Resource -> how many lists of its plugins the kubelet has taken since the story began.
+        pod_resources: Resource -> how many devices the kubelet's PodResources API calls allocatable.
+        kubelet: Whether the kubelet is there.
+        panic: How the first line of a crashed kubelet's panic begins.
     """
 
     subject_key = "node"
@@ -101,6 +106,10 @@ class NodeExpectation(_Expectation):
     capacity: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     allocatable: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     capacity_history: Mapping[ResourceName, tuple[Count, ...]] = Field(default_factory=dict)
+    lists: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    pod_resources: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    kubelet: KubeletState | None = None
+    panic: StrictStr | None = None
 
 
 class EventPattern(Part):
@@ -117,15 +126,45 @@ class EventPattern(Part):
         return self
 
 
+Health = Literal["Healthy", "Unhealthy", "Unknown", "absent"]
+"""Health of a device in a pod's status; ``absent`` where the status does not name the device."""
+
+
+def _counts_or_absent(value: object) -> object:
+    counts = value.values() if isinstance(value, Mapping) else [value != ABSENT and -1]
+    if all(isinstance(count, int) and count >= 0 for count in counts):
+        return value
+    raise PydanticCustomError("listed", "expected resources and their numbers of devices, or 'absent'")
+
+
+ListedDevices = Annotated[
+    Mapping[str, int] | Literal["absent"],
+    PlainValidator(_counts_or_absent),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
+                {"const": ABSENT},
+            ]
+        }
+    ),
+]
+
+
 class PodExpectation(_Expectation):
     """A pod, its events and what its containers hold.
 
     Attributes:
         devices: Resource -> how many devices the pod holds.
         keeps_devices: Whether it holds exactly the devices that it was given first in this story.
+        restarts: How often its containers were started again, added up.
         shares_no_device_with: Pods whose devices are all others; both pods must hold some.
-        env: What every container that holds devices has in its environment. ``{devices}`` stands for the ids that the
-            container holds, joined by commas in any order.
+        env: What every container that holds devices has in its environment; where the kubelet knows of none, every
+            container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
+            joined by commas in any order.
+        health: Resource -> device id -> health, as the pod's status tells it.
+        pod_resources: Resource -> how many devices the kubelet's PodResources API lists for the pod; ``absent`` where
+            it does not list the pod.
         gone: Whether there is no such pod.
     """
 
@@ -137,9 +176,12 @@ class PodExpectation(_Expectation):
     message: StrictStr | None = None
     devices: Mapping[ResourceName, Count] = Field(default_factory=dict)
     keeps_devices: Literal[True] | None = None
+    restarts: Count | None = None
     shares_no_device_with: tuple[Name, ...] = ()
     env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     event: EventPattern | None = None
+    health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
+    pod_resources: ListedDevices | None = None
     gone: StrictBool = False
 
     @model_validator(mode="after")
@@ -150,7 +192,12 @@ class PodExpectation(_Expectation):
 
 
 class PluginExpectation(_Expectation):
-    """A plugin on a node (`node` None: the only one), as its supervisor sees it."""
+    """A plugin on a node (`node` None: the only one), as its supervisor sees it.
+
+    Attributes:
+        refusal: The answer to the latest Register call of a stub, empty where it was accepted.
+        calls: RPC -> how often the kubelet made it to a stub.
+    """
 
     subject_key = "plugin"
 
@@ -159,6 +206,8 @@ class PluginExpectation(_Expectation):
     state: PluginState | None = None
     restarts: Count | None = None
     registrations: Count | None = None
+    refusal: StrictStr | None = None
+    calls: Mapping[Rpc, Count] = Field(default_factory=dict)
 
 
 _SUBJECTS = ("node", "pod", "plugin")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an orderly end: the running task is cancelled once, and everything it owns is ended."""
+"""Ctrl-C, SIGTERM and a closed terminal as an orderly end: the running task is cancelled once, all it owns is ended."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from simkubelet.errors import SimkubeletError
 
 T = TypeVar("T")
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(SimkubeletError):  # noqa: N818  # the outside ended the run; nothing went wrong
@@ -23,7 +25,7 @@ def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; further signals while it cleans up change nothing.
 
     Raises:
-        Interrupted: SIGINT or SIGTERM came; raised when the coroutine has ended.
+        Interrupted: one of these came; raised when the coroutine has ended.
     """
     is_interrupted = False
 
@@ -37,12 +39,12 @@ def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
                 task.cancel()
 
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in _SIGNALS:
             loop.add_signal_handler(number, interrupt)
         try:
             return await task
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
     try:

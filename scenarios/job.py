@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from simkubelet.errors import InputError
 
 from .backend import Backend
-from .crosscheck import unknown, unsupported_minor
+from .crosscheck import is_supported, unknown, unsupported
 from .document import Document, DocumentError, installed, load
 from .runner import Progress, play
 from .trace import Event
@@ -22,6 +22,9 @@ class BackendName(StrEnum):
     """Where a story can be played."""
 
     SIM = "sim"
+    KIND = "kind"
+    BOTH = "both"
+    """On the simulator, then on a cluster; and the two traces are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,12 @@ class Options:
     """How a run's stories are played.
 
     Attributes:
-        kubernetes: The minor version of every node instead of the stories' own.
+        kubernetes: The version of every node instead of the stories' own.
         plugin_commands: Plugin name -> argv to run instead of what a story says.
         directory: Where node folders are made; a fresh temporary folder where it is None.
-        keep: Whether the node folders stay for a look afterwards.
+        keep: Whether the node folders, or the cluster, stay for a look afterwards.
+        cluster: Of the backend ``kind``: the cluster's name.
+        node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
     """
 
     backend: BackendName = BackendName.SIM
@@ -40,25 +45,34 @@ class Options:
     plugin_commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     directory: Path | None = None
     keep: bool = False
+    cluster: str = "simkubelet"
+    node_image: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One story of a run."""
+    """One story of a run, on one version where the run or the story names some."""
 
     story: Path
     options: Options
+    kubernetes: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The story's name, with its version where it names several."""
+        of_several = self.kubernetes is not None and self.options.kubernetes is None
+        return f"{self.story.stem} on {self.kubernetes}" if of_several else self.story.stem
 
     def document(self) -> Document:
-        """Read the story, on the run's Kubernetes minor where it names one.
+        """Read the story, on the job's version.
 
         Raises:
             DocumentError: The file is no story.
         """
         document = load(self.story)
-        if self.options.kubernetes is None:
+        if self.kubernetes is None:
             return document
-        return Document(document.path, document.scenario.on_kubernetes(self.options.kubernetes), document.source)
+        return Document(document.path, document.scenario.on_kubernetes(self.kubernetes), document.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +90,20 @@ async def play_job(job: Job, progress: Progress) -> Played:
         InputError: What the user gave cannot be used.
     """
     document = job.document()
-    backend = _backend(document, job.options)
+    return await play_in(_backend(document, job.options), document, job, progress)
+
+
+async def play_in(backend: Backend, document: Document, job: Job, progress: Progress) -> Played:
+    """Play one story in a world that is not yet entered.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+    """
     verdict = await play(document, backend, progress)
-    return Played(verdict, tuple(backend.trace))
+    return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
 
 
 def _backend(document: Document, options: Options) -> Backend:
-    match options.backend:
-        case BackendName.SIM:
-            return _sim(document, options)
-
-
-def _sim(document: Document, options: Options) -> Backend:
     from .backends.sim import SimBackend
 
     return SimBackend(
@@ -105,14 +121,21 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
         DocumentError: Some files are no stories; the problems of all of them are told together.
         InputError: An option names a version, a plugin or a program that does not exist.
     """
-    jobs = tuple(Job(story, options) for story in stories)
     documents = load_all(stories)
-    if options.kubernetes is not None and options.kubernetes not in installed().kubernetes:
-        raise InputError(f"--kubernetes: {unsupported_minor(options.kubernetes, installed().kubernetes)}")
+    if options.kubernetes is not None and not is_supported(options.kubernetes, installed().kubernetes):
+        raise InputError(f"--kubelet-version: {unsupported(options.kubernetes, installed().kubernetes)}")
     _check_plugin_names(documents, options.plugin_commands)
     for document in documents:
         _check_programs(document, options.plugin_commands)
-    return jobs
+    return tuple(
+        Job(document.path, options, version) for document in documents for version in _versions(document, options)
+    )
+
+
+def _versions(document: Document, options: Options) -> Sequence[str | None]:
+    if options.kubernetes is not None:
+        return [options.kubernetes]
+    return document.scenario.versions or [None]
 
 
 def load_all(stories: Sequence[Path]) -> tuple[Document, ...]:

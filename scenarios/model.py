@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, StrictStr, model_validator
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -14,70 +13,78 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from .action import (
     Action,
+    AddStaticPod,
     Advance,
     Apply,
+    ChangeCheckpoint,
     CreateFile,
     Delete,
+    ExitContainer,
     Fail,
     Heal,
+    RebootNode,
     RemoveFile,
+    RemoveStaticPod,
     RestartKubelet,
+    StartKubelet,
+    StopKubelet,
     describe_gpu,
     verb_of,
 )
 from .expectation import Expectation
-from .part import Name, NodePath, Part
+from .kubernetes import KubernetesCondition, KubernetesVersion, is_met
+from .node_spec import NodeSpec
+from .part import Name, Part
+from .plugin_action import (
+    AnswerRpc,
+    EndStream,
+    KillPlugin,
+    ListDevices,
+    PausePlugin,
+    PluginAction,
+    RegisterPlugin,
+    ResumePlugin,
+    StartPlugin,
+    StopPlugin,
+    StopServer,
+)
+from .plugin_spec import PluginSpec
 
 DEFAULT_NODE = "node-1"
-DEFAULT_KUBERNETES = "1.34"
 
 
-class GpuSpec(Part):
-    """The fake GPUs of a node, all of one profile."""
-
-    profile: StrictStr
-    count: Annotated[int, Field(strict=True, ge=1, le=1024)]
-
-
-class NodeSpec(Part):
-    """A node: its kubelet's minor version, its fake GPUs, and the files that exist when the story begins."""
-
-    name: Name
-    kubernetes: StrictStr = DEFAULT_KUBERNETES
-    gpus: GpuSpec | None = None
-    files: tuple[NodePath, ...] = ()
-
-
-class PluginSpec(Part):
-    """A device plugin, run on every node and started again when it exits, as a DaemonSet would.
-
-    Attributes:
-        builtin: One of the plugins that come along.
-        command: Any other program's argv.
-        args: Appended to the argv of either.
-        env: Added to the plugin's environment.
-    """
-
-    name: Name
-    builtin: Literal["gopher", "nvidia"] | None = None
-    command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
-    args: tuple[StrictStr, ...] = ()
-    env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _one_program(self) -> PluginSpec:
-        if (self.builtin is None) == (self.command is None):
-            raise PydanticCustomError("program", "needs exactly one of 'builtin' and 'command'")
-        return self
+_NO_VERBS = frozenset({"name", "kubernetes"})
 
 
 class Step(Part):
-    """One verb of a story, with a label for the reader of a failure."""
+    """One verb of a story, with a label for the reader of a failure.
+
+    Attributes:
+        kubernetes: Leave the step out where the story is played on another version than this.
+    """
 
     name: StrictStr | None = None
+    kubernetes: KubernetesCondition | None = None
     apply: Apply | None = None
+    add_static_pod: AddStaticPod | None = None
+    remove_static_pod: RemoveStaticPod | None = None
     delete: Delete | None = None
+    exit_container: ExitContainer | None = None
     restart_kubelet: RestartKubelet | None = None
+    stop_kubelet: StopKubelet | None = None
+    start_kubelet: StartKubelet | None = None
+    reboot_node: RebootNode | None = None
+    change_checkpoint: ChangeCheckpoint | None = None
+    start_plugin: StartPlugin | None = None
+    stop_plugin: StopPlugin | None = None
+    kill_plugin: KillPlugin | None = None
+    pause_plugin: PausePlugin | None = None
+    resume_plugin: ResumePlugin | None = None
+    register_plugin: RegisterPlugin | None = None
+    list_devices: ListDevices | None = None
+    answer_rpc: AnswerRpc | None = None
+    end_stream: EndStream | None = None
+    stop_server: StopServer | None = None
     fail: Fail | None = None
     heal: Heal | None = None
     create_file: CreateFile | None = None
@@ -87,7 +94,7 @@ class Step(Part):
 
     @model_validator(mode="after")
     def _one_verb(self) -> Step:
-        given = self.model_fields_set - {"name"}
+        given = self.model_fields_set - _NO_VERBS
         if len(given) != 1:
             found = ", ".join(sorted(_alias(field) for field in given)) or "none"
             raise PydanticCustomError("verb", f"needs exactly one verb ({', '.join(VERBS)}); found {found}")
@@ -121,37 +128,62 @@ def _alias(field: str) -> str:
 
 def _summary(action: Action) -> str:
     match action:
-        case Apply() | Delete():
-            return f"{verb_of(action)} pod {action.pod}"
+        case Apply(pod=pod) | Delete(pod=pod) | RemoveStaticPod(pod=pod) | AddStaticPod(manifest=Apply(pod=pod)):
+            return f"{verb_of(action)} {'' if 'Pod' in verb_of(action) else 'pod '}{pod}"
         case Fail(gpu=gpu, xid=xid):
             return f"XID {xid} on {describe_gpu(gpu)}"
         case Heal(gpu=gpu):
             return f"heal {describe_gpu(gpu)}"
+        case ExitContainer(pod=pod, code=code):
+            return f"a container of pod {pod} exits with {code}"
+        case AnswerRpc(plugin=plugin, rpc=rpc):
+            return f"answerRpc {rpc.value} of plugin {plugin}"
+        case PluginAction(plugin=plugin):
+            return f"{verb_of(action)} {plugin}"
+        case ChangeCheckpoint(to=to):
+            return f"the checkpoint becomes {to.value}"
         case CreateFile(path=path) | RemoveFile(path=str(path)):
             return f"{verb_of(action)} {path}"
         case _:
             return verb_of(action)
 
 
-_ACTION_FIELDS = tuple(field for field in Step.model_fields if field not in {"name", "expect"})
+_ACTION_FIELDS = tuple(field for field in Step.model_fields if field not in {*_NO_VERBS, "expect"})
 VERBS = tuple(_alias(field) for field in (*_ACTION_FIELDS, "expect"))
 """Every verb a step may have, by its key."""
 Step.model_config["json_schema_extra"] = {"oneOf": [{"required": [verb]} for verb in VERBS]}
 
 
 class Scenario(Part):
-    """A whole story; `name` equals the stem of its file."""
+    """A whole story; `name` equals the stem of its file.
+
+    Attributes:
+        kubernetes: The versions on which it can be played; on any other it is skipped.
+        versions: The Kubernetes versions that it is played on one after the other, on all nodes; once, on the nodes'
+            own, where it is left out.
+    """
 
     name: Name
     description: StrictStr
+    kubernetes: KubernetesCondition | None = None
+    versions: Annotated[tuple[KubernetesVersion, ...], Field(min_length=1)] | None = None
     nodes: Annotated[tuple[NodeSpec, ...], Field(min_length=1)] = (NodeSpec(name=DEFAULT_NODE),)
     plugins: tuple[PluginSpec, ...] = ()
     steps: Annotated[tuple[Step, ...], Field(min_length=1)]
 
-    def on_kubernetes(self, minor: str) -> Scenario:
-        """The same story with this minor version on every node."""
-        nodes = tuple(node.model_copy(update={"kubernetes": minor}) for node in self.nodes)
+    def on_kubernetes(self, version: str) -> Scenario:
+        """The same story with this Kubernetes version on every node."""
+        nodes = tuple(node.model_copy(update={"kubernetes": version}) for node in self.nodes)
         return self.model_copy(update={"nodes": nodes})
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can be played on the version of the first node."""
+        return self.kubernetes is None or is_met(self.kubernetes, self.nodes[0].kubernetes)
+
+    def has_step(self, step: Step) -> bool:
+        """Whether a step is played on the version of the first node."""
+        return step.kubernetes is None or is_met(step.kubernetes, self.nodes[0].kubernetes)
 
 
 class _StorySchema(GenerateJsonSchema):

@@ -49,7 +49,7 @@ async def play_all(jobs: Sequence[Job], processes: int, progress: RunProgress) -
 
 
 def _told_for(job: Job, progress: RunProgress) -> Callable[[str], None]:
-    return lambda title: progress(job.story.stem, title)
+    return lambda title: progress(job.name, title)
 
 
 def _first(error: BaseException) -> BaseException:
@@ -71,7 +71,7 @@ async def _play_in_process(job: Job, free: asyncio.Semaphore, told: Callable[[st
                     raise InputError(message)
         status = await process.wait()
     reason = f"the story's process ended with status {status} before it had an answer"
-    return Played(Verdict(job.story.stem, Outcome.UNKNOWN, 0.0, reason), ())
+    return Played(Verdict(job.name, Outcome.UNKNOWN, 0.0, reason), ())
 
 
 @contextlib.asynccontextmanager

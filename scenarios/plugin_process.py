@@ -1,7 +1,8 @@
 """A plugin's process and its supervisor, which starts it again when it ends, as the kubelet does for a DaemonSet.
 
-The process has a mark in its environment that whatever it starts inherits, so all of that ends with it. What it writes
-goes into a log file of the node. A plugin that ends before it has ever registered is broken: its story cannot go on.
+A story may keep it from running, end it and start it again, and tell the scriptable plugin what to do. The process has
+a mark in its environment that whatever it starts inherits, so all of that ends with it. What it writes goes into a log
+file of the node. A plugin that ends by itself before it has ever registered is broken: its story cannot go on.
 
 Source of the back-off: client-go flowcontrol/backoff.go as the kubelet uses it (v1.34.4): the first restart is at once,
 then 10 s doubling to 5 min, forgotten after 10 min of running.
@@ -11,56 +12,91 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from simkubelet.clock import Clock
 from simkubelet.errors import HostError, InputError, PluginError
 
-from .events import PluginExited, PluginStarted
+from .events import (
+    PluginCalled,
+    PluginExited,
+    PluginPaused,
+    PluginResumed,
+    PluginStarted,
+    RegistrationAnswered,
+)
+from .last_words import last_line
+from .marked_processes import MARK, kill_marked, owns_socket, signal_marked
 from .snapshot import PluginState, PluginView
-from .trace import Trace
+from .stub_control import LINE_LIMIT_BYTES, StubControl
+from .trace import Record
 
 _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
-_TERMINATION_GRACE_S: Final = 5.0
+TERMINATION_GRACE_S: Final = 5.0
+"""How long a plugin may take to end after SIGTERM."""
 _KILL_GRACE_S: Final = 5.0
-_SAID_BYTES: Final = 2000
-_MARK: Final = "SIMKUBELET_PLUGIN"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginCommand:
-    """How a plugin is run: `argv` and `env` are complete, `log` takes its standard output and error."""
+    """How a plugin is run: `argv` and `env` are complete, `log` takes what it writes.
+
+    `is_told` says that it reads commands and reports, see `StubControl`.
+    """
 
     name: str
     node: str
     argv: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
+    is_told: bool = False
 
 
 class PluginProcess:
-    """Keeps one plugin running on one node; `run` does the work, the rest may be called beside it."""
+    """Keeps one plugin running on one node; `run` does the work, the rest may be called beside it.
 
-    def __init__(self, command: PluginCommand, clock: Clock, trace: Trace) -> None:
+    Args:
+        command: How it is run.
+        clock: The node's time, for the back-off.
+        trace: Gets what happens.
+        is_wanted: Whether it runs from the beginning.
+    """
+
+    def __init__(self, command: PluginCommand, clock: Clock, trace: Record, is_wanted: bool = True) -> None:
         self.command = command
         self.registrations = 0
         self._clock = clock
         self._trace = trace
+        self._refusal = ""
+        self._calls = Counter[str]()
         self._life = 0
-        self._state = PluginState.WAITING
+        self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._mark = f"{command.node}/{command.name}/{command.log}"
         self._process: asyncio.subprocess.Process | None = None
+        self._control: StubControl | None = None
+        self._pause: asyncio.Task[None] | None = None
+        self._wanted, self._up, self._down = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._down.set()
+        if is_wanted:
+            self._wanted.set()
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it runs, or will again by itself."""
+        return self._wanted.is_set()
 
     @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
-        return PluginView(self.command.name, self.command.node, self._state, max(self._life - 1, 0), self.registrations)
+        restarts = max(self._life - 1, 0)
+        name, node = self.command.name, self.command.node
+        return PluginView(name, node, self._state, restarts, self.registrations, self._refusal, dict(self._calls))
 
     async def run(self) -> None:
         """Start the plugin again and again until cancelled; then the process is ended.
@@ -68,30 +104,121 @@ class PluginProcess:
         Raises:
             InputError: the program cannot be run.
             HostError: no process could be made.
-            PluginError: the plugin ended before it had ever registered.
+            PluginError: the plugin ended by itself before it had ever registered.
         """
         backoff_s = 0.0
         try:
             while True:
+                if not self.is_wanted:
+                    backoff_s, self._state = 0.0, PluginState.STOPPED
+                    await self._wanted.wait()
                 began = self._clock.now()
                 status = await self._live()
-                if self.registrations == 0:
+                if not self.is_wanted:
+                    continue
+                if self.registrations == 0 and not self.command.is_told:
                     self._state = PluginState.EXITED
                     raise PluginError(self._never_registered(status))
                 if self._clock.now() - began > 2 * _MAX_BACKOFF_S:
                     backoff_s = 0.0
                 self._state = PluginState.WAITING
-                await self._clock.sleep(backoff_s)
+                await self._back_off(backoff_s)
                 backoff_s = min(max(2 * backoff_s, _FIRST_BACKOFF_S), _MAX_BACKOFF_S)
         finally:
             await self._end()
 
+    async def start(self) -> None:
+        """Let it run from now on; returns when its process is there.
+
+        Raises:
+            InputError: it runs already.
+        """
+        if self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' runs already; stop it first")
+        self._wanted.set()
+        await self._up.wait()
+
+    async def stop(self, grace_s: float = TERMINATION_GRACE_S) -> None:
+        """End its process and do not start it again; without a grace it is killed at once.
+
+        Raises:
+            InputError: it was stopped before.
+        """
+        if not self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
+        if self._pause is None:
+            await self._up.wait()
+        self._wanted.clear()
+        if self._pause is not None:
+            self._pause.cancel()
+        await self._end(grace_s)
+        await self._down.wait()
+        self._state = PluginState.STOPPED
+
+    async def kill(self) -> None:
+        """Kill its process; it is started again as after any other end.
+
+        Raises:
+            InputError: there is no process.
+        """
+        if not self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
+        await self._up.wait()
+        if self._process is not None:
+            self._process.kill()
+        await self._down.wait()
+
+    async def pause(self) -> None:
+        """Stop its processes in their tracks.
+
+        Raises:
+            InputError: there is no process.
+        """
+        await self._signal(signal.SIGSTOP)
+        self._trace.append(PluginPaused(self.command.name, self.command.node))
+
+    async def resume(self) -> None:
+        """Let its processes go on.
+
+        Raises:
+            InputError: there is no process.
+        """
+        await self._signal(signal.SIGCONT)
+        self._trace.append(PluginResumed(self.command.name, self.command.node))
+
+    async def _signal(self, number: signal.Signals) -> None:
+        if not self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
+        await self._up.wait()
+        signal_marked(self._mark, number)
+
+    async def tell(self, command: Mapping[str, Any]) -> None:
+        """Tell the scriptable plugin to do something; returns when it has begun to.
+
+        Raises:
+            InputError: this plugin takes no commands, or does not run.
+            PluginError: it does not answer.
+        """
+        if not self.command.is_told:
+            raise InputError(f"plugin '{self.command.name}' is no stub here, so it cannot be told what to do")
+        if not self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
+        await self._up.wait()
+        if self._control is not None:
+            await self._control.tell(command)
+
     def owns(self, socket_name: str) -> bool:
         """Whether a process of this plugin listens on a Unix socket of this file name."""
-        if self._process is None:
-            return False
-        inodes = _socket_inodes(socket_name)
-        return any(_holds(pid, inodes) for pid in _marked(self._mark))
+        return self._process is not None and owns_socket(self._mark, socket_name)
+
+    async def _back_off(self, delay_s: float) -> None:
+        """Wait before the next start, or until the plugin is stopped."""
+        self._pause = asyncio.ensure_future(self._clock.sleep(delay_s))
+        try:
+            await asyncio.wait([self._pause])
+        finally:
+            self._pause.cancel()
+            self._pause = None
 
     async def _live(self) -> int:
         """One life, from the start of the process to its end; the status, negative for a signal."""
@@ -99,21 +226,45 @@ class PluginProcess:
         self._process = process = await self._spawn()
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self._life))
-        status = await process.wait()
-        _signal(self._mark, signal.SIGKILL)
+        if self.command.is_told:
+            self._control = StubControl(self.command.name, process, self._reported)
+        self._down.clear()
+        self._up.set()
+        try:
+            if self._control is not None:
+                await self._control.listen()
+            status = await process.wait()
+            await kill_marked(self._mark)
+            self._trace.append(PluginExited(self.command.name, self.command.node, status, last_line(self.command.log)))
+        finally:
+            self._control = None
+            self._up.clear()
+            self._down.set()
         self._process = None
-        self._trace.append(PluginExited(self.command.name, self.command.node, status, self.said()))
         return status
+
+    def _reported(self, report: Mapping[str, Any]) -> None:
+        """Keep what the scriptable plugin saw."""
+        name, node = self.command.name, self.command.node
+        if "called" in report:
+            self._calls[report["called"]] += 1
+            self._trace.append(PluginCalled(name, node, report["called"], tuple(report["devices"])))
+        else:
+            self._refusal = report["error"]
+            self.registrations += not self._refusal
+            answered = RegistrationAnswered(name, node, report["registered"], report["endpoint"], self._refusal)
+            self._trace.append(answered)
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         try:
             with self.command.log.open("ab") as log:
                 return await asyncio.create_subprocess_exec(
                     *self.command.argv,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
+                    stdin=asyncio.subprocess.PIPE if self.command.is_told else asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE if self.command.is_told else log,
                     stderr=log,
-                    env={**self.command.env, _MARK: self._mark},
+                    limit=LINE_LIMIT_BYTES,
+                    env={**self.command.env, MARK: self._mark},
                     start_new_session=True,
                 )
         except (FileNotFoundError, PermissionError) as error:
@@ -123,70 +274,30 @@ class PluginProcess:
         except OSError as error:
             raise HostError(f"plugin '{self.command.name}': cannot start a process: {error}") from None
 
-    async def _end(self) -> None:
-        """Ask the plugin to end, then make it."""
+    async def _end(self, grace_s: float = TERMINATION_GRACE_S) -> None:
+        """Ask the plugin to end where there is a grace, then make it."""
         process, self._process = self._process, None
         if process is None:
             return
         # The first process by its handle: a program may overwrite its environment, the mark with it.
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        _signal(self._mark, signal.SIGTERM)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_TERMINATION_GRACE_S):
-                await process.wait()
+        if grace_s:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            signal_marked(self._mark, signal.SIGTERM)
+            # One that is paused heeds nothing else.
+            signal_marked(self._mark, signal.SIGCONT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await process.wait()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        _signal(self._mark, signal.SIGKILL)
         async with asyncio.timeout(_KILL_GRACE_S):
+            await kill_marked(self._mark)
             await process.wait()
         self._state = PluginState.EXITED
 
-    def said(self) -> str:
-        """The last line that the plugin wrote; empty when it wrote none."""
-        try:
-            with self.command.log.open("rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _SAID_BYTES))
-                text = log.read().decode(errors="replace")
-        except FileNotFoundError:
-            return ""
-        return text.strip().rpartition("\n")[2].strip()
-
     def _never_registered(self, status: int) -> str:
-        said = self.said()
+        said = last_line(self.command.log)
         words = f'its last words were: "{said}"' if said else "it said nothing"
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"plugin '{self.command.name}' {ended} before it registered with the kubelet; {words}"
-
-
-def _signal(mark: str, number: signal.Signals) -> None:
-    """Signal every process with a mark, those included that left the session of the first."""
-    for pid in _marked(mark):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _socket_inodes(name: str) -> frozenset[str]:
-    """Inodes of the Unix sockets that are bound to a path with this file name, in any mount namespace."""
-    rows = Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]
-    columns: list[Sequence[str]] = [row.split(maxsplit=7) for row in rows]
-    return frozenset(row[6] for row in columns if len(row) == 8 and row[7].rpartition("/")[2] == name)
-
-
-def _marked(mark: str) -> list[int]:
-    """Ids of the processes that inherited a mark."""
-    wanted = f"{_MARK}={mark}".encode()
-    members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    members.append(int(entry.name))
-    return members
-
-
-def _holds(pid: int, inodes: frozenset[str]) -> bool:
-    wanted = {f"socket:[{inode}]" for inode in inodes}
-    with contextlib.suppress(OSError):
-        return any(str(entry.readlink()) in wanted for entry in Path(f"/proc/{pid}/fd").iterdir())
-    return False

@@ -61,6 +61,8 @@ def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:
 
 def failure_lines(verdict: Verdict) -> tuple[str, ...]:
     """What there is to know about a story that is not valid: place, step, differences, trace; nothing for others."""
+    if verdict.difference:
+        return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
         return ()
     failure = verdict.failure
@@ -117,4 +119,7 @@ def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s:
                 out.print()
             out.print(Text(line), soft_wrap=True)
     out.print()
+    for verdict in verdicts:
+        if verdict.kept is not None:
+            out.print(Text(f"kept {verdict.kept}  {verdict.scenario}"), soft_wrap=True)
     out.print(totals(verdicts, wall_s))

@@ -8,18 +8,22 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from simkubelet.errors import InputError
+from simkubelet.errors import HostError, InputError
 
 from .interruption import run_interruptibly
-from .job import Options, Played, prepare
+from .job import BackendName, Job, Options, Played, prepare
 from .junit import junit_xml
-from .parallel import play_all
+from .parallel import RunProgress, play_all
 from .progress import live_progress
 from .report import print_run
 from .stories import find, first_sentence
 from .trace import write_lines
 from .verdict import exit_status
+
+_OF_KIND: Final = ("kr8s", "httpx")
+"""What only an installation with the extra `kind` has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +45,14 @@ def run(arguments: Sequence[str], options: Options, processes: int, outputs: Out
         Interrupted: The user ended the run; nothing is left behind.
     """
     jobs = prepare(find(arguments), options)
-    summaries = {job.story.stem: first_sentence(job.document().scenario.description) for job in jobs}
+    summaries: dict[str, str] = {}
+    for job in jobs:
+        summaries[job.name] = summaries[job.story.stem] = first_sentence(job.document().scenario.description)
     _check_writable("--junit", outputs.junit)
     _check_writable("--trace", outputs.trace)
     began = time.monotonic()
     with live_progress() as progress:
-        played = run_interruptibly(play_all(jobs, processes, progress))
+        played = run_interruptibly(_play(jobs, options, processes, progress))
     wall_s = time.monotonic() - began
     verdicts = [one.verdict for one in played]
     try:
@@ -57,6 +63,21 @@ def run(arguments: Sequence[str], options: Options, processes: int, outputs: Out
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _write(outputs, played)
     return exit_status(verdicts)
+
+
+async def _play(jobs: Sequence[Job], options: Options, processes: int, progress: RunProgress) -> tuple[Played, ...]:
+    if options.backend is BackendName.SIM:
+        return await play_all(jobs, processes, progress)
+    try:
+        from .on_cluster import play_on_cluster
+    except ModuleNotFoundError as error:
+        if error.name not in _OF_KIND:
+            raise
+        raise HostError(
+            f"--backend {options.backend}: the Python package {error.name} is missing; "
+            "install it with: pip install 'simkubelet[kind]'"
+        ) from None
+    return await play_on_cluster(jobs, options, processes, progress)
 
 
 def _check_writable(option: str, path: Path | None) -> None:

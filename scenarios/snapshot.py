@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class PluginState(StrEnum):
     """What a plugin's supervisor says about its process."""
 
+    STOPPED = "stopped"
+    """Not started yet, or ended because the story wanted it so."""
     RUNNING = "running"
     WAITING = "waiting"
     """Ended, and to be started again when its back-off is over."""
@@ -17,14 +19,31 @@ class PluginState(StrEnum):
     """Ended for good."""
 
 
+class KubeletState(StrEnum):
+    """Whether a node's kubelet is there."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    CRASHED = "crashed"
+    """It ended by a fault of its own, and nobody has started it again."""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node's published status; a resource that the status does not name is absent, which is not 0."""
+    """A node's published status; a resource that the status does not name is absent, which is not 0.
+
+    Attributes:
+        panic: The first line of what a crashed kubelet wrote; empty for any other.
+        pod_resources: Resource -> sorted ids that the kubelet's PodResources API calls allocatable.
+    """
 
     name: str
     kubernetes: str
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
+    kubelet: KubeletState = KubeletState.RUNNING
+    panic: str = ""
+    pod_resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,9 @@ class PodView:
         devices: Container -> resource -> sorted device ids.
         env: Container -> name -> value, as far as plugins added them.
         events: Oldest first.
+        restarts: Starts of its containers after their first, added up.
+        health: Resource -> device id -> health, as the pod's status tells it; empty where it does not.
+        pod_resources: Resource -> sorted ids, as the kubelet's PodResources API lists the pod; None where it does not.
     """
 
     name: str
@@ -55,6 +77,9 @@ class PodView:
     devices: Mapping[str, Mapping[str, tuple[str, ...]]]
     env: Mapping[str, Mapping[str, str]]
     events: tuple[PodEvent, ...]
+    restarts: int = 0
+    health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    pod_resources: Mapping[str, tuple[str, ...]] | None = None
 
     def held(self) -> dict[str, tuple[str, ...]]:
         """Resource -> sorted ids that the pod's containers hold together; resources without a device are left out."""
@@ -67,13 +92,22 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class PluginView:
-    """A plugin seen by its supervisor: starts after the first one, and Register calls accepted over all its lives."""
+    """A plugin seen by its supervisor.
+
+    Attributes:
+        restarts: Starts after the first one.
+        registrations: Register calls accepted over all its lives.
+        refusal: The answer to its latest Register call, empty where that was accepted or there was none.
+        calls: RPC -> how often the kubelet made it, over all lives; of the stub only.
+    """
 
     name: str
     node: str
     state: PluginState
     restarts: int
     registrations: int
+    refusal: str = ""
+    calls: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Nothing here needs the model, so that a listing starts fast.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -18,13 +19,19 @@ ENDINGS = (".yaml", ".yml")
 
 
 def builtin() -> dict[str, Path]:
-    """The stories that come along, by name in alphabetical order."""
+    """The stories that come along, by topic and name (``bugs/…``), those without a topic first."""
     catalog = Path(str(resources.files(__package__).joinpath("catalog")))
-    return {path.stem: path for path in sorted(catalog.rglob("*.yaml"), key=lambda path: path.stem)}
+    named = {path.relative_to(catalog).with_suffix("").as_posix(): path for path in catalog.rglob("*.yaml")}
+    return dict(sorted(named.items(), key=lambda item: ("/" in item[0], _in_number_order(item[0]))))
+
+
+def _in_number_order(name: str) -> list[str | int]:
+    """A key that puts ``k4`` before ``k18``: texts and numbers alternate, so that equal places compare."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
 
 
 def find(arguments: Iterable[str]) -> list[Path]:
-    """The files of the stories that a user names: by built-in name, by file, or by a folder that holds some.
+    """The files of the stories that a user names: by built-in name or topic, by file, or by a folder that holds some.
 
     Returns:
         Each file once, in the order given; all built-in stories where nothing is named.
@@ -40,17 +47,23 @@ def find(arguments: Iterable[str]) -> list[Path]:
 
 def _find_one(argument: str) -> list[Path]:
     path, known = Path(argument), builtin()
-    if argument in known:
-        return [known[argument]]
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file())
-        if not files:
-            raise InputError(f"no story in folder '{argument}'; stories are files that end in .yaml")
+    if named := [known[name] for name in known if argument in (name, name.rpartition("/")[2])]:
+        return named
+    # A user's own folder of stories comes before a topic of its name.
+    if files := sorted(file for file in path.rglob("*") if file.suffix in ENDINGS and file.is_file()):
         return files
+    if of_topic := [known[name] for name in known if name.startswith(f"{argument.rstrip('/')}/")]:
+        return of_topic
+    if path.is_dir():
+        raise InputError(f"no story in folder '{argument}'; stories are files that end in .yaml")
     if path.suffix in ENDINGS or path.is_file():
         return [path]
-    close = difflib.get_close_matches(argument, known, n=1)
-    hint = f"did you mean '{close[0]}'?" if close else f"there are: {', '.join(known)}, or name a file or a folder"
+    close = difflib.get_close_matches(argument, [*known, *(path.stem for path in known.values())], n=1)
+    hint = (
+        f"did you mean '{close[0]}'?"
+        if close
+        else "'simkubelet list' shows those that come along; or name a file or a folder"
+    )
     raise InputError(f"no story '{argument}'; {hint}")
 
 

@@ -11,9 +11,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import IO, Any, overload
+from typing import IO, Any, Protocol, overload
 
-from simkubelet.events import DevicesAllocated, NodeEvent, NodeStatusUpdated
+from simkubelet.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
 
 from .events import StoryEvent
 
@@ -30,6 +30,13 @@ class Event:
     def concerns(self, name: str) -> bool:
         """Whether a field that names something (a pod, a node, a plugin) has this name."""
         return any(self.fields.get(key) == name for key in ("pod", "node", "plugin"))
+
+
+class Record(Protocol):
+    """Takes events in the order in which they happen."""
+
+    def append(self, event: NodeEvent | StoryEvent) -> None:
+        """This happened now."""
 
 
 class Trace:
@@ -95,6 +102,11 @@ class Trace:
             and resource in event.fields["capacity"]
         )
         return merged(published)
+
+    def lists(self, node: str, resource: str) -> int:
+        """How many lists of a resource's devices have come to a node's kubelet."""
+        found = (event.fields for event in self._events if event.kind == DevicesListed.kind)
+        return sum(fields["node"] == node and fields["resource"] == resource for fields in found)
 
     def around(self, subject: str, count: int = 12) -> tuple[Event, ...]:
         """The latest `count` events that concern a subject, filled up with the latest others, in order."""

@@ -6,7 +6,7 @@ outcome  means                                       raised as
 valid    every expectation came true
 invalid  one did not, or a plugin broke its contract `PluginError`
 unknown  the machine failed; nothing can be said     `HostError`
-skipped  the backend cannot play the story
+skipped  the backend cannot play the story, or it is about other versions
 ======== =========================================== ====================
 
 Bad input is no verdict: an `InputError` goes through to the command line.
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from simkubelet.errors import HostError, InputError, PluginError, SimkubeletError
 
@@ -65,13 +66,21 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to one story; `reason` is one line, empty where the story is valid."""
+    """The answer to one story.
+
+    Attributes:
+        reason: One line, empty where the story is valid.
+        kept: The folder with those of the nodes, where the run keeps them.
+        difference: What two worlds told differently, as the lines of a diff.
+    """
 
     scenario: str
     outcome: Outcome
     duration_s: float
     reason: str = ""
     failure: Failure | None = None
+    kept: Path | None = None
+    difference: tuple[str, ...] = ()
 
 
 def from_error(error: BaseException) -> tuple[Outcome, str]:
@@ -83,7 +92,7 @@ def from_error(error: BaseException) -> tuple[Outcome, str]:
         InputError: The error is one, or contains one.
         BaseException: The error itself, where it is none of ours.
     """
-    leaves = list(_leaves(error))
+    leaves = list(single_errors(error))
     if not leaves or not all(isinstance(leaf, SimkubeletError) for leaf in leaves):
         raise error
     for kind, outcome in ((InputError, None), (HostError, Outcome.UNKNOWN), (PluginError, Outcome.INVALID)):
@@ -103,9 +112,10 @@ def exit_status(verdicts: Iterable[Verdict]) -> int:
     return HostError.exit_status if Outcome.UNKNOWN in outcomes else 0
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
+def single_errors(error: BaseException) -> Iterator[BaseException]:
+    """An error, or all that a group of errors has."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from single_errors(inner)
     else:
         yield error

@@ -1,5 +1,28 @@
-"""``python -m simkubelet``: the command line."""
+"""The program ``simkubelet``, also as ``python -m simkubelet``: the command line, and Ctrl-C while it is being loaded.
 
-from .cli import main
+Nothing has been started then, so the process may go at once. Whoever starts something takes the signal over.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted; everything was ended\n")
+    os._exit(130)
+
+
+def main() -> None:
+    """Load the command line and run it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
+    from .cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

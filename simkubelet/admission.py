@@ -7,14 +7,19 @@ before the resources are counted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .allocation import AllocationError
 from .fit import insufficient_resources
-from .pod import Pod
+from .go.text import quoted
+from .pod import Container, ContainerKind, Pod
 from .resources import ResourceName, is_extended_resource
+from .version import Version
 
-__all__ = ["Rejection", "device_rejection", "resource_rejection"]
+__all__ = ["AllocationError", "Rejection", "device_rejection", "resource_rejection", "sidecar_rejection"]
+
+
+class AllocationError(Exception):
+    """Devices cannot be given; the message is the kubelet's and reaches the pod's status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,26 +36,17 @@ def device_rejection(error: AllocationError) -> Rejection:
 
 
 def resource_rejection(
-    pod: Pod,
-    allocatable: Mapping[ResourceName, int],
-    used: Mapping[ResourceName, int],
-    held: Mapping[ResourceName, int],
+    pod: Pod, allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int], version: Version
 ) -> Rejection | None:
     """Count the node's resources once more; None admits the pod.
 
     Args:
         pod: the pod in admission.
-        allocatable: the node's published allocatable.
+        allocatable: what the node has for pods, as the device manager sees it at this admission.
         used: what the other pods of the node ask for.
-        held: devices in use by resource. A pod that has devices already is not refused because a plugin is down:
-            allocatable counts as at least what is held (``sanitizeNodeAllocatable``).
+        version: the minor.
     """
-    raised = {**allocatable, **{name: max(size, allocatable.get(name, 0)) for name, size in held.items()}}
-    # Extended resources that the node does not know are not its business.
-    requests = {
-        name: amount for name, amount in pod.requests().items() if not is_extended_resource(name) or name in raised
-    }
-    missing = insufficient_resources(requests, raised, used)
+    missing = insufficient_resources(_without_unknown(pod, allocatable, version).requests(), allocatable, used)
     if not missing:
         return None
     first = missing[0]
@@ -59,3 +55,28 @@ def resource_rejection(
         f"Node didn't have enough resource: {first.resource}, requested: {first.requested}, used: {first.used}, "
         f"capacity: {first.capacity}",
     )
+
+
+def sidecar_rejection(pod: Pod) -> Rejection | None:
+    """The rejection by a kubelet that knows sidecars and may not run them; None admits the pod.
+
+    Source: kubelet/lifecycle/predicate.go, ``Admit`` (kubernetes v1.28.15).
+    """
+    for container in pod.containers:
+        if container.kind is ContainerKind.SIDECAR:
+            message = f"Init container {quoted(container.name)} may not have a non-default restartPolicy"
+            return Rejection("InitContainerRestartPolicyForbidden", message)
+    return None
+
+
+def _without_unknown(pod: Pod, allocatable: Mapping[ResourceName, int], version: Version) -> Pod:
+    """The pod without requests for extended resources that the node does not know: they are not its business."""
+
+    def forgiven(container: Container) -> Container:
+        if container.kind is not ContainerKind.APP and not version.forgives_init_requests:
+            return container
+        requests = container.requests.items()
+        known = {name: amount for name, amount in requests if name in allocatable or not is_extended_resource(name)}
+        return replace(container, requests=known)
+
+    return replace(pod, containers=tuple(map(forgiven, pod.containers)))

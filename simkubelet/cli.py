@@ -16,18 +16,31 @@ from . import _bundle
 from .errors import InputError, SimkubeletError
 
 INTERRUPTED = 130
-_STORY_COMMANDS = {"run": "run", "list": "list_stories", "show": "show", "check": "check", "schema": "schema"}
+_STORIES = "cli"
+_CLUSTER = "up.cli"
+_SCENARIO_COMMANDS = {
+    "run": (_STORIES, "run"),
+    "list": (_STORIES, "list_stories"),
+    "show": (_STORIES, "show"),
+    "check": (_STORIES, "check"),
+    "schema": (_STORIES, "schema"),
+    "up": (_CLUSTER, "up"),
+    "kubelet": (_CLUSTER, "kubelet"),
+    "node": (_CLUSTER, "node"),
+}
+"""Command -> where it stands in the package `scenarios`."""
 
 
 class _Commands(click.Group):
     """The commands of the packages that come along, found when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_STORY_COMMANDS, *self.commands]
+        return [*_SCENARIO_COMMANDS, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _STORY_COMMANDS:
-            command: click.Command = getattr(_bundle.load("scenarios", "cli"), _STORY_COMMANDS[cmd_name])
+        if cmd_name in _SCENARIO_COMMANDS:
+            module, name = _SCENARIO_COMMANDS[cmd_name]
+            command: click.Command = getattr(_bundle.load("scenarios", module), name)
             return command
         return super().get_command(ctx, cmd_name)
 
@@ -58,6 +71,7 @@ def commands() -> None:
       simkubelet list                         see what they are about
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
+      simkubelet up --profile h100-80gb       keep a cluster for kubectl, until Ctrl-C
       simkubelet plugin nvidia --help         run a device plugin by hand
     """  # noqa: D301  # click's mark for lines that stay as they are
 
@@ -69,7 +83,7 @@ def commands() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
-    """Run a device plugin that comes along: nvidia, gopher."""
+    """Run a device plugin that comes along: nvidia, gopher, stub."""
     context.exit(_bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
 
 

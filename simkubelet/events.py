@@ -28,6 +28,15 @@ class KubeletStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class KubeletCrashed:
+    """A kubelet process ended by itself; `reason` is the first line of its panic."""
+
+    kind: ClassVar[str] = "kubelet-crashed"
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PluginRegistered:
     """The kubelet accepted a Register call; `endpoint` is the socket's name in the plugin folder."""
 
@@ -78,6 +87,30 @@ class DevicesAllocated:
     container: str
     resource: str
     devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerStarted:
+    """A container runs; `attempt` counts its lives from 0."""
+
+    kind: ClassVar[str] = "container-started"
+    node: str
+    pod: str
+    container: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerExited:
+    """A container that ran has ended; `reason` is that of its state terminated."""
+
+    kind: ClassVar[str] = "container-exited"
+    node: str
+    pod: str
+    container: str
+    attempt: int
+    exit_code: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +166,14 @@ class EventRecorded:
 NodeEvent = (
     KubeletStarted
     | KubeletStopped
+    | KubeletCrashed
     | PluginRegistered
     | RegistrationRefused
     | PluginDisconnected
     | DevicesListed
     | DevicesAllocated
+    | ContainerStarted
+    | ContainerExited
     | NodeStatusUpdated
     | PodScheduled
     | PodStatusUpdated

@@ -5,16 +5,15 @@ Source: scheduler/framework/plugins/noderesources/fit.go, ``fitsRequest`` (kuber
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .pod import Pod
 from .resources import ResourceName
 
-__all__ = ["PODS", "InsufficientResource", "insufficient_resources", "requested_by"]
+__all__ = ["PODS", "InsufficientResource", "insufficient_resources"]
 
 PODS = ResourceName("pods")
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +40,18 @@ class InsufficientResource:
         return self.resource != PODS and self.requested > self.capacity
 
 
-def requested_by(pods: Iterable[Pod]) -> dict[ResourceName, int]:
-    """What pods ask for together, with their number under `PODS`."""
-    total: dict[ResourceName, int] = {PODS: 0}
-    for pod in pods:
-        total[PODS] += 1
-        for resource, amount in pod.requests().items():
-            total[resource] = total.get(resource, 0) + amount
-    return total
-
-
 def insufficient_resources(
     requests: Mapping[ResourceName, int], allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int]
 ) -> tuple[InsufficientResource, ...]:
     """Every resource of which too little is left: pods, cpu, memory, ephemeral-storage, then the others by name."""
-    names = sorted(requests, key=lambda name: (_NATIVE.index(name) if name in _NATIVE else len(_NATIVE), name))
-    wanted = {PODS: 1, **{name: requests[name] for name in names}}
-    return tuple(
+    missing = [
         InsufficientResource(name, amount, used.get(name, 0), allocatable.get(name, 0))
-        for name, amount in wanted.items()
+        for name, amount in ((PODS, 1), *requests.items())
         if amount and amount > allocatable.get(name, 0) - used.get(name, 0)
-    )
+    ]
+    return tuple(sorted(missing, key=_order))
+
+
+def _order(missing: InsufficientResource) -> tuple[int, str]:
+    name = missing.resource
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST), name

@@ -8,60 +8,58 @@ from pathlib import Path
 from typing import Final
 
 from .clock import Clock
-from .cluster.store import Store
-from .events import KubeletStarted, KubeletStopped, Observer
+from .config import KubeletConfig, RuntimeKind
+from .devices.plugin_folder import PluginFolder
+from .devices.pod_devices import DeviceID
+from .errors import InputError
+from .events import KubeletCrashed, KubeletStarted, KubeletStopped
 from .kubelet_instance import KubeletInstance
-from .plugin_folder import PluginFolder
-from .pod import Pod
-from .pod_devices import DeviceID
-from .resources import ResourceName, parse_amount
-from .runtime import ContainerRuntime
-from .version import Version
+from .panic import KubeletPanicError
+from .pod import Pod, PodUID
+from .resources import ResourceName
+from .runtime.bookkeeping_runtime import BookKeepingRuntime
+from .runtime.container_records import ContainerRecord, ContainerRecords
+from .runtime.container_runtime import ContainerRuntime
+from .surroundings import Surroundings
 
-__all__ = ["DEFAULT_MACHINE", "Kubelet"]
+__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "Kubelet", "new_runtime"]
 
-DEFAULT_MACHINE: Final[Mapping[ResourceName, int]] = {
-    ResourceName(name): parse_amount(name, quantity)
-    for name, quantity in {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}.items()
-}
+DEVICE_PLUGINS: Final = "device-plugins"
+CONTAINER_LOGS: Final = "logs/pods"
+"""Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
 
 
 class Kubelet:
     """The kubelet of one simulated node.
 
     Args:
-        directory: the device plugin folder: ``kubelet.sock``, the plugins' sockets, the checkpoint.
-        node: the node's name.
-        version: the Kubernetes minor it behaves as.
-        clock: its time.
-        store: the cluster it belongs to.
-        observe: told of everything that happens on the node.
-        tasks: owns the kubelet's loops; a failure in one ends the group.
-        machine: native resources of the node, resource -> amount.
+        directory: the kubelet's root directory, ``/var/lib/kubelet`` on a real node: ``device-plugins`` is made in it.
+        config: its settings.
+        surroundings: the time and the cluster it lives in.
+        runtime: starts its containers; the one that the settings name where it is None.
     """
 
     def __init__(
         self,
         directory: Path,
-        node: str,
-        *,
-        version: Version,
-        clock: Clock,
-        store: Store,
-        observe: Observer,
-        tasks: asyncio.TaskGroup,
-        machine: Mapping[ResourceName, int] = DEFAULT_MACHINE,
+        config: KubeletConfig,
+        surroundings: Surroundings,
+        runtime: ContainerRuntime | None = None,
     ) -> None:
-        self._group = tasks
-        self.node = node
-        self.folder = PluginFolder(directory)
-        self.runtime = ContainerRuntime()
-        self._version = version
-        self._clock = clock
-        self._store = store
-        self._observe = observe
-        self._machine = machine
+        self.config = config
+        self._directory = directory
+        self.folder = PluginFolder(directory / DEVICE_PLUGINS)
+        self._runtime = runtime or new_runtime(directory, config, surroundings.clock)
+        self.runtime = ContainerRecords(
+            config.node, self._runtime, surroundings.clock, surroundings.observe, surroundings.tasks
+        )
+        self._around = surroundings
         self._instance: KubeletInstance | None = None
+        self._crash_end: asyncio.Task[None] | None = None
+
+    @property
+    def node(self) -> str:
+        return self.config.node
 
     @property
     def is_running(self) -> bool:
@@ -76,43 +74,135 @@ class Kubelet:
         """
         if self._instance is not None:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
+        if self._crash_end is not None:
+            # A process is gone at once; what stands for it here would take the new one's socket along.
+            await asyncio.wait([self._crash_end])
         self.folder.prepare()
-        instance = KubeletInstance(
-            self.node,
-            self.folder,
-            self.runtime,
-            version=self._version,
-            clock=self._clock,
-            store=self._store,
-            observe=self._observe,
-            machine=self._machine,
-            tasks=self._group,
-        )
-        await instance.start()
+        self._prepare_static_pods()
+        instance = KubeletInstance(self._directory, self.folder, self.runtime, self.config, self._around, self._crash)
+        try:
+            await instance.start()
+        except BaseException:
+            await instance.stop()
+            raise
         self._instance = instance
-        self._observe(KubeletStarted(self.node))
+        self._around.observe(KubeletStarted(self.node))
 
     async def stop(self) -> None:
         """End the instance, if there is one: streams are cut, containers and plugins go on."""
         instance, self._instance = self._instance, None
         if instance is not None:
-            await instance.stop()
-            self._observe(KubeletStopped(self.node))
+            try:
+                await instance.stop()
+            except asyncio.CancelledError:
+                # Who ends a run in the middle of a stop leaves no server behind.
+                await instance.stop()
+                raise
+            self._around.observe(KubeletStopped(self.node))
 
     async def restart(self) -> None:
         """Stop the instance and start the next one, as ``systemctl restart kubelet`` does."""
         await self.stop()
         await self.start()
 
+    async def reboot(self) -> None:
+        """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
+
+        What stands in the node's folder stays. Plugins are processes of their own: whoever runs them ends them too.
+        """
+        await self.stop()
+        await self.runtime.reboot()
+        await self.start()
+
+    async def close(self) -> None:
+        """Take the node away, containers and all; may be called twice and from any state."""
+        await self.stop()
+        await self.runtime.close()
+
+    def complete(self, pod_key: str, container: str, exit_code: int = 0) -> None:
+        """End a book-keeping container as if its process had exited.
+
+        Raises:
+            InputError: it does not run, or its end is not ours to say as it is a process.
+        """
+        pod = self._pod(pod_key)
+        if not isinstance(self._runtime, BookKeepingRuntime):
+            raise InputError(f"pod {pod_key!r}: container {container!r} is a process and ends by itself")
+        if not self._runtime.complete(_node_uid(pod), container, exit_code):
+            raise InputError(f"pod {pod_key!r}: container {container!r} does not run now")
+
+    async def restart_container(self, pod_key: str, container: str) -> None:
+        """Kill a container and wait for its end; the kubelet starts it again where its restart policy says so.
+
+        Raises:
+            InputError: it does not run.
+        """
+        pod = self._pod(pod_key)
+        life = self.containers_of(pod).get(container)
+        if life is None or not life.is_running:
+            raise InputError(f"pod {pod_key!r}: container {container!r} does not run now")
+        await self.runtime.stop(_node_uid(pod), container, grace_s=0)
+
+    def containers_of(self, pod: Pod) -> Mapping[str, ContainerRecord]:
+        """Container -> its last life, also while the kubelet is down."""
+        return self.containers_of_uid(_node_uid(pod))
+
+    def containers_of_uid(self, pod_uid: str) -> Mapping[str, ContainerRecord]:
+        """The same, of the pod with this id on the node."""
+        return self.runtime.containers(PodUID(pod_uid))
+
+    @property
+    def container_logs(self) -> Path:
+        """Where containers that are processes write."""
+        return self._directory / CONTAINER_LOGS
+
+    def _pod(self, key: str) -> Pod:
+        pod = self._around.store.pod_named(key)
+        if pod is None or pod.node_name != self.node:
+            raise InputError(f"no pod {key!r} is on node {self.node}")
+        return pod
+
+    def _prepare_static_pods(self) -> None:
+        path = self.config.static_pod_path
+        if path is None:
+            return
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be made: {error.strerror}; choose another folder") from None
+
+    def _crash(self, panic: KubeletPanicError) -> None:
+        instance, self._instance = self._instance, None
+        if instance is None:
+            return
+        self._around.observe(KubeletCrashed(self.node, str(panic)))
+        instance.cut()
+        self._crash_end = self._around.tasks.create_task(instance.stop(), name=f"end of the kubelet of {self.node}")
+
     def devices_of(self, pod: Pod) -> Mapping[str, Mapping[ResourceName, tuple[DeviceID, ...]]]:
         """Container -> resource -> device ids (sorted) that a pod holds; empty while the kubelet is down."""
         if self._instance is None:
             return {}
-        book = self._instance.manager.pod_devices
+        book = self._instance.containers.devices.pod_devices
         return {
             container.name: {
                 resource: tuple(sorted(allocation.devices()))
-                for resource, allocation in book.container(pod.uid, container.name).items()
+                for resource, allocation in book.container(_node_uid(pod), container.name).items()
             }
             for container in pod.containers
         }
+
+
+def _node_uid(pod: Pod) -> PodUID:
+    """The id that a pod goes by on its node: a static pod's own, not that of the object that stands for it."""
+    return pod.uid if pod.mirror_of is None else pod.mirror_of
+
+
+def new_runtime(directory: Path, config: KubeletConfig, clock: Clock) -> ContainerRuntime:
+    """The container runtime that a node's settings name."""
+    if config.runtime is RuntimeKind.BOOK_KEEPING:
+        return BookKeepingRuntime()
+    # Only a node that runs processes pays for what that takes.
+    from .runtime.process_runtime import ProcessRuntime
+
+    return ProcessRuntime(directory / "root", directory / CONTAINER_LOGS, clock)

@@ -1,4 +1,4 @@
-"""Pods as the node sees them: what a manifest asks for, and the status that the node reports.
+"""Pods as the node sees them: what a manifest asks for.
 
 Only what the scheduler and the kubelet act on is read from a manifest; the rest of it is kept untouched.
 """
@@ -7,31 +7,33 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, NewType
 
 from .errors import InputError
+from .pod_status import PodStatus
 from .resources import ResourceName, is_extended_resource, parse_amount, parse_quantity
 
-__all__ = ["Container", "ContainerKind", "Pod", "PodPhase", "PodStatus", "PodUID", "pod_from_manifest"]
+__all__ = [
+    "CONFIG_HASH_ANNOTATION",
+    "MIRROR_ANNOTATION",
+    "Container",
+    "ContainerKind",
+    "Pod",
+    "PodUID",
+    "RestartPolicy",
+    "RestartRule",
+    "pod_from_manifest",
+]
 
 PodUID = NewType("PodUID", str)
 
+CONFIG_HASH_ANNOTATION: Final = "kubernetes.io/config.hash"
+MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
+
 _NATIVE_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
-
-
-class PodPhase(StrEnum):
-    """Where a pod is in its life."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-    @property
-    def is_terminal(self) -> bool:
-        return self in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+_DEFAULT_GRACE_S: Final = 30
 
 
 class ContainerKind(StrEnum):
@@ -42,43 +44,105 @@ class ContainerKind(StrEnum):
     APP = "app"
 
 
+class RestartPolicy(StrEnum):
+    """Which ends of a container are followed by another start."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+
+    def restarts_after(self, exit_code: int) -> bool:
+        return self is RestartPolicy.ALWAYS or (self is RestartPolicy.ON_FAILURE and exit_code != 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRule:
+    """A container's own rule for some exit codes: it is restarted when the code is (or is not) one of `codes`."""
+
+    is_in: bool
+    codes: frozenset[int]
+
+    def restarts_after(self, exit_code: int) -> bool:
+        return (exit_code in self.codes) is self.is_in
+
+
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container: `limits` and `requests` map resource names to amounts (see `resources.parse_amount`)."""
+    """One container.
+
+    Attributes:
+        limits: resource -> amount (see `resources.parse_amount`).
+        requests: the same.
+        restart_policy: the container's own, which goes before the pod's in minors that know it.
+        restart_rules: go before both.
+    """
 
     name: str
     kind: ContainerKind
     limits: Mapping[ResourceName, int]
     requests: Mapping[ResourceName, int]
     env: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class PodStatus:
-    """What the node reports of a pod."""
-
-    phase: PodPhase = PodPhase.PENDING
-    reason: str = ""
-    message: str = ""
+    restart_policy: RestartPolicy | None = None
+    restart_rules: tuple[RestartRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod object; the store replaces it whole at each change."""
+    """A pod object; the store replaces it whole at each change.
+
+    Attributes:
+        ordinal: its place in the order of creation; 0 for a static pod, which no API server has created.
+        restart_policy: of all its containers that have none of their own.
+        grace_s: seconds that its containers have to end, unless its deletion says otherwise.
+        deletion_grace_s: what its deletion said; None while nobody has asked for its end.
+        mirror_of: the static pod that this object stands for.
+        is_static: it was read from a file of the node.
+        manifest: the whole object as the API shows it, or as it stands in the file; nobody changes it.
+    """
 
     uid: PodUID
     namespace: str
     name: str
     containers: tuple[Container, ...]
     node_name: str | None = None
-    is_deleting: bool = False
-    status: PodStatus = PodStatus()
+    status: PodStatus = field(default_factory=PodStatus)
+    ordinal: int = 0
+    restart_policy: RestartPolicy = RestartPolicy.ALWAYS
+    grace_s: float = _DEFAULT_GRACE_S
+    deletion_grace_s: float | None = None
+    mirror_of: PodUID | None = None
+    is_static: bool = False
     manifest: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        """The manifest's ``spec``, with what an API server filled in where the pod came from one."""
+        spec: Mapping[str, Any] = self.manifest.get("spec") or {}
+        return spec
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether its end was asked for."""
+        return self.deletion_grace_s is not None
+
+    @property
+    def init_containers(self) -> tuple[Container, ...]:
+        """Init containers and sidecars, in order."""
+        return tuple(container for container in self.containers if container.kind is not ContainerKind.APP)
+
+    @property
+    def app_containers(self) -> tuple[Container, ...]:
+        return tuple(container for container in self.containers if container.kind is ContainerKind.APP)
 
     @property
     def key(self) -> str:
         """The pod's name, with its namespace before it unless that is ``default``."""
         return self.name if self.namespace == "default" else f"{self.namespace}/{self.name}"
+
+    def with_kinds(self, kinds: Mapping[ContainerKind, ContainerKind]) -> Pod:
+        """The pod with containers of other kinds: kind -> what it becomes."""
+        containers = tuple(replace(each, kind=kinds.get(each.kind, each.kind)) for each in self.containers)
+        return replace(self, containers=containers)
 
     def requests(self) -> dict[ResourceName, int]:
         """What the scheduler counts: app containers and sidecars added up, or the largest init phase if that is more.
@@ -108,7 +172,7 @@ def pod_from_manifest(manifest: Mapping[str, Any]) -> Pod:
     """
     try:
         return _pod(manifest)
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise InputError(f"the manifest is not of the form of a v1 Pod: {error}") from None
 
 
@@ -125,14 +189,46 @@ def _pod(manifest: Mapping[str, Any]) -> Pod:
     names = [container.name for container in init + app]
     if duplicates := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"pod {name!r}: spec: container name {duplicates[0]!r} stands more than once")
+    mirror_of = (metadata.get("annotations") or {}).get(MIRROR_ANNOTATION)
     return Pod(
         uid=PodUID(str(uuid.uuid4())),
         namespace=str(metadata.get("namespace") or "default"),
         name=str(name),
         containers=init + app,
         node_name=None if spec.get("nodeName") is None else str(spec["nodeName"]),
+        restart_policy=_restart_policy(f"pod {name!r}: spec", spec) or RestartPolicy.ALWAYS,
+        grace_s=_grace(str(name), spec),
+        mirror_of=None if mirror_of is None else PodUID(str(mirror_of)),
         manifest=manifest,
     )
+
+
+def _grace(pod: str, spec: Mapping[str, Any]) -> float:
+    seconds = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_S)
+    if not isinstance(seconds, int) or isinstance(seconds, bool) or seconds < 0:
+        raise InputError(f"pod {pod!r}: spec.terminationGracePeriodSeconds: {seconds!r}: whole seconds from 0 up")
+    return float(seconds)
+
+
+def _restart_policy(where: str, spec: Mapping[str, Any]) -> RestartPolicy | None:
+    policy = spec.get("restartPolicy")
+    try:
+        return None if policy is None else RestartPolicy(policy)
+    except ValueError:
+        known = ", ".join(RestartPolicy)
+        raise InputError(f"{where}.restartPolicy: {policy!r}: choose one of {known}") from None
+
+
+def _restart_rules(where: str, spec: Mapping[str, Any]) -> tuple[RestartRule, ...]:
+    rules = []
+    for i, rule in enumerate(spec.get("restartPolicyRules") or ()):
+        codes = rule.get("exitCodes") or {}
+        if rule.get("action") != "Restart" or codes.get("operator") not in ("In", "NotIn"):
+            raise InputError(
+                f"{where}.restartPolicyRules[{i}]: needs action Restart and exitCodes.operator In or NotIn"
+            )
+        rules.append(RestartRule(codes["operator"] == "In", frozenset(int(code) for code in codes.get("values") or ())))
+    return tuple(rules)
 
 
 def _container(pod: str, path: str, spec: Mapping[str, Any]) -> Container:
@@ -156,6 +252,8 @@ def _container(pod: str, path: str, spec: Mapping[str, Any]) -> Container:
         limits=limits,
         requests=limits | requests,
         env=dict(_variable(f"{where}.env[{i}]", entry) for i, entry in enumerate(spec.get("env") or ())),
+        restart_policy=_restart_policy(where, spec),
+        restart_rules=_restart_rules(where, spec),
     )
 
 

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import Decimal, DecimalException
 from typing import Final, NewType
 
 from .errors import InputError
 
-__all__ = ["ResourceName", "is_extended_resource", "parse_amount", "parse_quantity"]
+__all__ = [
+    "ResourceName",
+    "canonical_quantity",
+    "format_amount",
+    "is_extended_resource",
+    "parse_amount",
+    "parse_quantity",
+]
 
 ResourceName = NewType("ResourceName", str)
 
@@ -35,6 +43,10 @@ _SUFFIXES: Final = {
     "Ei": Decimal(2**60),
 }
 _QUANTITY: Final = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(|[numkMGTPE]|[KMGTPE]i)")
+
+_DECIMAL: Final = ("m", "", "k", "M", "G", "T", "P", "E")
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_BYTES: Final = frozenset({"memory", "ephemeral-storage"})
 
 _MAX_QUANTITY: Final = 2**63 - 1
 
@@ -89,3 +101,46 @@ def parse_amount(name: str, text: str | int | float) -> int:
     """
     quantity = parse_quantity(text)
     return math.ceil(quantity * 1000 if name == "cpu" else quantity)
+
+
+def format_amount(name: str, amount: int) -> str:
+    """An amount of resource `name` as a kubelet writes it: ``16`` or ``500m`` for ``cpu``, ``32Gi``, ``1k`` devices.
+
+    Source: kubelet/nodestatus/setters.go, ``MachineInfo`` (kubernetes v1.34.4): bytes are binary, the rest decimal.
+    """
+    if name in _BYTES or name.startswith("hugepages-"):
+        return _shortest(amount, 1024, _BINARY)
+    return _shortest(amount, 1000, _DECIMAL[1:]) if name != "cpu" else _shortest(amount, 1000, _DECIMAL)
+
+
+def canonical_quantity(text: str | int | float) -> str:
+    """A quantity as the API server writes it back: ``0.5`` as ``500m``, ``1024Mi`` as ``1Gi``, ``1.5Gi`` as ``1536Mi``.
+
+    Source: resource.Quantity ``CanonicalizeBytes`` (apimachinery v0.34.4): no fraction, no digit more than needed, the
+    kind of suffix stays.
+
+    Raises:
+        InputError: it is no quantity.
+    """
+    quantity = parse_quantity(text)
+    match = _QUANTITY.fullmatch(str(text))
+    if match is None:
+        raise AssertionError("a quantity that was read has its form")
+    suffix = match[2]
+    if suffix.endswith("i") and quantity == quantity.to_integral_value():
+        return _shortest(int(quantity), 1024, _BINARY)
+    nanos = math.ceil(quantity * 10**9)
+    if not suffix and "e" in match[1].lower():
+        exponent = -9
+        while nanos and nanos % 1000 == 0:
+            nanos, exponent = nanos // 1000, exponent + 3
+        return f"{nanos}e{exponent}" if nanos and exponent else str(nanos)
+    return _shortest(nanos, 1000, ("n", "u", *_DECIMAL))
+
+
+def _shortest(amount: int, step: int, suffixes: Sequence[str]) -> str:
+    """A whole number with the largest suffix that leaves it whole; 0 has none."""
+    place = 0
+    while amount and amount % step == 0 and place < len(suffixes) - 1:
+        amount, place = amount // step, place + 1
+    return f"{amount}{suffixes[place]}" if amount else "0"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BY_CONTENT = ("pyproject.toml", "CMakeLists.txt", "fakegpu/native/**/*")
+BY_CONTENT = ("pyproject.toml", "CMakeLists.txt", "fakegpu/native/**/*", "simkubelet/native/**/*")
 BY_NAME = ("fakegpu/**/__init__.py", "plugin/**/__init__.py", "scenarios/**/__init__.py", "simkubelet/**/__init__.py")
 
 

@@ -9,22 +9,24 @@ Exit status 3 where the build is impossible here: no Go, no C compiler, or the m
 
 from __future__ import annotations
 
-import hashlib
-import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-MODULE = ROOT / "tests" / "e2e" / "nvidia_go"
-CACHE = ROOT / "build" / "nvidia-device-plugin"
-PACKAGE = "github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin"
+import go_build
+from go_build import BuildError, Program
+
+MODULE = go_build.ROOT / "tests" / "e2e" / "nvidia_go"
+CACHE = go_build.ROOT / "build" / "nvidia-device-plugin"
 LINKER_FLAGS = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 
-
-class BuildError(Exception):
-    """The plugin cannot be built on this machine; the message says why and how to mend it."""
+PLUGIN = Program(
+    name="nvidia-device-plugin",
+    module=MODULE,
+    package="github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
+    modfile=MODULE / "go.mod",
+    flags=("-ldflags", f"-extldflags '{LINKER_FLAGS}'"),
+    cgo=True,
+)
 
 
 def find_go() -> str:
@@ -33,35 +35,7 @@ def find_go() -> str:
     Raises:
         BuildError: There is none on the PATH.
     """
-    go = shutil.which("go")
-    if go is None:
-        raise BuildError("no `go` on the PATH: install Go 1.25 or newer to run NVIDIA's own plugin")
-    return go
-
-
-def build_command(go: str, output: Path) -> list[str]:
-    """Return the command line that builds the plugin into `output`."""
-    return [
-        go,
-        "build",
-        "-mod=readonly",
-        "-trimpath",
-        "-ldflags",
-        f"-extldflags '{LINKER_FLAGS}'",
-        "-o",
-        str(output),
-        PACKAGE,
-    ]
-
-
-def cache_key(go: str) -> str:
-    """Return a digest of all that decides how the binary looks: pins, flags, toolchain."""
-    digest = hashlib.sha256()
-    for name in ("go.mod", "go.sum"):
-        digest.update((MODULE / name).read_bytes())
-    digest.update("\0".join(build_command(go, Path("plugin"))).encode())
-    digest.update(_run([go, "version"]).encode())
-    return digest.hexdigest()[:16]
+    return go_build.find_go("1.25", "to run NVIDIA's own plugin")
 
 
 def build() -> Path:
@@ -70,26 +44,7 @@ def build() -> Path:
     Raises:
         BuildError: Go is missing or the build failed.
     """
-    go = find_go()
-    binary = CACHE / cache_key(go) / "nvidia-device-plugin"
-    if not binary.exists():
-        binary.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = binary.with_name(f".{binary.name}.{os.getpid()}")
-        try:
-            _run(build_command(go, unfinished))
-            unfinished.replace(binary)
-        finally:
-            unfinished.unlink(missing_ok=True)
-    return binary
-
-
-def _run(command: list[str]) -> str:
-    environment = os.environ | {"CGO_ENABLED": "1", "GOWORK": "off"}
-    result = subprocess.run(command, cwd=MODULE, env=environment, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        said = [line for line in result.stderr.splitlines() if line.strip()] or [f"exit status {result.returncode}"]
-        raise BuildError(f"`go {command[1]}` failed in {MODULE.relative_to(ROOT)}: {said[-1].strip()}")
-    return result.stdout
+    return PLUGIN.build(find_go(), CACHE)
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ from simkubelet.apis import deviceplugin as api
 
 from .device_plugin import DevicePlugin
 
-__all__ = ["RegistrationError", "register"]
+__all__ = ["RegistrationError", "register", "send"]
 
 _DIAL_TIMEOUT_S: Final = 5.0
 # A new kubelet listens on the path of the dead one: a connection shared by path would wait out its back-off. The socket
@@ -31,9 +31,7 @@ class RegistrationError(Exception):
 
 
 async def register(plugin: DevicePlugin, kubelet_socket: Path) -> None:
-    """Tell the kubelet of a plugin that already serves; wait 5 s at most until the kubelet accepts a connection.
-
-    The call itself has no time limit: the kubelet dials back before it answers.
+    """Tell the kubelet of a plugin that already serves.
 
     Raises:
         RegistrationError: no kubelet, or it refused.
@@ -43,6 +41,17 @@ async def register(plugin: DevicePlugin, kubelet_socket: Path) -> None:
     )
     if plugin.options.in_registration:
         request.options.CopyFrom(plugin.options.to_message())
+    await send(request, kubelet_socket)
+
+
+async def send(request: api.RegisterRequest, kubelet_socket: Path) -> None:
+    """Make one Register call; wait 5 s at most until the kubelet accepts a connection.
+
+    The call itself has no time limit: the kubelet dials back before it answers.
+
+    Raises:
+        RegistrationError: no kubelet, or it refused.
+    """
     async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL_OPTIONS) as channel:
         try:
             async with asyncio.timeout(_DIAL_TIMEOUT_S):

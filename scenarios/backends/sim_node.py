@@ -1,13 +1,16 @@
 """One simulated node of a story: its folder, fake GPUs, kubelet and plugins.
 
 The folder holds ``device-plugins/`` (the kubelet's), ``machine/`` (the fake GPUs), ``root/`` (the node's files as
-plugins see them) and ``logs/`` (what the plugins wrote).
+plugins see them) and ``logs/`` (what the kubelet and the plugins wrote).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -15,11 +18,16 @@ from typing import TYPE_CHECKING, Final
 
 from simkubelet import _bundle
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.config import KubeletConfig, RuntimeKind
 from simkubelet.errors import HostError, InputError
 from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
+from simkubelet.topology.settings import TopologySettings
+from simkubelet.version import version
 
-from ..model import GpuSpec, NodeSpec, PluginSpec
+from ..node_spec import MANIFESTS, GpuSpec, NodeSpec
 from ..plugin_process import PluginCommand
+from ..plugin_spec import PluginSpec, Serves
+from .stub_options import stub_options
 
 if TYPE_CHECKING:
     from fakegpu import Machine
@@ -34,7 +42,10 @@ class SimNode:
         self.spec = spec
         self.directory = directory
         self.plugin_folder = directory / "device-plugins"
+        self.pod_resources_socket = directory / "pod-resources" / "kubelet.sock"
         self.root = directory / "root"
+        self.kubelet_log = directory / "logs" / "kubelet.log"
+        self._plugin_logs = directory / "logs" / "plugins"
         self.machine: Machine | None = None
 
     @property
@@ -48,7 +59,7 @@ class SimNode:
             InputError: there is no such GPU profile, or the folder cannot be written.
             HostError: the fake GPUs cannot be made.
         """
-        for folder in (self.root, self.directory / "logs"):
+        for folder in (self.root, self._plugin_logs):
             folder.mkdir(parents=True)
         if self.spec.gpus is not None:
             self.machine = _machine(self.directory / "machine", self.spec.gpus)
@@ -56,16 +67,17 @@ class SimNode:
         for path in self.spec.files:
             self.create_file(path)
 
-    def create_file(self, path: str) -> None:
-        """Make an empty file at an absolute path of the node.
+    def create_file(self, path: str, content: str = "") -> None:
+        """Make a file at an absolute path of the node.
 
         Raises:
             InputError: it is there, or something else is in its way.
         """
-        place = self._place(path)
+        place = self.place(path)
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.touch(exist_ok=False)
+            with place.open("x", encoding="utf-8") as file:
+                file.write(content)
         except OSError as error:
             raise InputError(f"{self.name}:{path}: cannot be created: {error.strerror}") from None
 
@@ -76,9 +88,25 @@ class SimNode:
             InputError: there is no such file.
         """
         try:
-            self._place(path).unlink()
+            self.place(path).unlink()
         except OSError as error:
             raise InputError(f"{self.name}:{path}: cannot be removed: {error.strerror}") from None
+
+    def place(self, path: str) -> Path:
+        """Where a file of the node lies here."""
+        return self.root / path.lstrip("/")
+
+    def kubelet_config(self) -> KubeletConfig:
+        """The settings of the node's kubelet."""
+        topology, numa_nodes = self.spec.topology, tuple(range(self.spec.numa_nodes))
+        return KubeletConfig(
+            self.name,
+            version(self.spec.kubernetes),
+            topology=TopologySettings(topology.policy, topology.scope, topology.options, numa_nodes),
+            feature_gates=self.spec.feature_gates,
+            runtime=RuntimeKind(self.spec.runtime.value),
+            static_pod_path=self.place(MANIFESTS),
+        )
 
     def plugin_command(self, spec: PluginSpec, replacement: tuple[str, ...] | None) -> PluginCommand:
         """How a plugin of the story is run here; `replacement` takes the place of its own program.
@@ -89,11 +117,13 @@ class SimNode:
         env = {**os.environ, **(self.machine.environment() if self.machine else {})}
         if replacement is None and spec.builtin is not None:
             env["PYTHONPATH"] = _bundle.python_path("plugin")
-            argv = tied_to_parent([*self._builtin(spec.builtin), *spec.args])
+            settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
+            argv = tied_to_parent([*self._builtin(spec.builtin), *settings, *spec.args])
         else:
             check_sandbox()
             argv = sandboxed(replacement or (*(spec.command or ()), *spec.args), self._folders())
-        return PluginCommand(spec.name, self.name, tuple(argv), {**env, **spec.env}, self._log(spec.name))
+        is_told = spec.is_stub and replacement is None
+        return PluginCommand(spec.name, self.name, tuple(argv), {**env, **spec.env}, self._log(spec.name), is_told)
 
     def _builtin(self, name: str) -> list[str]:
         # -P: the folder in which the command was given is no place to look for Python modules.
@@ -106,14 +136,37 @@ class SimNode:
         if self.machine is not None:
             folders[f"/sys/{_PCI_DEVICES}"] = self.machine.sys / _PCI_DEVICES
         for path in self.spec.files:
-            folders[str(PurePosixPath(path).parent)] = self._place(path).parent
+            folders[str(PurePosixPath(path).parent)] = self.place(path).parent
         return folders
 
     def _log(self, plugin: str) -> Path:
-        return self.directory / "logs" / f"{plugin}.log"
+        return self._plugin_logs / f"{plugin}.log"
 
-    def _place(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
+
+def new_folder(base: Path | None) -> Path:
+    """A new folder for the nodes, with a short name as sockets are made below it."""
+    place = base or Path(tempfile.gettempdir())
+    try:
+        return Path(tempfile.mkdtemp(prefix="sk-", dir=place))
+    except OSError as error:
+        kind = HostError if error.errno == errno.ENOSPC else InputError
+        raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
+
+
+@contextmanager
+def removed_at_end(folder: Path) -> Iterator[Path]:
+    """A folder that goes in the end with all that is in it.
+
+    Raises:
+        HostError: it cannot be removed.
+    """
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder)
+        except OSError as error:
+            raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
 
 
 def _machine(directory: Path, gpus: GpuSpec) -> Machine:

@@ -3,7 +3,7 @@
 Source: k8s.io/kubelet v0.34.4, pkg/apis/pluginregistration/v1.
 """
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ._generated.pluginregistration_v1_pb2 import (
     InfoRequest,
@@ -16,6 +16,9 @@ from ._generated.pluginregistration_v1_pb2_grpc import (
     RegistrationStub,
     add_RegistrationServicer_to_server,
 )
+
+if TYPE_CHECKING:
+    from ._generated.pluginregistration_v1_pb2_grpc import RegistrationAsyncStub as RegistrationAsyncStub
 
 __all__ = [
     "DEVICE_PLUGIN_TYPE",

@@ -1,215 +1,147 @@
-"""The scheduler: which node a pod goes to, and what it says when there is none.
+"""The scheduler of a cluster: gives pods that wait to nodes, one after the other.
 
-`choose_node` decides without I/O; `Scheduler` tries pending pods again when something changed that may help them, with
-the real back-off between tries of one pod.
+What it decides stands in `scheduling`; here it follows the cluster's objects and writes what came of each try.
 
-Source: pkg/scheduler (kubernetes v1.34.4): noderesources (filter, LeastAllocated score), framework/types.go
-(``FitError.Error``), framework/preemption, backend/queue (1 s back-off doubling to 10 s).
+Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ..clock import Clock
-from ..fit import PODS, InsufficientResource, insufficient_resources, requested_by
-from ..node_status import NodeStatus
 from ..pod import Pod, PodUID
-from ..resources import ResourceName
+from ..pod_status import Condition, ConditionType
 from ..version import Version
+from .objects import Verb, Written
+from .scheduling.cluster_state import ClusterState
+from .scheduling.cycle import Assignment, Failure, SchedulingCycles
+from .scheduling.handlers import Handlers
+from .scheduling.messages import event_note
+from .scheduling.pod_info import DEFAULT_SCHEDULER, PodInfo
+from .scheduling.queue import SchedulingQueue
 from .store import Store
 
-__all__ = ["NodeFit", "Scheduler", "choose_node", "failed_scheduling_message"]
+__all__ = ["Scheduler"]
 
-COMPONENT: Final = "default-scheduler"
-_INITIAL_BACKOFF_S: Final = 1.0
-_MAX_BACKOFF_S: Final = 10.0
-_MAX_WAIT_S: Final = 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFit:
-    """How a pod fits a node: it does when `missing` is empty, and `score` says how well (0 to 100)."""
-
-    node: str
-    missing: tuple[InsufficientResource, ...]
-    score: float
-
-
-def fit_nodes(pod: Pod, nodes: Mapping[str, NodeStatus], pods: Iterable[Pod]) -> tuple[NodeFit, ...]:
-    """Try a pod on every node, with the pods that are bound there and have not ended."""
-    bound: dict[str, list[Pod]] = {name: [] for name in nodes}
-    for other in pods:
-        if other.node_name in bound and not other.status.phase.is_terminal:
-            bound[other.node_name].append(other)
-    requests = pod.requests()
-    fits = []
-    for name, status in nodes.items():
-        used = requested_by(bound[name])
-        missing = insufficient_resources(requests, status.allocatable, used)
-        fits.append(NodeFit(name, missing, _least_allocated(requests, status.allocatable, used)))
-    return tuple(fits)
-
-
-def choose_node(fits: Iterable[NodeFit]) -> str | None:
-    """The node with the best score, the first by name among equals; None when the pod fits none."""
-    fitting = [fit for fit in fits if not fit.missing]
-    return min(fitting, key=lambda fit: (-fit.score, fit.node)).node if fitting else None
-
-
-def failed_scheduling_message(fits: tuple[NodeFit, ...], version: Version) -> str:
-    """The text of the FailedScheduling event of a pod that fits no node."""
-    reasons = Counter(missing.reason for fit in fits for missing in fit.missing)
-    preemption = _preemption_message(fits, version)
-    if version.tries_dynamic_resources:
-        preemption = f"no new claims to deallocate, {preemption}"
-    end = "." if version.failed_scheduling_ends_twice else ""
-    return f"{_unavailable(len(fits), reasons)} {preemption}{end}"
-
-
-def _preemption_message(fits: tuple[NodeFit, ...], version: Version) -> str:
-    reasons: Counter[str] = Counter()
-    for fit in fits:
-        is_hopeless = version.knows_unresolvable_requests and any(missing.is_unresolvable for missing in fit.missing)
-        reasons[
-            "Preemption is not helpful for scheduling"
-            if is_hopeless
-            else "No preemption victims found for incoming pod"
-        ] += 1
-    return f"preemption: {_unavailable(len(fits), reasons)}"
-
-
-def _unavailable(node_count: int, reasons: Mapping[str, int]) -> str:
-    texts = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{node_count} nodes are available: {', '.join(texts)}."
-
-
-def _least_allocated(
-    requests: Mapping[ResourceName, int], allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int]
-) -> float:
-    """Mean share of each requested resource that stays free, in percent."""
-    shares = [
-        max(allocatable[name] - used.get(name, 0) - amount, 0) * 100 / allocatable[name]
-        for name, amount in requests.items()
-        if allocatable.get(name)
-    ]
-    return sum(shares) / len(shares) if shares else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Situation:
-    """What decides whether a waiting pod is worth another try.
-
-    Attributes:
-        allocatable: node -> amounts.
-        bound: pods that are bound and have not ended.
-    """
-
-    allocatable: Mapping[str, Mapping[ResourceName, int]]
-    bound: frozenset[PodUID]
-
-
-@dataclass(frozen=True, slots=True)
-class _Attempts:
-    """Tries of one pod so far: what the cluster looked like at the last one, and the times between which it waits."""
-
-    count: int
-    situation: _Situation
-    next_at: float
-    flush_at: float
+_PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
 class Scheduler:
-    """Binds the pending pods of one cluster for as long as `run` runs."""
+    """Follows a cluster from the moment it is made; binds its pending pods for as long as `run` runs."""
 
     def __init__(self, store: Store, clock: Clock, version: Version) -> None:
+        state = ClusterState()
+        self.queue = SchedulingQueue(clock.now, version)
         self._store = store
         self._clock = clock
         self._version = version
-        self._attempts: dict[PodUID, _Attempts] = {}
+        self._cycles = SchedulingCycles(state, version)
+        self._handlers = Handlers(state, self.queue, version)
+        self._state = state
+        self._is_called = asyncio.Event()
+        self._alarm: asyncio.Task[None] | None = None
+        for node in store.all_nodes:
+            self._handlers.put_node(node)
+        for pod in store.pods:
+            self._handlers.put_pod(PodInfo(pod))
+        store.objects.subscribe("nodes", self._follow_node)
+        store.objects.subscribe("pods", self._follow_pod)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
         async with asyncio.TaskGroup() as alarms:
             while True:
-                seen = self._store.change.count
-                waiting = [pod for pod in self._store.pods if pod.node_name is None]
-                self._attempts = {pod.uid: self._attempts[pod.uid] for pod in waiting if pod.uid in self._attempts}
-                for pod in waiting:
-                    self._consider(pod, alarms)
-                await self._store.change.wait(seen)
+                self._is_called.clear()
+                self.queue.flush()
+                if self.try_next():
+                    # One try after the other, and the kubelets in between.
+                    self._is_called.set()
+                    await asyncio.sleep(0)
+                else:
+                    self._set_alarm(alarms)
+                await self._is_called.wait()
 
-    def _consider(self, pod: Pod, alarms: asyncio.TaskGroup) -> None:
-        situation = self._situation()
-        last = self._attempts.get(pod.uid)
-        if last is not None and not self._is_due(pod, last, situation):
-            return
-        if self._schedule(pod):
-            return
-        count = last.count + 1 if last else 1
-        backoff = min(_INITIAL_BACKOFF_S * 2 ** (count - 1), _MAX_BACKOFF_S)
-        now = self._clock.now()
-        self._attempts[pod.uid] = _Attempts(count, situation, now + backoff, now + _MAX_WAIT_S)
-        alarms.create_task(self._look_again(backoff))
-        alarms.create_task(self._look_again(_MAX_WAIT_S))
+    def try_next(self) -> Assignment | Failure | None:
+        """Try the pod whose turn it is, and write what came of it; None where none is to be tried now."""
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        pod = queued.pod
+        if pod.metadata.get("deletionTimestamp"):
+            skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
+            self._record_failure(pod.pod, skipped.message)
+            return skipped
+        outcome = self._cycles.try_pod(pod)
+        if isinstance(outcome, Assignment):
+            self._bind(pod, outcome.node)
+        else:
+            self.queue.put_back(queued, outcome.rejectors)
+            self._fail(pod, outcome)
+        return outcome
 
-    def _is_due(self, pod: Pod, last: _Attempts, now: _Situation) -> bool:
-        """Whether to try a pod again: its back-off is over, and something may help or five minutes have passed.
-
-        Source: noderesources/fit.go, ``EventsToRegister`` and its hints; backend/queue, five minutes at most in the
-        unschedulable pods (kubernetes v1.34.4).
-        """
-        if self._clock.now() >= last.flush_at:
-            return True
-        if self._clock.now() < last.next_at:
-            return False
-        if last.situation.bound - now.bound:
-            return True
-        before = last.situation.allocatable
-        changed = [name for name, amounts in now.allocatable.items() if amounts != before.get(name)]
-        if not self._version.requeues_only_what_fits:
-            return bool(changed)
-        return any(self._may_help(pod, before.get(name), now.allocatable[name]) for name in changed)
-
-    @staticmethod
-    def _may_help(pod: Pod, before: Mapping[ResourceName, int] | None, now: Mapping[ResourceName, int]) -> bool:
-        """Whether a node that is new or has changed offers more of what a pod asks, and could hold it when empty."""
-        requests = pod.requests()
-        if insufficient_resources(requests, now, {}):
-            return False
-        wanted = [PODS, *requests]
-        return before is None or any(now.get(name, 0) > before.get(name, 0) for name in wanted)
-
-    async def _look_again(self, delay_s: float) -> None:
-        await self._clock.sleep(delay_s)
-        self._store.change.notify()
-
-    def _schedule(self, pod: Pod) -> bool:
-        """Bind a pod or record why not."""
-        fits = fit_nodes(pod, self._store.nodes, self._store.pods)
-        if not fits:
-            self._fail(pod, "no nodes available to schedule pods")
-            return False
-        node = choose_node(fits)
-        if node is None:
-            self._fail(pod, failed_scheduling_message(fits, self._version))
-            return False
+    def _bind(self, pod: PodInfo, node: str) -> None:
         self._store.bind(pod.uid, node)
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
-        self._store.record(pod, "Normal", "Scheduled", message, COMPONENT)
-        return True
+        self._store.record(pod.pod, "Normal", "Scheduled", message, DEFAULT_SCHEDULER, action="Binding")
 
-    def _fail(self, pod: Pod, message: str) -> None:
-        self._store.record(pod, "Warning", "FailedScheduling", message, COMPONENT)
+    def _fail(self, pod: PodInfo, failure: Failure) -> None:
+        nominated_node = failure.nominated_node
+        self._state.nominate(pod, pod.nominated_node if nominated_node is None else nominated_node)
+        self._record_failure(pod.pod, event_note(failure.message))
+        reason = "SchedulerError" if failure.is_error else "Unschedulable"
+        condition = Condition(ConditionType.SCHEDULED, False, reason, failure.message)
+        self._store.patch_pod_status(pod.uid, condition, nominated_node)
+        for other in failure.displaced:
+            self._forget_nomination(other.pod)
+        for victim in failure.victims:
+            self._preempt(victim.pod, pod.uid, nominated_node or "")
 
-    def _situation(self) -> _Situation:
-        return _Situation(
-            allocatable={name: status.allocatable for name, status in self._store.nodes.items()},
-            bound=frozenset(
-                pod.uid for pod in self._store.pods if pod.node_name is not None and not pod.status.phase.is_terminal
-            ),
-        )
+    def _preempt(self, victim: Pod, by: PodUID, node: str) -> None:
+        """Source: pkg/scheduler/framework/preemption/preemption.go, ``PreemptPod`` (kubernetes v1.34.4)."""
+        target = Condition(ConditionType.DISRUPTION_TARGET, True, "PreemptionByScheduler", _PREEMPTING)
+        self._store.patch_pod_status(victim.uid, target)
+        self._store.delete_pod(victim.uid)
+        message = self._version.preempted_event.format(pod=by, node=node)
+        self._store.record(victim, "Normal", "Preempted", message, DEFAULT_SCHEDULER, action="Preempting")
+
+    def _forget_nomination(self, pod: Pod) -> None:
+        condition = pod.status.condition(ConditionType.SCHEDULED)
+        if condition is not None:
+            self._store.patch_pod_status(pod.uid, condition, "")
+
+    def _record_failure(self, pod: Pod, message: str) -> None:
+        self._store.record(pod, "Warning", "FailedScheduling", message, DEFAULT_SCHEDULER, action="Scheduling")
+
+    def _follow_node(self, written: Written) -> None:
+        node = self._store.node(written.key.name)
+        if node is None:
+            self._handlers.drop_node(written.key.name)
+        else:
+            self._handlers.put_node(node)
+        self._call()
+
+    def _follow_pod(self, written: Written) -> None:
+        uid = PodUID(written.object["metadata"]["uid"])
+        pod = self._store.pod(uid)
+        if written.verb is Verb.DELETED or pod is None:
+            self._handlers.drop_pod(uid)
+        else:
+            self._handlers.put_pod(PodInfo(pod))
+        self._call()
+
+    def _call(self) -> None:
+        if not self.queue.is_idle:
+            self._is_called.set()
+
+    def _set_alarm(self, alarms: asyncio.TaskGroup) -> None:
+        """Have `run` look again when something is to be flushed from the queue."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.queue.next_flush()
+        self._alarm = None if due is None else alarms.create_task(self._ring(due - self._clock.now()))
+
+    async def _ring(self, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+        self._is_called.set()

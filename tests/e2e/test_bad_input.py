@@ -55,14 +55,51 @@ def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
     ("command", "parts"),
     [
         pytest.param("fakegpu up --profile nope --dir d", ["nope", "h100-80gb"], id="profile"),
-        pytest.param("simkubelet run nope", ["no story 'nope'", "kubelet-restart"], id="story"),
+        pytest.param("simkubelet run nope", ["no story 'nope'", "simkubelet list"], id="story"),
+        pytest.param("simkubelet run kubelet-restrat", ["did you mean 'kubelet-restart'?"], id="misspelt-story"),
+        pytest.param("simkubelet show nope", ["no story 'nope'", "simkubelet list"], id="story-to-show"),
+        pytest.param("simkubelet check nope", ["no story 'nope'", "simkubelet list"], id="story-to-check"),
+        pytest.param("simkubelet run .", ["no story in folder '.'", ".yaml"], id="folder-of-stories"),
         pytest.param("simkubelet run --plugin nvidia=/no/such/program", ["/no/such/program", "PATH"], id="program"),
         pytest.param("simkubelet run --plugin other=/bin/true", ["no plugin 'other'", "gopher"], id="plugin-name"),
-        pytest.param("simkubelet run gopher-pending --kubernetes 1.99", ["1.99", "1.35"], id="kubernetes"),
         pytest.param("simkubelet run gopher-pending --dir /no/such/folder", ["/no/such/folder"], id="folder"),
     ],
 )
 def test_wrong_name_is_told_with_the_right_ones(run: Any, command: str, parts: list[str]) -> None:
+    assert_one_line(run(command), 2, *parts)
+    assert list(run.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("version", ["1.25", "1.99", "abc", "v1.34", "1.34.x", "1.34.", "1", "''"])
+def test_wrong_version_is_told_with_the_right_ones(run: Any, version: str) -> None:
+    done = run(f"simkubelet run gopher-pending --kubelet-version {version}")
+
+    assert_one_line(done, 2, "--kubelet-version", f"'{version}'" if version != "''" else version, "1.26 to 1.37")
+    assert list(run.scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "parts"),
+    [
+        pytest.param("simkubelet frobnicate", ["No such command 'frobnicate'"], id="command"),
+        pytest.param("simkubelet run --nope", ["No such option '--nope'", "simkubelet run --help"], id="option"),
+        pytest.param("simkubelet run -n 0", ["'-n'", "1<=x<=64"], id="too-few"),
+        pytest.param("simkubelet run -n many", ["'-n'", "'many'"], id="no-number"),
+        pytest.param("simkubelet run --backend mars", ["--backend", "'mars'", "sim"], id="backend"),
+        pytest.param("simkubelet run --plugin mine", ["'mine' is not of the form NAME=COMMAND"], id="no-command"),
+        pytest.param("simkubelet run --plugin 'mine=\"'", ["No closing quotation"], id="open-quotation"),
+        pytest.param("simkubelet run --junit /no/such/x.xml", ["--junit", "/no/such/x.xml"], id="junit"),
+        pytest.param("simkubelet run --trace /", ["--trace", "is a directory"], id="trace"),
+        pytest.param("simkubelet show", ["Missing argument 'STORY'", "simkubelet show --help"], id="nothing-to-show"),
+        pytest.param("simkubelet check", ["Missing argument 'FILE...'"], id="nothing-to-check"),
+        pytest.param("simkubelet list more", ["unexpected extra argument (more)"], id="more-than-a-list"),
+        pytest.param("simkubelet schema more", ["unexpected extra argument (more)"], id="more-than-a-schema"),
+        pytest.param("simkubelet plugin nope", ["'nope'"], id="plugin"),
+        pytest.param("simkubelet plugin stub --device x,y=z", ["--device", "'y=z'"], id="device-of-the-stub"),
+        pytest.param("simkubelet plugin stub --kubelet-dir /nope", ["--kubelet-dir", "/nope"], id="kubelets-folder"),
+    ],
+)
+def test_wrong_use_of_a_command_is_told_in_one_line(run: Any, command: str, parts: list[str]) -> None:
     assert_one_line(run(command), 2, *parts)
     assert list(run.scratch.iterdir()) == []
 
@@ -75,6 +112,39 @@ def test_wrong_name_is_told_with_the_right_ones(run: Any, command: str, parts: l
             "name: mine\ndescription: x\nsteps:\n  - advance: soon\n", ["mine.yaml:4:14", "soon"], id="wrong-type"
         ),
         pytest.param("name: [mine\n", ["mine.yaml:2:1"], id="syntax"),
+        pytest.param("", ["mine.yaml:1:1", "the file is empty"], id="empty"),
+        pytest.param("- a\n", ["mine.yaml:1:1", "expected a mapping"], id="list"),
+        pytest.param("name: mine\ndescription: x\n", ["mine.yaml:1:1", "missing key 'steps'"], id="no-steps"),
+        pytest.param(
+            "name: mine\ndescription: x\nversions: ['1.25']\nsteps:\n  - advance: 1s\n",
+            ["mine.yaml:3:12", "'1.25'", "1.26 to 1.37"],
+            id="version",
+        ),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - kubernetes: 1.37\n    advance: 1s\n",
+            ["mine.yaml:4:17", "expected text; found 1.37"],
+            id="condition",
+        ),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - restartKublet: {}\n",
+            ["mine.yaml:4:5", "restartKublet", "did you mean 'restartKubelet'?"],
+            id="unknown-verb",
+        ),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - restartKubelet: now\n",
+            ["mine.yaml:4:21", "expected a mapping", "now"],
+            id="argument-of-a-verb",
+        ),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - changeCheckpoint: {to: gone}\n",
+            ["mine.yaml:4:28", "'removed'", '"gone"'],
+            id="state-of-a-checkpoint",
+        ),
+        pytest.param(
+            "name: mine\ndescription: x\nsteps:\n  - pausePlugin: {plugin: nope}\n",
+            ["mine.yaml:4:27", "no plugin 'nope'"],
+            id="plugin-of-a-verb",
+        ),
         pytest.param(
             "name: mine\ndescription: x\nnodes:\n  - name: n\n    gpus: {profile: nope, count: 8}\n"
             "steps:\n  - advance: 1s\n",
@@ -156,6 +226,21 @@ def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) ->
     assert said == "interrupted; everything was ended\n"
     assert run.leftovers() == []
     assert run.processes() == []
+
+
+def test_interruption_while_the_program_is_loaded_is_told_in_one_line(run: Any) -> None:
+    marker = run.scratch / "started"
+    # A slow disk, as far as the program can tell.
+    (run.scratch / "click.py").write_text(
+        f"import pathlib, signal\npathlib.Path({str(marker)!r}).touch()\nsignal.pause()\n"
+    )
+    process = run.start("simkubelet run gopher-pending", PYTHONPATH=str(run.scratch))
+    wait_for(marker, process)
+
+    os.killpg(process.pid, signal.SIGINT)
+    told, said = process.communicate(timeout=30)
+
+    assert (process.returncode, told, said) == (130, "", "interrupted; everything was ended\n")
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to tie a plugin to its run")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from scenarios import stories
+from scenarios.job import Options, prepare
 from scenarios.trace import Event, read_lines
+from simkubelet.version import SUPPORTED
 
-CATALOG = Path(__file__).resolve().parents[2] / "scenarios" / "catalog"
-STORIES = sorted(path.stem for path in CATALOG.rglob("*.yaml"))
+STORIES = list(stories.builtin())
+PLAYED = sorted(job.name for job in prepare(stories.find([]), Options()))
+FIRST_STORIES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
 GPU_STORIES = ["device-unhealthy", "kubelet-restart"]
 
 
@@ -38,12 +43,27 @@ def test_story_passes_and_leaves_nothing_behind(run: Any, story: str) -> None:
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("story", STORIES)
-@pytest.mark.parametrize("minor", ["1.28", "1.31"])
-def test_story_passes_on_older_kubernetes_in_its_words(run: Any, story: str, minor: str) -> None:
-    done = run(f"simkubelet run {story} --kubernetes {minor}")
+@pytest.mark.parametrize("minor", SUPPORTED)
+def test_catalogue_passes_on_every_minor_that_a_story_is_about(run: Any, minor: str) -> None:
+    done = run(f"simkubelet run --kubelet-version {minor} --junit report.xml")
 
     assert_passed(done)
+    told = verdicts(run)
+    assert len(told) == len(STORIES)
+    assert {name for name, (is_skipped, _) in told.items() if is_skipped} == {
+        name for name in told if told[name][1].startswith("it is about Kubernetes ")
+    }
+    assert not any(told[name][0] for name in FIRST_STORIES)
+    assert run.leftovers() == []
+
+
+def verdicts(run: Any) -> dict[str, tuple[bool, str]]:
+    """Story -> whether it was skipped, and why."""
+    suite = ElementTree.parse(run.scratch / "report.xml").getroot()  # noqa: S314 - our own file
+    found = ((case.get("name") or "", case.find("skipped")) for case in suite.iter("testcase"))
+    return {
+        name: (skipped is not None, "" if skipped is None else skipped.get("message", "")) for name, skipped in found
+    }
 
 
 @pytest.mark.nvidia_go
@@ -91,19 +111,46 @@ def test_all_stories_in_parallel_with_every_kind_of_output(run: Any) -> None:
     done = run("simkubelet run -n 3 --junit report.xml --trace trace.jsonl")
 
     assert_passed(done)
-    suite = ElementTree.parse(run.scratch / "report.xml").getroot()  # noqa: S314 - our own file
-    assert sorted(case.get("name") for case in suite.iter("testcase")) == STORIES
+    assert sorted(verdicts(run)) == PLAYED
     lines = [json.loads(line) for line in (run.scratch / "trace.jsonl").read_text().splitlines()]
-    assert {line["story"] for line in lines} == set(STORIES)
+    assert {line["story"] for line in lines} == set(PLAYED)
     assert run.leftovers() == []
 
 
-def test_kept_folder_has_the_kubelets_checkpoint_and_the_plugins_words(run: Any) -> None:
-    assert run("simkubelet run kubelet-restart --keep").returncode == 0
+def test_kept_folder_is_named_and_has_the_kubelets_checkpoint_and_the_plugins_words(run: Any) -> None:
+    done = run("simkubelet run kubelet-restart --keep")
 
+    assert_passed(done)
     (folder,) = run.scratch.glob("sk-*")
-    assert (
-        '"ResourceName":"nvidia.com/gpu"'
-        in (folder / "node-1" / "device-plugins" / "kubelet_internal_checkpoint").read_text()
-    )
-    assert (folder / "node-1" / "logs" / "nvidia.log").stat().st_size > 0
+    assert f"kept {folder}  kubelet-restart" in done.stdout.splitlines()
+    checkpoint = folder / "node-1" / "device-plugins" / "kubelet_internal_checkpoint"
+    assert '"ResourceName":"nvidia.com/gpu"' in checkpoint.read_text()
+    assert (folder / "node-1" / "logs" / "plugins" / "nvidia.log").stat().st_size > 0
+
+
+def test_kept_folder_is_as_the_architecture_page_says(run: Any) -> None:
+    assert_passed(run("simkubelet run device-unhealthy plugin-hangs --keep"))
+
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    listed = re.findall(r"^\| `([A-Za-z_/.*-]+)` \|", page.partition("## A node's directory")[2], re.MULTILINE)
+    for node in run.scratch.glob("sk-*/node-1"):
+        files = [path.relative_to(node) for path in node.rglob("*") if not path.is_dir() or path.is_symlink()]
+        strangers = [file for file in files if not any(is_below(file, pattern) for pattern in listed)]
+        assert [str(file) for file in strangers] == []
+
+
+def is_below(file: Path, pattern: str) -> bool:
+    """Whether a row of the page's table is about a file: by its path, or by a folder with a slash at its end."""
+    return str(file).startswith(pattern) if pattern.endswith("/") else file.match(pattern)
+
+
+def test_what_a_kubelet_logs_is_in_its_nodes_log_and_nowhere_else(run: Any) -> None:
+    done = run("simkubelet run k18-old-checkpoint-is-not-read k31-many-numa-nodes-stall-admission --keep")
+
+    assert_passed(done)
+    logs = {file.parts[-4]: file.read_text() for file in run.scratch.glob("sk-*/node-1/logs/kubelet.log")}
+    said = [line for log in logs.values() for line in log.splitlines()]
+    assert len(logs) == 4
+    assert [line for line in said if "failing to read checkpoint file" in line and "DevicesPerNUMA" in line]
+    assert [line for line in said if "sets of NUMA nodes" in line]
+    assert all(re.match(r" *\d+\.\d{3} s  (warning|error) ", line) for line in said)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from faker import Faker
 from simkubelet.apis import deviceplugin as api
 from simkubelet.change import Change
 from simkubelet.clock import ManualClock
-from simkubelet.cluster import Scheduler, Store
+from simkubelet.cluster import Objects, Scheduler, Store, WallTime
+from simkubelet.config import KubeletConfig
 from simkubelet.events import NodeEvent
 from simkubelet.kubelet import Kubelet
+from simkubelet.pod_status import ContainerStatus, PodStatus
 from simkubelet.resources import ResourceName
+from simkubelet.surroundings import Surroundings
 from simkubelet.version import DEFAULT, version
 
 RESOURCE = "example.com/stub"
@@ -132,6 +136,12 @@ def env_of_ids(request: api.AllocateRequest) -> api.AllocateResponse:
     )
 
 
+@cache
+def _names() -> Faker:
+    # To make one takes longer than to start a node.
+    return Faker()
+
+
 @dataclass
 class Node:
     """A simulated node with its cluster; `until` waits for a condition on them."""
@@ -142,13 +152,19 @@ class Node:
     folder: Path
     events: list[NodeEvent]
     changed: Change
-    faker: Faker = field(default_factory=Faker)
+    faker: Faker = field(default_factory=_names)
     plugins: list[StubPlugin] = field(default_factory=list)
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
             while not condition():
-                await self.changed.wait(self.changed.count)
+                # What the node tells, and what the cluster's objects say without a word in the trace.
+                waits = [asyncio.ensure_future(each.wait(each.count)) for each in (self.changed, self.store.change)]
+                try:
+                    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    for wait in waits:
+                        wait.cancel()
 
     async def plugin(self, *healthy: str, **settings: Any) -> StubPlugin:
         """A plugin that is served, registered and has listed `healthy`."""
@@ -198,6 +214,17 @@ class Node:
         pod = self.store.pod_named(name)
         return None if pod is None else pod.status.phase.value
 
+    def pod_status(self, name: str) -> PodStatus:
+        pod = self.store.pod_named(name)
+        assert pod is not None
+        return pod.status
+
+    def container(self, name: str, container: str = "c") -> ContainerStatus:
+        """What the node reports of a container."""
+        status = self.pod_status(name).container(container)
+        assert status is not None
+        return status
+
     def message(self, name: str) -> str:
         pod = self.store.pod_named(name)
         assert pod is not None
@@ -221,8 +248,10 @@ class Node:
 
 
 @asynccontextmanager
-async def running_node(folder: Path, minor: str = DEFAULT, *, scheduler: bool = False) -> AsyncIterator[Node]:
-    """A node whose kubelet runs in `folder`; its plugins end with it."""
+async def running_node(
+    folder: Path, minor: str = DEFAULT, *, scheduler: bool = False, **settings: Any
+) -> AsyncIterator[Node]:
+    """A node whose kubelet runs in `folder`, with `KubeletConfig`'s settings; its plugins end with it."""
     events: list[NodeEvent] = []
     changed = Change()
 
@@ -230,17 +259,19 @@ async def running_node(folder: Path, minor: str = DEFAULT, *, scheduler: bool = 
         events.append(event)
         changed.notify()
 
-    clock, store, behaviour = ManualClock(), Store(observe), version(minor)
+    clock, behaviour = ManualClock(), version(minor)
+    store = Store(Objects(WallTime(clock)), observe)
     async with asyncio.TaskGroup() as tasks:
-        kubelet = Kubelet(folder, "node-1", version=behaviour, clock=clock, store=store, observe=observe, tasks=tasks)
+        config = KubeletConfig("node-1", behaviour, **settings)
+        kubelet = Kubelet(folder, config, Surroundings(clock, store, observe, tasks))
         await kubelet.start()
-        node = Node(kubelet, store, clock, folder, events, changed)
+        node = Node(kubelet, store, clock, kubelet.folder.directory, events, changed)
         scheduling = tasks.create_task(Scheduler(store, clock, behaviour).run()) if scheduler else None
         try:
             yield node
         finally:
             for plugin in node.plugins:
                 await plugin.stop()
-            await kubelet.stop()
+            await kubelet.close()
             if scheduling is not None:
                 scheduling.cancel()

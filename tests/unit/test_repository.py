@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
+import json
 import os
 import re
 import tomllib
@@ -113,3 +114,32 @@ def test_imports_of_our_own_package_are_relative():
     ]
 
     assert absolute == []
+
+
+def fidelity_rows() -> list[list[str]]:
+    lines = page("docs/fidelity.md").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
+    return [row for row in rows if len(row) == 4 and row[0] not in ("observable", "---")]
+
+
+def test_fidelity_page_names_modules_that_are_there():
+    named = {module for row in fidelity_rows() for module in re.findall(r"`([\w/]+(?:\.py|/))`", row[2])}
+
+    assert named
+    assert [module for module in sorted(named) if not (ROOT / "simkubelet" / module).exists()] == []
+
+
+def test_fidelity_page_names_tests_sequences_and_stories_that_are_there():
+    verified = "; ".join(row[3] for row in fidelity_rows())
+    tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
+    recorded = {json.loads(line)["name"] for line in page("tests/oracle/sequences.jsonl").splitlines()}
+    catalog = {path.stem for path in (ROOT / "scenarios" / "catalog").rglob("*.yaml")}
+
+    assert set(re.findall(r"\btest_\w+\.py", verified)) <= tests
+    assert _after("recorded", verified) <= recorded
+    assert _after("story|stories", verified) <= catalog
+
+
+def _after(word: str, verified: str) -> set[str]:
+    lists = re.findall(rf"\b(?:{word}) ([a-z0-9-]+(?:, [a-z0-9-]+)*)", verified)
+    return {name for names in lists for name in names.split(", ")}

@@ -47,6 +47,7 @@ class FakeWorld:
         self.now_s = 0.0
         self.trace = Trace(now=lambda: self.now_s)
         self.capabilities = capabilities
+        self.kept: Path | None = None
         self.performed: list[Action] = []
         self.is_entered = False
         self.is_left = False
@@ -95,7 +96,11 @@ def world() -> type[FakeWorld]:
 
 @pytest.fixture
 def known() -> Known:
-    return Known(kubernetes=("1.26", "1.28", "1.34", "1.35"), profiles=("h100-80gb", "t4"))
+    return Known(
+        kubernetes=("1.26", "1.28", "1.34", "1.35"),
+        profiles=("h100-80gb", "t4"),
+        feature_gates=("ResourceHealthStatus", "SidecarContainers"),
+    )
 
 
 @pytest.fixture

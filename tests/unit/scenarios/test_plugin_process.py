@@ -114,6 +114,7 @@ async def test_nothing_that_the_plugin_started_outlives_it(supervise: Any, tmp_p
     child = os.pidfd_open(int(await asyncio.to_thread(told.read_text)))
 
     if ending == "plugin dies":
+        await mine.until("plugin-started")
         os.kill(mine.plugin._process.pid, signal.SIGKILL)
         await mine.until("plugin-exited")
     else:
@@ -154,3 +155,46 @@ async def test_socket_is_known_as_the_plugins_own(supervise: Any, tmp_path: Path
         assert mine.plugin.owns("mine.sock")
         assert not mine.plugin.owns("other.sock")
         assert not mine.plugin.owns("absent.sock")
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process' state."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+async def test_paused_plugin_stands_still_until_it_is_resumed(supervise: Any) -> None:
+    mine = supervise("exec sleep infinity")
+    mine.start()
+    await mine.until("plugin-started")
+    pid = mine.plugin._process.pid
+
+    await mine.plugin.pause()
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+    assert state_of(pid) == "T"
+    await mine.plugin.resume()
+    await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WCONTINUED | os.WNOWAIT)
+    assert state_of(pid) != "T"
+
+    assert [event.kind for event in mine.trace][-2:] == ["plugin-paused", "plugin-resumed"]
+
+
+async def test_paused_plugin_ends_in_an_orderly_way(supervise: Any, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    mine = supervise(f"trap 'echo bye; exit 0' TERM; echo > {ready}; while :; do sleep 0.01; done")
+    mine.start()
+    await asyncio.to_thread(ready.read_text)
+
+    await mine.plugin.pause()
+    await mine.plugin.stop()
+
+    (ended,) = await mine.until("plugin-exited")
+    assert (ended.fields["status"], ended.fields["said"]) == (0, "bye")
+
+
+async def test_plugin_that_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
+    command = PluginCommand("mine", "node-1", ("true",), {}, tmp_path / "log")
+    plugin = PluginProcess(command, ManualClock(), Trace(), is_wanted=False)
+
+    with pytest.raises(InputError, match="plugin 'mine' does not run; start it first"):
+        await plugin.pause()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from scenarios.backends.sim import SimPatience
-from scenarios.events import FaultHealed
+from scenarios.backends.sim_patience import SimPatience, settled
 from scenarios.trace import Trace
 from simkubelet.clock import ManualClock
+from simkubelet.events import DevicesListed, NodeStatusUpdated
 
 
 class World:
@@ -26,7 +26,10 @@ class World:
         self.observed = len(self.trace)
 
     def event(self) -> None:
-        self.trace.append(FaultHealed("node-1", "GPU-x"))
+        self.trace.append(DevicesListed("node-1", "example.com/gpu", (), ()))
+
+    def consequence(self) -> None:
+        self.trace.append(NodeStatusUpdated("node-1", {}, {}))
 
 
 async def sleeper(world: World, delay_s: float) -> asyncio.Task[None]:
@@ -62,10 +65,24 @@ async def test_nothing_due_within_the_wait_leaves_node_time_alone() -> None:
     world = World()
     task = await sleeper(world, 11)
 
-    assert not await world.patience(0.05).wait()
+    patience = world.patience(0.05)
+    while await patience.wait():
+        world.look()
 
     assert world.clock.now() == 0
     task.cancel()
+
+
+async def test_wait_in_which_nothing_happens_ends_for_another_look() -> None:
+    world = World()
+    patience = world.patience(60)
+    looks = 0
+    async with asyncio.timeout(30):
+        while looks < 3 and await patience.wait():
+            looks += 1
+
+    assert looks == 3
+    assert world.clock.now() == 0
 
 
 async def test_event_ends_the_wait_without_a_leap() -> None:
@@ -91,6 +108,20 @@ async def test_leaps_end_where_nothing_follows_from_them() -> None:
     task.cancel()
 
 
+async def test_what_is_due_within_the_wait_is_reached_though_real_time_is_used_up() -> None:
+    world = World()
+    patience = world.patience(0.05)
+    async with asyncio.timeout(30):
+        while await patience.wait():
+            world.look()
+    task = await sleeper(world, 0.05)
+
+    assert await patience.wait()
+
+    assert task.done()
+    assert not await patience.wait()
+
+
 async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> None:
     world = World()
     patience = world.patience(0.5)
@@ -102,6 +133,20 @@ async def test_event_from_outside_gives_the_wait_its_whole_node_time_again() -> 
     while await patience.wait():
         world.look()
 
+    assert world.clock.now() == 1.0
+    task.cancel()
+
+
+async def test_event_from_outside_during_a_leap_counts_as_one_after_it() -> None:
+    world = World()
+    patience = world.patience(0.5)
+    task = await ticking(world, 0.25, world.consequence)
+    late = await sleeper(world, 0.5)
+    late.add_done_callback(lambda _: world.event())
+    while await patience.wait():
+        world.look()
+
+    # The plugin's list came while node time was on its way to the end of the wait.
     assert world.clock.now() == 1.0
     task.cancel()
 
@@ -124,7 +169,7 @@ async def test_node_time_goes_no_further_than_four_minutes_in_a_short_wait() -> 
 async def test_events_that_leaps_themselves_cause_renew_nothing() -> None:
     world = World()
     patience = world.patience(0.5)
-    task = await ticking(world, 0.25, world.event)
+    task = await ticking(world, 0.25, world.consequence)
     while await patience.wait():
         world.look()
 
@@ -145,4 +190,34 @@ async def test_real_time_ends_the_wait_however_much_happens() -> None:
     async with asyncio.timeout(10):
         while await patience.wait():
             world.look()
+    task.cancel()
+
+
+async def test_settled_waits_for_what_comes_late() -> None:
+    world = World()
+
+    async def late() -> None:
+        for _ in range(3):
+            await asyncio.sleep(0.03)
+            world.event()
+
+    task = asyncio.create_task(late())
+    await settled(world.trace)
+
+    assert len(world.trace) == 3
+    await task
+
+
+async def test_settled_does_not_wait_for_ever() -> None:
+    world = World()
+
+    async def restless() -> None:
+        while True:
+            await asyncio.sleep(0.01)
+            world.event()
+
+    task = asyncio.create_task(restless())
+    async with asyncio.timeout(60):
+        await settled(world.trace)
+
     task.cancel()

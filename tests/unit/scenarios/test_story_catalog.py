@@ -19,6 +19,9 @@ from scenarios.part import Part
 from simkubelet.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
+BUGS = ["k1", "k4", "k6", "k8", "k18", "k26", "k27", "k31", "r1", "r2", "r3", "r4", "r5", "r6"]
+TOPICS = ["bugs", "node", "plugins", "pods", "topology"]
+PATHS = stories.builtin()
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +32,19 @@ def validator() -> jsonschema.Draft202012Validator:
 
 
 def test_catalog_has_the_stories_in_order() -> None:
-    assert list(stories.builtin()) == NAMES
-    assert list(stories.summaries()) == NAMES
+    assert list(PATHS)[: len(NAMES)] == NAMES
+    in_topics = [name.split("/") for name in PATHS if "/" in name]
+    assert [name.partition("-")[0] for topic, name in in_topics if topic == "bugs"] == BUGS
+    assert sorted({topic for topic, _ in in_topics}) == TOPICS
+    assert list(stories.summaries()) == list(PATHS)
     assert stories.summaries()["kubelet-restart"] == "A kubelet restart takes no device from a running pod"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_builtin_story_is_right_for_classes_and_schema(
-    name: str, known: Known, validator: jsonschema.Draft202012Validator
-) -> None:
-    path = stories.builtin()[name]
+@pytest.mark.parametrize("name", PATHS)
+def test_builtin_story_is_right_for_classes_and_schema(name: str, validator: jsonschema.Draft202012Validator) -> None:
+    path = PATHS[name]
 
-    scenario = load(path, known).scenario
+    scenario = load(path).scenario
 
     assert needed(scenario) <= frozenset(Capability)
     validator.validate(yaml.safe_load(path.read_text()))
@@ -57,6 +61,19 @@ def test_builtin_story_is_right_for_classes_and_schema(
         pytest.param({"expect": {"node": "n", "capacity": {"r": -1}}}, id="negative"),
         pytest.param({"expect": {"node": "n", "phase": "Running"}}, id="key of another subject"),
         pytest.param({"expect": {"pod": "p", "event": {"message": {"new": "x"}}}}, id="message by no version"),
+        pytest.param({"expect": {"pod": "p", "podResources": {"r": -1}}}, id="negative list"),
+        pytest.param({"expect": {"pod": "p", "health": {"r": {"d": "ill"}}}}, id="unknown health"),
+        pytest.param({"kubernetes": "1.37", "restartKubelet": {}}, id="version without a comparison"),
+        pytest.param({"kubernetes": ">=1.37"}, id="condition without a verb"),
+        pytest.param({"answerRpc": {"plugin": "a", "rpc": "Alocate"}}, id="unknown call"),
+        pytest.param({"listDevices": {"plugin": "a", "devices": [{"health": "Healthy"}]}}, id="device without an id"),
+        pytest.param({"kubernetes": "<1.26.5 | >=1.27", "restartKubelet": {}}, id="half an or"),
+        pytest.param({"expect": {"node": "n", "lists": {"r": -1}}}, id="negative number of lists"),
+        pytest.param({"expect": {"node": "n", "podResources": "absent"}}, id="a node is never absent"),
+        pytest.param({"pausePlugin": {}}, id="nobody to pause"),
+        pytest.param({"addStaticPod": {"manifest": {"kind": "Pod"}}}, id="manifest that is none"),
+        pytest.param({"removeStaticPod": {"pod": "Agent"}}, id="no name of a pod"),
+        pytest.param({"changeCheckpoint": {"to": "gone"}}, id="unknown state of a checkpoint"),
         pytest.param({"fail": {"gpu": {"heldB": "p"}, "xid": 79}}, id="unknown selector"),
     ],
 )
@@ -75,7 +92,7 @@ def test_schema_and_classes_refuse_the_same(
 
 def parts(model: type[BaseModel] = Part) -> Iterator[type[BaseModel]]:
     for child in model.__subclasses__():
-        if not child.__name__.startswith("_"):
+        if not child.__subclasses__():
             yield child
         yield from parts(child)
 
@@ -90,8 +107,14 @@ def test_schema_has_every_key_of_every_class() -> None:
     expected = {part.__name__: {field.alias for field in part.model_fields.values()} for part in parts()}
 
     assert keys == expected
-    assert set(VERBS) | {"name"} == keys["Step"]
+    assert set(VERBS) | {"name", "kubernetes"} == keys["Step"]
     assert "null" not in json.dumps(schema)
+
+
+def test_bug_story_is_played_before_and_after_its_mend() -> None:
+    bugs = [load(path).scenario for name, path in PATHS.items() if name.startswith("bugs/")]
+
+    assert all(len(bug.versions or ()) > 1 for bug in bugs)
 
 
 def test_builtin_names_are_those_of_the_plugins_that_come_along() -> None:
@@ -125,13 +148,28 @@ def test_stories_are_found_by_name_file_and_folder(write_story: Callable[..., Pa
 
     assert stories.find(["kubelet-restart", str(second), str(tmp_path)]) == [restart, second, first]
     assert stories.find([]) == list(stories.builtin().values())
+    assert stories.find(["bugs/"]) == [path for name, path in PATHS.items() if name.startswith("bugs/")]
+    assert stories.find(["r5-device-vanishes-during-allocate"]) == stories.find(
+        ["bugs/r5-device-vanishes-during-allocate"]
+    )
+
+
+def test_own_folder_of_stories_comes_before_a_topic_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "node").mkdir()
+    assert stories.find(["node"]) == [path for name, path in PATHS.items() if name.startswith("node/")]
+    (tmp_path / "node" / "mine.yaml").write_text("")
+
+    assert stories.find(["node"]) == [Path("node/mine.yaml")]
 
 
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
         pytest.param("kubelet-restrat", "no story 'kubelet-restrat'; did you mean 'kubelet-restart'?", id="misspelt"),
-        pytest.param("xyzzy", "no story 'xyzzy'; there are: device-unhealthy, gopher-pending", id="unknown"),
+        pytest.param("xyzzy", "no story 'xyzzy'; 'simkubelet list' shows those that come along; or", id="unknown"),
         pytest.param("{tmp}", "no story in folder", id="folder without stories"),
     ],
 )

@@ -97,7 +97,7 @@ def test_bad_input_found_by_the_world_is_one_line_and_2(
     assert run_cli("run", write_story(STEPS)) == (2, "", "error: --dir: '/x' cannot be written\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_run_leaves_its_world_and_exits_with_130(
     jobs: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
@@ -126,7 +126,15 @@ def test_interrupted_run_leaves_its_world_and_exits_with_130(
 
 
 def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any, tmp_path: Path) -> None:
-    arguments = ("--plugin", f"nvidia={sys.executable} -c 'a b'", "--kubernetes", "1.28", "--dir", tmp_path, "--keep")
+    arguments = (
+        "--plugin",
+        f"nvidia={sys.executable} -c 'a b'",
+        "--kubelet-version",
+        "1.28",
+        "--dir",
+        tmp_path,
+        "--keep",
+    )
 
     status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
 
@@ -153,8 +161,10 @@ def test_run_writes_junit_and_trace(run_cli: Any, write_story: Any, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        pytest.param(["nonsense"], "no story 'nonsense'; there are:", id="story"),
-        pytest.param(["--kubernetes", "1.99"], "--kubernetes: no Kubernetes '1.99' here; supported are", id="version"),
+        pytest.param(["nonsense"], "no story 'nonsense'; 'simkubelet list' shows", id="story"),
+        pytest.param(
+            ["--kubelet-version", "1.99"], "--kubelet-version: no Kubernetes '1.99' here; supported are", id="version"
+        ),
         pytest.param(["--plugin", "nvidia"], "Invalid value for '--plugin': 'nvidia' is not of the form", id="no ="),
         pytest.param(["--plugin", "nvidia='x"], "Invalid value for '--plugin': ", id="open quote"),
         pytest.param(["--plugin", "nvida=true"], "--plugin: no plugin 'nvida'; did you mean 'nvidia'?", id="plugin"),
@@ -173,6 +183,18 @@ def test_wrong_use_is_one_line_and_2(
     assert (status, out, played) == (2, "", [])
     assert err.startswith(f"error: {complaint}")
     assert err.count("\n") == 1
+
+
+def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for(
+    run_cli: Any, write_story: Any, played: Any
+) -> None:
+    story = write_story(f'versions: ["1.26.4", "1.35"]\n{STEPS}')
+
+    _, out, _ = run_cli("run", story)
+    assert [line.split("  ")[0] for line in out.splitlines()[1:3]] == ["story on 1.26.4", "story on 1.35"]
+    run_cli("run", story, "--kubelet-version", "1.28.3")
+
+    assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
 
 
 def test_missing_program_of_a_story_is_told_with_its_place(run_cli: Any, write_story: Any, played: Any) -> None:
@@ -210,7 +232,9 @@ def test_list_names_each_builtin_story(run_cli: Any) -> None:
     status, out, _ = run_cli("list")
 
     assert status == 0
-    assert out.splitlines()[2] == "kubelet-restart   A kubelet restart takes no device from a running pod"
+    name, summary = out.splitlines()[2].split(maxsplit=1)
+    assert (name, summary) == ("kubelet-restart", "A kubelet restart takes no device from a running pod")
+    assert out.splitlines()[3].startswith("bugs/k1-")
 
 
 def test_show_prints_the_file_as_it_is(run_cli: Any, write_story: Any) -> None:

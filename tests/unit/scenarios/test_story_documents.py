@@ -118,7 +118,7 @@ WRONG = [
     pytest.param(
         f"plugins:\n- {{name: a, builtin: nvida}}\n- {{name: b}}\n- {{name: c, command: []}}\nsteps:\n- {OK}",
         [
-            "4:22: plugins[0].builtin: expected 'gopher' or 'nvidia'; found \"nvida\"; did you mean 'nvidia'?",
+            "4:22: plugins[0].builtin: expected 'gopher', 'nvidia' or 'stub'; found \"nvida\"; did you mean 'nvidia'?",
             "5:3: plugins[1]: needs exactly one of 'builtin' and 'command'",
             "6:22: plugins[2].command: expected at least 1 item; found []",
         ],
@@ -138,8 +138,88 @@ WRONG = [
     pytest.param("---\na: 1", ["3:1: expected a single document in the stream but found another document"], id="two"),
 ]
 
+WRONG += [
+    pytest.param(
+        "steps:\n- kubernetes: newer\n  restartKubelet: {}",
+        [
+            "4:15: steps[0].kubernetes: expected a condition on the version, such as '>=1.37' or "
+            "'<1.26.5 || >=1.27, <1.28'"
+        ],
+        id="condition",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: stub, serves: {devices: [{ID: x}, 5]}}]\nsteps:\n- rebootNode: {}",
+        [
+            "3:55: plugins[0].serves.devices[0]: missing key 'id'",
+            "3:56: plugins[0].serves.devices[0].ID: unknown key",
+            "3:64: plugins[0].serves.devices[1]: expected a device: its id, or a mapping with 'id'; found 5",
+        ],
+        id="devices of a stub",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: gopher, serves: {}}]\nsteps:\n- rebootNode: {}",
+        ["3:11: plugins[0]: only 'builtin: stub' serves what 'serves' says"],
+        id="serving of another plugin",
+    ),
+    pytest.param(
+        "steps:\n- pausePlugin: {plugn: a}\n- expect: {node: n, lists: {r: many}}\n"
+        "- addStaticPod: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}}}",
+        [
+            "4:17: steps[0].pausePlugin.plugn: unknown key; did you mean 'plugin'?",
+            '5:32: steps[1].expect.lists.r: expected a whole number; found "many"',
+            "6:28: steps[2].addStaticPod.manifest: missing key 'spec'",
+        ],
+        id="new keys",
+    ),
+    pytest.param(
+        "steps:\n- answerRpc: {plugin: a, rpc: Allocate, empty: true, never: true}",
+        ["4:14: steps[0].answerRpc: give at most one of 'error', 'empty' and 'never'"],
+        id="two answers",
+    ),
+]
+
 # Documents of right form with references that lead nowhere.
 DANGLING = [
+    pytest.param(
+        "plugins: [{name: a, builtin: gopher}]\nsteps:\n- stopPlugin: {plugin: b}\n- endStream: {plugin: a}\n"
+        "- rebootNode: {plugins: [a, c]}\n- expect: {plugin: a, calls: {Allocate: 1}}",
+        [
+            "5:24: steps[0].stopPlugin.plugin: no plugin 'b'; there are: a",
+            "6:14: steps[1].endStream: plugin 'a' is no 'builtin: stub'; only that can be told so",
+            "7:29: steps[2].rebootNode.plugins[1]: no plugin 'c'; there are: a",
+            "8:11: steps[3].expect: plugin 'a' is no 'builtin: stub'; only that tells its calls",
+        ],
+        id="plugins of verbs",
+    ),
+    pytest.param(
+        'versions: ["1.26.4", "1.99"]\nsteps:\n- kubernetes: ">=1.3"\n  exitContainer: {pod: p}',
+        [
+            "3:22: versions[1]: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
+            "5:15: steps[0].kubernetes: no Kubernetes '1.3' here; supported are 1.26 to 1.35",
+            "6:24: steps[0].exitContainer.pod: no step before this one applies a pod 'p'",
+        ],
+        id="versions and conditions",
+    ),
+    pytest.param(
+        'kubernetes: ">=1.28, <1.99"\nversions: ["1.26", "1.34"]\nsteps:\n- rebootNode: {}',
+        [
+            "3:13: kubernetes: no Kubernetes '1.99' here; supported are 1.26 to 1.35",
+            "4:12: versions[0]: the story is about Kubernetes >=1.28, <1.99 only, not 1.26",
+        ],
+        id="versions that the story is not about",
+    ),
+    pytest.param(
+        "nodes: [{name: a}, {name: b}]\nsteps:\n- removeStaticPod: {pod: q, node: a}\n- addStaticPod:\n"
+        "    manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: c}]}}\n"
+        "- pausePlugin: {plugin: p, node: a}\n- expect: {pod: q, phase: Running}",
+        [
+            "5:26: steps[0].removeStaticPod.pod: no step before this one adds a static pod 'q' to the node",
+            "7:5: steps[1].addStaticPod: which node? add 'node: ' and one of a, b",
+            "8:25: steps[2].pausePlugin.plugin: no plugin 'p'; there are: none",
+            "9:17: steps[3].expect.pod: no step before this one applies a pod 'q'",
+        ],
+        id="static pods and plugins",
+    ),
     pytest.param(
         "steps:\n- expect: {pod: q, phase: Running}",
         ["4:17: steps[0].expect.pod: no step before this one applies a pod 'q'"],
@@ -199,6 +279,14 @@ DANGLING = [
             "3:55: nodes[0].gpus.profile: no GPU profile 'h100'; did you mean 'h100-80gb'?",
         ],
         id="version and profile",
+    ),
+    pytest.param(
+        f"nodes: [{{name: n, featureGates: {{ResourceHealthState: true}}}}]\nsteps:\n- {POD}",
+        [
+            "3:55: nodes[0].featureGates.ResourceHealthState: no feature gate 'ResourceHealthState'; did you mean "
+            "'ResourceHealthStatus'?"
+        ],
+        id="feature gate",
     ),
 ]
 

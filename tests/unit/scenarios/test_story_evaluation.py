@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from scenarios.evaluation import Mismatch, evaluate
 from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
-from scenarios.snapshot import PluginState, PodEvent, Snapshot
+from scenarios.snapshot import KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace import Trace
-from simkubelet.events import DevicesAllocated, NodeStatusUpdated
+from simkubelet.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 
 GPU = "nvidia.com/gpu"
 PENDING = PodEvent("Warning", "FailedScheduling", "0/1 nodes are available.")
@@ -52,6 +53,22 @@ def test_every_difference_of_a_node_is_told_with_its_path(frames: Any) -> None:
         Mismatch(("allocatable", "r"), "1", "absent"),
         Mismatch(("capacityHistory", GPU), "[8]", "[8, 0, 8]"),
     )
+
+
+def test_lists_count_by_node_and_resource(frames: Any) -> None:
+    trace = Trace()
+    for node, resource in (("node-1", GPU), ("node-1", "r"), ("node-2", GPU), ("node-1", GPU)):
+        trace.append(DevicesListed(node, resource, (), ()))
+
+    assert seen_of(NodeExpectation, frames.frame(), trace, node="node-1", lists={GPU: 2, "r": 1, "none": 0}) == []
+    assert seen_of(NodeExpectation, frames.frame(), trace, node="node-1", lists={GPU: 3}) == ["2"]
+
+
+def test_devices_that_pods_may_get_are_those_of_the_pod_resources_api(frames: Any) -> None:
+    snapshot = frames.frame(node=replace(frames.node(), pod_resources={GPU: ("gpu-0", "gpu-1")}))
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: 2, "none": 0}) == []
+    assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: 8, "none": 1}) == ["2", "0"]
 
 
 def test_nobody_of_that_name_is_a_mismatch_not_an_error(frames: Any) -> None:
@@ -208,3 +225,61 @@ def test_pod_on_a_node_is_spoken_of_in_that_nodes_version(frames: Any, world: Ca
     snapshot = Snapshot({"first": frames.node(kubernetes="1.35"), "node-1": old}, {"trainer": pod}, {})
 
     assert seen_of(PodExpectation, snapshot, pod="trainer", event={"message": {"1.26": "old", "1.34": "new"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "panic", "wanted", "seen"),
+    [
+        pytest.param(KubeletState.RUNNING, "", {"kubelet": "running"}, [], id="runs"),
+        pytest.param(KubeletState.RUNNING, "", {"kubelet": "crashed"}, ["running"], id="has not crashed"),
+        pytest.param(KubeletState.CRASHED, "nil pointer [x]", {"panic": "nil pointer"}, [], id="panic begins so"),
+        pytest.param(KubeletState.CRASHED, "nil pointer", {"panic": "index"}, ["nil pointer"], id="another panic"),
+        pytest.param(KubeletState.STOPPED, "", {"kubelet": "crashed", "panic": "x"}, ["stopped", "''"], id="stopped"),
+    ],
+)
+def test_kubelet_of_a_node(
+    frames: Any, state: KubeletState, panic: str, wanted: dict[str, str], seen: list[str]
+) -> None:
+    snapshot = frames.frame(node=replace(frames.node(), kubelet=state, panic=panic))
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", **wanted) == seen
+
+
+def test_calls_and_refusal_of_a_plugin(frames: Any) -> None:
+    snapshot = frames.frame(plugin=replace(frames.plugin(), refusal="no", calls={"Allocate": 2}))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", calls={"Allocate": 2, "ListAndWatch": 0}) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", calls={"PreStartContainer": 1}) == ["0"]
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", refusal="") == ["no"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"health": {GPU: {"0": "Unhealthy", "1": "absent"}}}, [], id="health as told"),
+        pytest.param({"health": {GPU: {"0": "Healthy"}, "r": {"0": "Healthy"}}}, ["Unhealthy", "absent"], id="health"),
+        pytest.param({"podResources": {GPU: 1, "r": 0}}, [], id="listed"),
+        pytest.param({"podResources": {GPU: 2}}, ["1"], id="another number"),
+        pytest.param({"podResources": "absent"}, [f"{GPU}: 1"], id="listed after all"),
+        pytest.param({"restarts": 1}, ["3"], id="restarts"),
+    ],
+)
+def test_what_a_node_tells_of_a_pod(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
+    pod = replace(frames.pod(), restarts=3, health={GPU: {"0": "Unhealthy"}}, pod_resources={GPU: ("0",)})
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", **wanted) == seen
+
+
+def test_pod_that_is_not_listed_is_absent_not_without_devices(frames: Any) -> None:
+    snapshot = frames.frame(frames.pod())
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", podResources="absent") == []
+    assert seen_of(PodExpectation, snapshot, pod="trainer", podResources={GPU: 0}) == ["absent"]
+
+
+def test_environment_outlives_what_the_kubelet_knows(frames: Any) -> None:
+    snapshot = frames.frame(frames.pod(ids=(), env={"DEVICES": "a"}))
+
+    assert seen_of(PodExpectation, snapshot, pod="trainer", env={"DEVICES": "a"}) == []
+    assert seen_of(PodExpectation, snapshot, pod="trainer", env={"DEVICES": "b"}) == ["a"]
+    assert seen_of(PodExpectation, snapshot, pod="trainer", env={"OTHER": "a"}) == ["no container holds devices"]

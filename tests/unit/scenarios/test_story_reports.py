@@ -49,6 +49,19 @@ def test_story_ended_by_an_error_tells_the_reason() -> None:
     assert failure_lines(verdict) == ("x.yaml:1: UNKNOWN in step 'start'", "  disk is full")
 
 
+def test_difference_of_two_worlds_is_shown_as_a_diff() -> None:
+    lines = ("pod a", "  --- sim", "  +++ kind", "  +container-exited")
+    verdict = Verdict("x", Outcome.INVALID, 1.0, "the traces differ first in 'pod a'", difference=lines)
+
+    assert failure_lines(verdict) == (
+        "x: the traces differ first in 'pod a'",
+        "  pod a",
+        "    --- sim",
+        "    +++ kind",
+        "    +container-exited",
+    )
+
+
 def test_event_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
     trace = Trace(now=lambda: 0.0)
     trace.append(EventRecorded("p", "Warning", "Failed", "two words", ""))

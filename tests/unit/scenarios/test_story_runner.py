@@ -156,3 +156,14 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
 )
 def test_needed_capabilities(read_story: Read, text: str, capabilities: set[str]) -> None:
     assert {capability.name for capability in needed(read_story(text).scenario)} == capabilities
+
+
+async def test_story_about_other_versions_is_skipped_unentered(read_story: Read, world: Any, frames: Any) -> None:
+    document = read_story("kubernetes: '<1.28'\nsteps:\n- restartKubelet: {}\n")
+    a_world = world([frames.frame()])
+
+    verdict = await play(document, a_world)
+
+    assert verdict.outcome is Outcome.SKIPPED
+    assert verdict.reason == "it is about Kubernetes <1.28, not 1.34"
+    assert not a_world.is_entered

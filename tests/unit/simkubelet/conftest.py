@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from faker import Faker
 
+from simkubelet.kubelet import DEVICE_PLUGINS
 from tests.support.node import Node, running_node
 
 
@@ -24,11 +25,19 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture
+def plugin_folder(short_folder: Path) -> Path:
+    """The device plugin folder that the test's node will find."""
+    folder = short_folder / DEVICE_PLUGINS
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 async def make_node(short_folder: Path, faker: Faker) -> AsyncIterator[Callable[..., Any]]:
     """Builds the node of a test: ``await make_node("1.33", scheduler=True)``."""
     async with AsyncExitStack() as stack:
 
-        async def make(*settings: str, **options: bool) -> Node:
+        async def make(*settings: str, **options: Any) -> Node:
             node = await stack.enter_async_context(running_node(short_folder, *settings, **options))
             node.faker = faker
             return node

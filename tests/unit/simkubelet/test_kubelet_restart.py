@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import gc
+from pathlib import Path
 from typing import Any
+
+from tests.support.node import running_node
 
 RESOURCE = "example.com/stub"
 
@@ -58,4 +62,12 @@ async def test_resource_is_forgotten_five_minutes_after_its_plugin(node: Any) ->
 
     # The name never leaves the node.
     assert node.status() == (0, 0)
-    assert RESOURCE not in node.kubelet._instance.manager.healthy
+    assert RESOURCE not in node.kubelet._instance.containers.devices.healthy
+
+
+async def test_kubelet_that_is_stopped_before_its_loops_ran_leaves_none_behind(short_folder: Path) -> None:
+    async with running_node(short_folder) as node:
+        await node.kubelet.stop()
+
+    # A coroutine that was never awaited says so when it is thrown away.
+    gc.collect()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from simkubelet.errors import InputError
-from simkubelet.resources import is_extended_resource, parse_amount
+from simkubelet.resources import canonical_quantity, format_amount, is_extended_resource, parse_amount
 
 
 @pytest.mark.parametrize(
@@ -68,3 +70,37 @@ def test_amounts_are_rounded_as_kubernetes_does(name, text, amount):
 def test_what_is_no_quantity_is_refused(text):
     with pytest.raises(InputError, match="no Kubernetes quantity"):
         parse_amount("memory", text)
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        (4, "4"),
+        (0.25, "250m"),
+        ("0.5", "500m"),
+        ("1000m", "1"),
+        ("1500m", "1500m"),
+        ("1000", "1k"),
+        ("1000000", "1M"),
+        ("0", "0"),
+        ("-5", "-5"),
+        ("1024Mi", "1Gi"),
+        ("1.5Gi", "1536Mi"),
+        ("1000Ki", "1000Ki"),
+        ("0.5Ki", "512"),
+        ("0.1Mi", "104857600m"),
+        ("0Gi", "0"),
+        ("12e6", "12e6"),
+        ("1e4", "10e3"),
+        ("5e-3", "5e-3"),
+        ("1.0000000001", "1000000001n"),
+    ],
+)
+def test_quantity_is_written_back_as_the_api_server_does(written: str | float, canonical: str) -> None:
+    # What resource.Quantity of apimachinery v0.34.4 answers.
+    assert canonical_quantity(written) == canonical
+
+
+@given(st.integers(0, 2**60), st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu", "hugepages-2Mi"]))
+def test_amount_is_read_as_it_was_written(amount: int, name: str) -> None:
+    assert parse_amount(name, format_amount(name, amount)) == amount

@@ -1,0 +1,89 @@
+"""``plugin stub``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..options import CommonOptions, common_options
+
+if TYPE_CHECKING:
+    from ..framework import Device
+
+__all__ = ["command"]
+
+
+@click.command(
+    "stub",
+    short_help="Any resource: devices of its options, told what to do on standard input.",
+    epilog="\b\nExample:\n  simkubelet plugin stub --resource example.com/gpu --device gpu-0 --device gpu-1,numa=1",
+)
+@click.option("--resource", default="example.com/device", show_default=True, metavar="NAME", help="The resource.")
+@click.option("--socket", "socket_name", default="stub.sock", show_default=True, metavar="NAME", help="The socket.")
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="ID[,health=Unhealthy][,numa=N]...",
+    help="A device of the first list; once for each.",
+)
+@click.option("--pre-start", is_flag=True, help="Ask for PreStartContainer.")
+@click.option("--preferred-allocation", is_flag=True, help="Offer GetPreferredAllocation.")
+@click.option(
+    "--registers",
+    type=click.Choice(["always", "once", "never"]),
+    default="always",
+    show_default=True,
+    help="Register at the start and for each new kubelet, at the start only, or when told only.",
+)
+@common_options
+def command(
+    resource: str,
+    socket_name: str,
+    devices: tuple[str, ...],
+    pre_start: bool,
+    preferred_allocation: bool,
+    registers: str,
+    kubelet_dir: Path,
+    host_root: Path,
+    log_level: str,
+) -> int:
+    """Serve a resource that is nothing but its options, and do what standard input says.
+
+    Each line of standard input is a command as JSON (register again, list other devices, answer a call otherwise, end
+    the stream, stop serving), each line of standard output an answer or a report. A container that gets devices sees
+    their ids in the variable STUB_DEVICES. SIGINT and SIGTERM stop it: the socket is removed, status 0.
+    """
+    # Imported here: gRPC is slow to load and --help does not need it.
+    from ..framework import PluginOptions, ResourceName
+    from .behaviour import Behaviour, Registers
+    from .launch import launch
+
+    behaviour = Behaviour(
+        ResourceName(resource),
+        socket_name,
+        PluginOptions(pre_start, preferred_allocation),
+        tuple(_device(text) for text in devices),
+        Registers(registers),
+    )
+    return launch(behaviour, CommonOptions(kubelet_dir, host_root, log_level))
+
+
+def _device(text: str) -> Device:
+    from ..framework import Device, DeviceID, Health
+
+    device_id, *settings = text.split(",")
+    health, numa = Health.HEALTHY, []
+    for setting in settings:
+        key, _, value = setting.partition("=")
+        if key == "health" and value in list(Health):
+            health = Health(value)
+        elif key == "numa" and value.isdecimal():
+            numa.append(int(value))
+        else:
+            raise click.BadParameter(
+                f"'{setting}' is neither health=Healthy|Unhealthy nor numa=NUMBER", param_hint="--device"
+            )
+    return Device(DeviceID(device_id), health, tuple(numa))

@@ -1,0 +1,104 @@
+"""Commands on standard input, answers and reports on standard output: one JSON object a line.
+
+A command is answered with ``{"done": true}``, or with ``{"error": "…"}`` where it is none; what follows from it is
+reported when it happens: ``{"called": "Allocate", "devices": […]}``, ``{"registered": "…", "endpoint": "…",
+"error": ""}``. The first line is ``{"ready": true}``. The end of the input ends nothing but the commands.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Coroutine, Sequence
+from itertools import chain
+from typing import Any
+
+from .behaviour import Rpc
+from .commands import (
+    AnswerWith,
+    Command,
+    CommandError,
+    EndStream,
+    ListDevices,
+    Register,
+    StopServer,
+    read_command,
+)
+from .stub import Registration, Stub
+
+__all__ = ["Control", "StandardOutput"]
+
+
+class StandardOutput:
+    """`Reports` as JSON lines."""
+
+    def called(self, rpc: Rpc, device_ids: Sequence[str]) -> None:
+        """Write a ``called`` line."""
+        self.write({"called": rpc.value, "devices": sorted(device_ids)})
+
+    def registered(self, registration: Registration, error: str) -> None:
+        """Write a ``registered`` line."""
+        self.write({"registered": registration.resource, "endpoint": registration.endpoint, "error": error})
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Write any line."""
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+class Control:
+    """Carries out the commands of standard input, one after the other; `run` ends when it is cancelled."""
+
+    def __init__(self, stub: Stub, output: StandardOutput) -> None:
+        self._stub = stub
+        self._output = output
+
+    async def run(self) -> None:
+        """Read and obey; an error of what a command began is raised."""
+        lines = _lines_of_input()
+        async with asyncio.TaskGroup() as calls:
+            self._output.write({"ready": True})
+            while line := await lines.get():
+                self._output.write(await self._answer(line, calls))
+
+    async def _answer(self, line: str, calls: asyncio.TaskGroup) -> dict[str, Any]:
+        try:
+            waits = await self._obey(read_command(line))
+        except CommandError as error:
+            return {"error": str(error)}
+        if waits is not None:
+            calls.create_task(waits)
+        return {"done": True}
+
+    async def _obey(self, command: Command) -> Coroutine[Any, Any, None] | None:
+        """Do what a command says; what waits for the kubelet is returned, so that the next command need not."""
+        match command:
+            case Register(resource, endpoint, version, times):
+                return self._stub.register(resource, endpoint, version, times)
+            case ListDevices(devices):
+                self._stub.send_list(devices)
+            case AnswerWith(rpc, answer):
+                self._stub.behaviour.answers[rpc] = answer
+            case EndStream():
+                self._stub.end_streams()
+            case StopServer():
+                await self._stub.stop_server()
+        return None
+
+
+def _lines_of_input() -> asyncio.Queue[str]:
+    """The lines of standard input as they come, an empty one at its end.
+
+    A thread reads them, as the input may be what an event loop cannot wait for: a file, or nothing at all.
+    """
+    lines: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        for line in chain(sys.stdin, [""]):
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    return lines

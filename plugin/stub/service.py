@@ -1,0 +1,105 @@
+"""The DevicePlugin service of the stub: the framework's is too well-behaved to hang, to lie or to fall silent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+import grpc
+
+from simkubelet.apis import deviceplugin as api
+
+from ..framework import DeviceList
+from .behaviour import Answer, Behaviour, Rpc
+
+__all__ = ["ENVIRONMENT_VARIABLE", "StubService"]
+
+ENVIRONMENT_VARIABLE = "STUB_DEVICES"
+"""Set in a container to the ids that it was given, joined by commas."""
+
+Context = grpc.aio.ServicerContext[Any, Any]
+OnCall = Callable[[Rpc, Sequence[str]], None]
+"""Told of each call as it arrives, with the device ids that it names."""
+
+
+class StubService(api.DevicePluginServicer):
+    """Answers as its `Behaviour` says; one object for each server of the stub."""
+
+    def __init__(self, behaviour: Behaviour, on_call: OnCall) -> None:
+        self._behaviour = behaviour
+        self._on_call = on_call
+        self._streams = 0
+        self._changed = asyncio.Event()
+
+    def send_list(self, devices: DeviceList) -> None:
+        """Send a list on every open stream; later streams begin with it."""
+        self._behaviour.devices = devices
+        self._wake_streams()
+
+    def end_streams(self) -> None:
+        """End every open ListAndWatch stream; the server goes on."""
+        self._streams += 1
+        self._wake_streams()
+
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Context) -> api.DevicePluginOptions:
+        """The options that the stub was started with."""
+        answer = await self._begin(Rpc.OPTIONS, (), context)
+        return api.DevicePluginOptions() if answer.is_empty else self._behaviour.options.to_message()
+
+    async def ListAndWatch(
+        self, request: api.Empty, context: Context
+    ) -> AsyncGenerator[api.ListAndWatchResponse, None]:
+        """The list, then each newer one, until `end_streams`."""
+        answer = await self._begin(Rpc.LIST, (), context)
+        opened_in = self._streams
+        while opened_in == self._streams and not answer.is_empty:
+            changed = self._changed
+            yield api.ListAndWatchResponse(devices=[device.to_message() for device in self._behaviour.devices])
+            await changed.wait()
+
+    async def Allocate(self, request: api.AllocateRequest, context: Context) -> api.AllocateResponse:
+        """One answer for each container: its ids in `ENVIRONMENT_VARIABLE`."""
+        asked = [list(container.devices_ids) for container in request.container_requests]
+        answer = await self._begin(Rpc.ALLOCATE, [device_id for ids in asked for device_id in ids], context)
+        response = api.AllocateResponse()
+        for device_ids in [] if answer.is_empty else asked:
+            response.container_responses.add(envs={ENVIRONMENT_VARIABLE: ",".join(device_ids)})
+        return response
+
+    async def GetPreferredAllocation(
+        self, request: api.PreferredAllocationRequest, context: Context
+    ) -> api.PreferredAllocationResponse:
+        """For each container what it must have, then the first ids by name."""
+        offered = [device_id for asked in request.container_requests for device_id in asked.available_deviceIDs]
+        answer = await self._begin(Rpc.PREFERRED, offered, context)
+        response = api.PreferredAllocationResponse()
+        for asked in [] if answer.is_empty else request.container_requests:
+            required = list(asked.must_include_deviceIDs)
+            free = sorted(set(asked.available_deviceIDs) - set(required))
+            response.container_responses.add(deviceIDs=[*required, *free][: asked.allocation_size])
+        return response
+
+    async def PreStartContainer(
+        self, request: api.PreStartContainerRequest, context: Context
+    ) -> api.PreStartContainerResponse:
+        """Nothing to prepare."""
+        await self._begin(Rpc.PRE_START, list(request.devices_ids), context)
+        return api.PreStartContainerResponse()
+
+    async def _begin(self, rpc: Rpc, device_ids: Sequence[str], context: Context) -> Answer:
+        """Do what was ordered for a call before its answer."""
+        answer = self._behaviour.next_answer(rpc)
+        self._on_call(rpc, device_ids)
+        if answer.devices is not None:
+            self.send_list(answer.devices)
+        await asyncio.sleep(answer.after_s)
+        if answer.is_never:
+            await asyncio.Event().wait()
+        if answer.error is not None:
+            await context.abort(grpc.StatusCode.UNKNOWN, answer.error)
+        return answer
+
+    def _wake_streams(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()

@@ -1,0 +1,1 @@
+"""The backend ``kind``: a real cluster whose nodes are docker containers."""

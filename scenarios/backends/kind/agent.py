@@ -1,0 +1,216 @@
+"""The backend's hand on a node: a process in a container of the plugin image that sees the node's files and processes.
+
+It reads one command a line from standard input and writes one JSON object a line: ``{"answer": NUMBER, "value": …}``
+or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itself::
+
+    {"ready": true}                            it watches
+    {"kubelet": true}                          kubelet.sock has appeared, or is there at the start
+    {"checkpoint": "…"}                        the text of the checkpoint has changed, empty where there is none
+    {"output": "PLUGIN", "line": "…"}          a stub has written a line
+
+It ends with its input. The node's root is mounted at ``/host``, the folder of the run at its own path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from asyncinotify import Event, Inotify, Mask
+
+from ...marked_processes import signal_marked
+
+HOST: Final = Path("/host")
+PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
+CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
+PLACE: Final = Path("/var/lib/simkubelet")
+"""The run's folder on the node: ``machine``, and for each stub ``PLUGIN.in`` and
+``PLUGIN.out``."""
+POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
+_CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
+_API_LIMIT_S: Final = 5.0
+CREATED: Final = PLACE / "created"
+"""The topmost path of each that was made on the node, a line each: what has to go in the end."""
+_EXIT_CODE: Final = "exit-code"
+
+
+class Agent:
+    """Watches and obeys."""
+
+    def __init__(self) -> None:
+        self._checkpoint: str | None = None
+        # What is there already was told by the agent of before a reboot.
+        self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
+
+    async def run(self) -> None:
+        """Until the input ends."""
+        PLACE.mkdir(parents=True, exist_ok=True)
+        with Inotify() as watch:
+            watch.add_watch(PLACE, Mask.CREATE | Mask.MODIFY)
+            watch.add_watch(PLUGINS, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
+            self._look()
+            if _is_served(PLUGINS / "kubelet.sock"):
+                _tell(kubelet=True)
+            _tell(ready=True)
+            seeing = asyncio.create_task(self._see(watch))
+            await _lines(self._obey)
+            seeing.cancel()
+
+    async def _see(self, watch: Inotify) -> None:
+        async for event in watch:
+            self._heed(event)
+
+    def _heed(self, event: Event) -> None:
+        if event.name is not None and event.name.name == "kubelet.sock" and Mask.CREATE in event.mask:
+            _tell(kubelet=True)
+        self._look()
+
+    def _look(self) -> None:
+        """Tell what is new in files."""
+        try:
+            text = CHECKPOINT.read_text()
+        except FileNotFoundError:
+            text = ""
+        if text != self._checkpoint:
+            self._checkpoint = text
+            _tell(checkpoint=text)
+        for file in sorted(PLACE.glob("*.out")):
+            with file.open("rb") as stream:
+                stream.seek(self._read.get(file, 0))
+                *lines, rest = stream.read().split(b"\n")
+                self._read[file] = stream.tell() - len(rest)
+            for line in lines:
+                _tell(output=file.stem, line=line.decode())
+
+    def _obey(self, order: Mapping[str, Any]) -> None:
+        number = order["number"]
+        try:
+            value = getattr(self, "do_" + order["do"])(**order["with"])
+        except Exception as error:  # whatever it is, the other side has to know
+            _tell(answer=number, error=getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
+        else:
+            _tell(answer=number, value=value)
+
+    def do_create_file(self, path: str, content: str) -> None:
+        """Make a file, and the folders above it."""
+        place = HOST / path.lstrip("/")
+        missing = [one for one in (place, *place.parents) if not one.exists()]
+        with CREATED.open("a") as created:
+            created.write(f"/{missing[-1].relative_to(HOST)}\n" if missing else "")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("x") as file:
+            file.write(content)
+
+    def do_write_file(self, path: str, content: str) -> None:
+        """Give a file another content."""
+        (HOST / path.lstrip("/")).write_text(content)
+
+    def do_remove_file(self, path: str) -> None:
+        """Remove a file."""
+        (HOST / path.lstrip("/")).unlink()
+
+    def do_add_stub(self, plugin: str) -> None:
+        """Make the pipe by which a stub is told, and its output."""
+        os.mkfifo(PLACE / f"{plugin}.in")
+        (PLACE / f"{plugin}.out").touch()
+
+    def do_tell(self, plugin: str, line: str) -> None:
+        """Give a stub a line; it fails where no stub reads."""
+        pipe = os.open(PLACE / f"{plugin}.in", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(pipe, line.encode() + b"\n")
+        finally:
+            os.close(pipe)
+
+    def do_signal(self, mark: str, number: int) -> int:
+        """Signal all processes with a mark; how many there were."""
+        return signal_marked(mark, signal.Signals(number))
+
+    def do_exit(self, mark: str, code: int) -> int:
+        """Let the stand-in with a mark end with a code; how many there were."""
+        found = 0
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if f"SIMKUBELET_PLUGIN={mark}".encode() not in environment.read_bytes().split(b"\0"):
+                    continue
+                (environment.parent / "root" / _EXIT_CODE).write_text(str(code))
+                os.kill(int(environment.parent.name), signal.SIGUSR1)
+                found += 1
+            except (OSError, ValueError):
+                continue
+        return found
+
+    def do_pod_resources(self) -> dict[str, Any]:
+        """What the kubelet's PodResources API tells: devices by pod, and all there are; nothing where none does."""
+        import grpc
+
+        from simkubelet.apis import podresources as api
+
+        with grpc.insecure_channel(f"unix:{POD_RESOURCES}", options=_CHANNEL_OPTIONS) as channel:
+            stub = api.PodResourcesListerStub(channel)
+            try:
+                listed = stub.List(api.ListPodResourcesRequest(), timeout=_API_LIMIT_S)
+                allocatable = stub.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=_API_LIMIT_S)
+            except grpc.RpcError:
+                return {"pods": {}, "allocatable": {}}
+        pods = {
+            pod.name: _ids(entry for one in pod.containers for entry in one.devices)
+            for pod in listed.pod_resources
+            if pod.namespace == "default"
+        }
+        return {"pods": pods, "allocatable": _ids(allocatable.devices)}
+
+    def do_machine(self, profile: str, count: int) -> dict[str, Any]:
+        """Make the fake machine; its GPUs, and what a process needs to see them."""
+        from fakegpu import Machine
+
+        machine = Machine.create(PLACE / "machine", profile=profile, count=count)
+        return {"gpus": [gpu.uuid for gpu in machine.gpus], "environment": machine.environment()}
+
+    def do_fail(self, gpu: str, xid: int) -> None:
+        """Let a GPU report an XID."""
+        from fakegpu import Machine
+
+        Machine.open(PLACE / "machine").fail(gpu, xid=xid)
+
+    def do_heal(self, gpu: str) -> None:
+        """Take back what was done to a GPU."""
+        from fakegpu import Machine
+
+        Machine.open(PLACE / "machine").heal(gpu)
+
+
+def _ids(entries: Iterable[Any]) -> dict[str, list[str]]:
+    found: dict[str, set[str]] = {}
+    for entry in entries:
+        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: sorted(ids) for resource, ids in found.items()}
+
+
+def _is_served(path: Path) -> bool:
+    """Whether anybody listens on a socket: a kubelet that went with its node leaves the file."""
+    with socket.socket(socket.AF_UNIX) as trial:
+        return trial.connect_ex(str(path)) == 0
+
+
+def _tell(**line: Any) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+async def _lines(obey: Any) -> None:
+    reader = asyncio.StreamReader(limit=16 * 1024 * 1024)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        obey(json.loads(line))
+
+
+if __name__ == "__main__":
+    asyncio.run(Agent().run())

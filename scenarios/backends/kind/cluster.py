@@ -1,0 +1,119 @@
+"""A kind cluster, made or found: kind's command line, kubeconfig and nodes."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from simkubelet.errors import HostError, InputError
+
+from .docker import output_of
+from .image import PluginImage
+
+_CREATE_WITHIN_S: Final = 400.0
+_LOAD_WITHIN_S: Final = 200.0
+
+_CONFIG: Final = """\
+kind: Cluster
+apiVersion: kind.x-k8s.io/v1alpha4
+kubeadmConfigPatches:
+  - |
+    kind: KubeletConfiguration
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    logging: {verbosity: 2}
+"""
+"""A kubelet tells of lists of devices at level 2."""
+
+
+class KindCluster:
+    """One cluster by its name; `enter` finds or makes it, `leave` deletes it where it was made here.
+
+    Args:
+        name: Its name for kind.
+        node_image: Of its nodes, where it has to be made; kind's default where it is None.
+        keep: Do not delete it.
+    """
+
+    def __init__(self, name: str, node_image: str | None, keep: bool) -> None:
+        self.name = name
+        self.is_ours = False
+        self._node_image = node_image
+        self._keep = keep
+        self._lock: socket.socket | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="sk-kind-")
+        self.kubeconfig = Path(self._folder.name) / "kubeconfig"
+
+    async def enter(self) -> tuple[str, ...]:
+        """Make sure that the cluster is there; the names of its nodes' containers.
+
+        Raises:
+            InputError: Another run uses it.
+            HostError: docker or kind fails; nothing is left of a cluster that was begun.
+        """
+        self._take()
+        await output_of("docker", "version")
+        if self.name in (await output_of("kind", "get", "clusters")).split():
+            kubeconfig = await output_of("kind", "get", "kubeconfig", "--name", self.name)
+            self.kubeconfig.write_text(kubeconfig)
+        else:
+            await self._create()
+        nodes = (await output_of("kind", "get", "nodes", "--name", self.name)).split()
+        if not nodes:
+            raise HostError(f"cluster '{self.name}' has no nodes; delete it: kind delete cluster --name {self.name}")
+        return tuple(sorted(nodes))
+
+    async def load(self, image: PluginImage) -> None:
+        """Bring an image into every node.
+
+        Raises:
+            HostError: kind fails.
+        """
+        await output_of("kind", "load", "docker-image", image.name, "--name", self.name, within_s=_LOAD_WITHIN_S)
+
+    async def leave(self) -> None:
+        """Delete what was made; give the name free."""
+        try:
+            if self.is_ours and not self._keep:
+                await output_of("kind", "delete", "cluster", "--name", self.name, "--kubeconfig", str(self.kubeconfig))
+        finally:
+            self._folder.cleanup()
+            if self._lock is not None:
+                self._lock.close()
+
+    async def _create(self) -> None:
+        image = ("--image", self._node_image) if self._node_image else ()
+        self.is_ours = True
+        try:
+            await output_of(
+                "kind",
+                "create",
+                "cluster",
+                "--name",
+                self.name,
+                *image,
+                "--config",
+                "-",
+                "--wait",
+                "180s",
+                "--kubeconfig",
+                str(self.kubeconfig),
+                given=_CONFIG.encode(),
+                within_s=_CREATE_WITHIN_S,
+            )
+        except BaseException:
+            self._keep = False
+            raise
+
+    def _take(self) -> None:
+        # An abstract socket: the name is free again when the process has ended, however it did, and no file stays.
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f"\0simkubelet-kind-{self.name}")
+        except OSError:
+            lock.close()
+            raise InputError(
+                f"--cluster: another run uses the cluster '{self.name}'; wait for it, or name another"
+            ) from None
+        self._lock = lock

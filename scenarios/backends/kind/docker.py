@@ -1,0 +1,108 @@
+"""Docker's and kind's command lines as subprocesses.
+
+Not the docker SDK for Python: kind itself runs ``docker``, so the program is there wherever kind works, contexts and
+sign-ins included; the SDK blocks its thread, while a subprocess is waited for, streamed and ended in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from simkubelet.errors import HostError, SimkubeletError
+
+_LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+_END_GRACE_S: Final = 5.0
+_MENDED = {
+    "is not running": "a node's container does not run any more; somebody has ended it",
+    "permission denied": "the docker daemon lets this user do nothing; join its socket's group, or use sudo",
+    "Cannot connect to the Docker daemon": "no docker daemon answers; start it, or name its socket in DOCKER_HOST",
+    "failed to connect to the docker API": "no docker daemon answers; start it, or name its socket in DOCKER_HOST",
+    "error during connect": "no docker daemon answers; start it, or name its socket in DOCKER_HOST",
+}
+_MISSING = {
+    "docker": "there is no program 'docker'; install it, for example Debian's docker.io",
+    "kind": "there is no program 'kind'; install it (https://kind.sigs.k8s.io) and put its folder on PATH",
+}
+
+
+class CommandError(HostError):
+    """A command ended with an error; the message tells which and why in one line."""
+
+
+async def output_of(*argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
+    """Run a command to its end and return what it wrote to standard output.
+
+    Args:
+        argv: The command.
+        given: Its standard input.
+        within_s: After so long it is killed.
+
+    Raises:
+        HostError: It is missing, fails or takes too long.
+    """
+    async with process(*argv, has_input=given is not None) as running:
+        try:
+            async with asyncio.timeout(within_s):
+                out, err = await running.communicate(given)
+        except TimeoutError:
+            raise CommandError(f"{_named(argv)}: took longer than {within_s:g} s") from None
+    if running.returncode != 0:
+        raise CommandError(_explained(argv, (err or out).decode(errors="replace"), running.returncode))
+    return out.decode(errors="replace")
+
+
+@contextlib.asynccontextmanager
+async def process(*argv: str, has_input: bool = True) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command with pipes for all it reads and writes; leaving ends it.
+
+    Raises:
+        HostError: It is missing, or no process could be made.
+    """
+    pipe = asyncio.subprocess.PIPE
+    try:
+        running = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=pipe if has_input else asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+            limit=_LINE_LIMIT_BYTES,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        raise HostError(_MISSING.get(argv[0], f"there is no program '{argv[0]}'")) from None
+    except OSError as error:
+        raise HostError(f"{argv[0]}: cannot start a process: {error}") from None
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                running.terminate()
+            try:
+                async with asyncio.timeout(_END_GRACE_S):
+                    await running.communicate()
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    running.kill()
+                await running.wait()
+
+
+def _named(argv: Sequence[str]) -> str:
+    return " ".join(argv[:3])
+
+
+def _explained(argv: Sequence[str], said: str, status: int | None) -> str:
+    for words, mended in _MENDED.items():
+        if words in said:
+            return mended
+    lines = [line for line in said.splitlines() if line.strip()]
+    told = next((line for line in lines if line.lower().startswith(("error", "failed"))), lines[-1] if lines else "")
+    return f"{_named(argv)}: {told.strip() or f'ended with status {status}'}"
+
+
+def is_gone(error: SimkubeletError) -> bool:
+    """Whether a command failed because what it names is not there."""
+    return "No such" in str(error) or "not found" in str(error)

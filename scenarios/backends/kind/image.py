@@ -1,0 +1,178 @@
+"""The image of plugins, stand-ins and the agent: this very interpreter, what it imports, and the libraries below both.
+
+Everything lies in the image at the path that it has here, so nothing is built or downloaded, and what runs on the node
+is what runs here, checkout or installed wheel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import importlib.metadata
+import re
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from simkubelet import _bundle
+
+from .docker import output_of
+
+_OURS: Final = ("simkubelet/__init__.py", "simkubelet/apis", "fakegpu")
+_BUNDLED: Final = {
+    "plugin": ("",),
+    "scenarios": (
+        "__init__.py",
+        "marked_processes.py",
+        "backends/__init__.py",
+        "backends/kind/__init__.py",
+        "backends/kind/agent.py",
+    ),
+}
+"""What is needed of the packages that may lie in a wheel below another: see `_bundle`."""
+_UNUSED: Final = {
+    "__pycache__",
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "ensurepip",
+    "site-packages",
+    "lib2to3",
+    "pydoc_data",
+    "_generated_tests",
+}
+_BUILD_WITHIN_S: Final = 300.0
+_SHELL: Final = Path("/bin/sh")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginImage:
+    """An image that docker has: its `name` with a tag that tells its content, the interpreter, and its search path."""
+
+    name: str
+    python: str
+    python_path: str
+
+    @property
+    def reference(self) -> str:
+        """Its name as a node's containerd has it."""
+        return f"docker.io/{self.name}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every process of this image needs."""
+        return {"PYTHONPATH": self.python_path, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+async def built_image() -> PluginImage:
+    """Build the image, or find the one with the same content.
+
+    Raises:
+        HostError: docker is missing or fails.
+    """
+    python, files = await asyncio.to_thread(_interpreter_and_files)
+    name = f"simkubelet/plugin:{_content(files)}"
+    if not (await output_of("docker", "image", "ls", "--quiet", name)).strip():
+        with tempfile.TemporaryFile() as context:
+            await asyncio.to_thread(_write_context, context, files)
+            context.seek(0)
+            await output_of(
+                "docker",
+                "build",
+                "--label",
+                "simkubelet=plugin",
+                "--tag",
+                name,
+                "-",
+                given=context.read(),
+                within_s=_BUILD_WITHIN_S,
+            )
+    return PluginImage(name, str(python), ":".join(str(path) for path in _search_path()))
+
+
+def _interpreter_and_files() -> tuple[Path, list[Path]]:
+    python = Path(sys.executable).resolve()
+    return python, sorted(set(_files(python)))
+
+
+def _search_path() -> list[Path]:
+    found = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
+    return list(dict.fromkeys([*found, _bundle.CHECKOUT]))
+
+
+def _files(python: Path) -> Iterator[Path]:
+    """All files of the image, libraries included."""
+    own = [python, _SHELL, *_below(Path(sysconfig.get_path("stdlib"))), *_packages(), *_distributions()]
+    yield from own
+    yield from _libraries(path for path in own if path in (python, _SHELL) or ".so" in path.name)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    for entry in folder.iterdir():
+        if entry.name in _UNUSED or entry.name.startswith("config-"):
+            continue
+        if entry.is_dir():
+            yield from _below(entry)
+        elif entry.suffix not in (".pyc", ".a"):
+            yield entry
+
+
+def _packages() -> Iterator[Path]:
+    """What plugins and the agent import of ours."""
+    bundled = [
+        f"{_bundle.module_name(package).replace('.', '/')}/{part}"
+        for package, parts in _BUNDLED.items()
+        for part in parts
+    ]
+    for name in (*_OURS, *bundled):
+        place = _bundle.CHECKOUT / name
+        yield from _below(place) if place.is_dir() else [place]
+
+
+def _distributions() -> Iterator[Path]:
+    """The files of the distributions that simkubelet needs."""
+    wanted, seen = ["simkubelet"], set[str]()
+    while wanted:
+        name = wanted.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        wanted += [re.split(r"[^\w.-]", one)[0] for one in distribution.requires or () if "extra ==" not in one]
+        for file in distribution.files or ():
+            path = Path(str(distribution.locate_file(file)))
+            if path.suffix != ".pyc" and ".." not in file.parts and path.is_file():
+                yield path
+
+
+def _libraries(programs: Iterable[Path]) -> Iterator[Path]:
+    """What the dynamic loader loads for them: its own answer."""
+    told = subprocess.run(["/usr/bin/ldd", *map(str, programs)], capture_output=True, text=True, check=False)
+    for path in {*re.findall(r"(/\S+) \(0x", told.stdout)}:
+        yield Path(path)
+
+
+def _content(files: Iterable[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in files:
+        state = path.stat()
+        digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
+    return digest.hexdigest()[:16]
+
+
+def _write_context(stream: IO[bytes], files: Iterable[Path]) -> None:
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        archive.add(Path(__file__).with_name("Dockerfile"), "Dockerfile")
+        for path in files:
+            archive.add(path.resolve(), f"tree{path}", recursive=False)

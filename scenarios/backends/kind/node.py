@@ -1,0 +1,220 @@
+"""One node of a kind cluster: a docker container with systemd, a kubelet, containerd, and our agent beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from simkubelet import _bundle
+from simkubelet.errors import HostError, InputError
+
+from .docker import CommandError, output_of, process
+from .image import PluginImage
+
+PLACE: Final = "/var/lib/simkubelet"
+PLUGIN_FOLDER: Final = "/var/lib/kubelet/device-plugins"
+_CTR: Final = ("ctr", "--namespace=k8s.io")
+_DROP_IN: Final = "/run/systemd/system/kubelet.service.d"
+_AGENT: Final = "simkubelet-agent"
+_ANSWER_WITHIN_S: Final = 30.0
+_READY_WITHIN_S: Final = 60.0
+_BOOT_WITHIN_S: Final = 120.0
+
+OnTold = Callable[[Mapping[str, Any]], None]
+"""Takes what the agent sees by itself, and ``{"journal": "…"}`` for each line of the kubelet's log."""
+
+
+class KindNode:
+    """Commands to the node's container, and the two processes that tell of it; `watch` starts them, `close` ends them.
+
+    Args:
+        name: The story's name of the node.
+        container: Its container's, which is also its name in the cluster.
+        image: Of the agent.
+        on_told: Told what happens, in the event loop.
+    """
+
+    def __init__(self, name: str, container: str, image: PluginImage, on_told: OnTold) -> None:
+        self.name = name
+        self.container = container
+        self._image = image
+        self._on_told = on_told
+        self._stack = contextlib.AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._agent: asyncio.subprocess.Process | None = None
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._asked = 0
+        self._ready = asyncio.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the agent has ended though nobody ended it."""
+        return any(task.done() for task in self._tasks)
+
+    async def run(self, *argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
+        """Run a command on the node; what it wrote.
+
+        Raises:
+            HostError: It fails.
+        """
+        interactive = ("-i",) if given is not None else ()
+        return await output_of("docker", "exec", *interactive, self.container, *argv, given=given, within_s=within_s)
+
+    async def systemctl(self, verb: str) -> None:
+        """``start``, ``stop`` or ``restart`` the kubelet."""
+        await self.run("systemctl", verb, "kubelet")
+
+    async def watch(self) -> None:
+        """Start the agent and follow the kubelet's log.
+
+        Raises:
+            HostError: The agent does not come up.
+        """
+        await self._remove_agent()
+        # A kubelet that crashes stays so until the story starts it.
+        await self.run(
+            "sh", "-c", f"mkdir -p {_DROP_IN} && printf '[Service]\\nRestart=no\\n' >{_DROP_IN}/simkubelet.conf"
+        )
+        await self.run("systemctl", "daemon-reload")
+        self._ready.clear()
+        journal = ("docker", "exec", self.container, "journalctl", "-u", "kubelet", "-f", "-n", "0", "-o", "cat")
+        following = await self._stack.enter_async_context(process(*journal))
+        self._agent = await self._stack.enter_async_context(process(*self._agent_argv()))
+        self._tasks = [
+            asyncio.create_task(self._follow(following)),
+            asyncio.create_task(self._listen(self._agent)),
+        ]
+        ready = asyncio.create_task(self._ready.wait())
+        done, _ = await asyncio.wait(
+            [ready, self._tasks[1]], timeout=_READY_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        ready.cancel()
+        if not self._ready.is_set():
+            said = await self._last_words() if self._tasks[1] in done else "it says nothing"
+            raise HostError(f"node {self.container}: the agent does not start: {said}")
+
+    async def close(self) -> None:
+        """End what `watch` began; may be called twice."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self._agent = None
+        await self._stack.aclose()
+        with contextlib.suppress(HostError):
+            await self._remove_agent()
+            await self.run("sh", "-c", f"rm -f {_DROP_IN}/simkubelet.conf && systemctl daemon-reload")
+
+    async def ask(self, do: str, **given: Any) -> Any:
+        """Let the agent do something; see `agent.Agent`.
+
+        Raises:
+            InputError: It cannot, with what was given.
+            HostError: It does not answer.
+        """
+        if self._agent is None or self._agent.stdin is None:
+            raise HostError(f"node {self.container}: the agent is gone")
+        self._asked += 1
+        number, answer = self._asked, asyncio.get_running_loop().create_future()
+        self._answers[number] = answer
+        try:
+            self._agent.stdin.write(json.dumps({"number": number, "do": do, "with": given}).encode() + b"\n")
+            await self._agent.stdin.drain()
+            async with asyncio.timeout(_ANSWER_WITHIN_S):
+                return await answer
+        except (TimeoutError, ConnectionError):
+            raise HostError(f"node {self.container}: the agent does not answer to {do}") from None
+        finally:
+            del self._answers[number]
+
+    async def reboot(self) -> None:
+        """Kill every process of the node and start it again, as a power cut does.
+
+        Raises:
+            HostError: It does not come back.
+        """
+        await self.close()
+        await output_of("docker", "kill", self.container)
+        await output_of("docker", "start", self.container)
+        await self._wait_for("systemctl is-active --quiet containerd", _BOOT_WITHIN_S)
+
+    async def has_image(self, name: str) -> bool:
+        """Whether containerd has an image, by its full name."""
+        return name in (await self.run(*_CTR, "images", "list", "-q")).split()
+
+    async def _wait_for(self, condition: str, within_s: float) -> None:
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + within_s
+        while True:
+            try:
+                await self.run("sh", "-c", condition)
+            except CommandError:
+                if loop.time() > limit:
+                    raise HostError(f"node {self.container}: not so within {within_s:g} s: {condition}") from None
+                await asyncio.sleep(0.3)
+            else:
+                return
+
+    def _agent_argv(self) -> tuple[str, ...]:
+        env = [f"--env={key}={value}" for key, value in self._image.environment.items()]
+        mounts = [
+            "--mount=type=bind,src=/,dst=/host,options=rbind:rw",
+            f"--mount=type=bind,src={PLACE},dst={PLACE},options=rbind:rw",
+            f"--mount=type=bind,src={PLUGIN_FOLDER},dst={PLUGIN_FOLDER},options=rbind:rw",
+        ]
+        run = [*_CTR, "run", "--rm", "--net-host", "--with-ns=pid:/proc/1/ns/pid", "--label=simkubelet=agent"]
+        module = f"{_bundle.module_name('scenarios')}.backends.kind.agent"
+        program = [self._image.python, "-m", module]
+        start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && exec "$@"'
+        inside = [
+            "sh",
+            "-c",
+            start,
+            "sh",
+            *run,
+            "--cap-add=CAP_SYS_PTRACE",
+            *env,
+            *mounts,
+            self._image.reference,
+            _AGENT,
+            *program,
+        ]
+        return ("docker", "exec", "-i", self.container, *inside)
+
+    async def _remove_agent(self) -> None:
+        remove = f"ctr -n k8s.io task rm -f {_AGENT}; ctr -n k8s.io container rm {_AGENT}; true"
+        await self.run("sh", "-c", f"{{ {remove}; }} >/dev/null 2>&1")
+
+    async def _last_words(self) -> str:
+        if self._agent is None or self._agent.stderr is None:
+            return ""
+        lines = (await self._agent.stderr.read()).decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it says nothing")
+
+    async def _follow(self, journal: asyncio.subprocess.Process) -> None:
+        assert journal.stdout is not None  # noqa: S101  # a pipe was asked for
+        while line := await journal.stdout.readline():
+            self._on_told({"journal": line.decode(errors="replace").rstrip("\n")})
+
+    async def _listen(self, agent: asyncio.subprocess.Process) -> None:
+        assert agent.stdout is not None  # noqa: S101  # a pipe was asked for
+        while line := await agent.stdout.readline():
+            told = json.loads(line)
+            if "answer" in told:
+                self._answered(told)
+            elif "ready" in told:
+                self._ready.set()
+            else:
+                self._on_told(told)
+
+    def _answered(self, told: Mapping[str, Any]) -> None:
+        answer = self._answers.get(told["answer"])
+        if answer is None or answer.done():
+            return
+        if "error" in told:
+            answer.set_exception(InputError(f"{self.name}: {told['error']}"))
+        else:
+            answer.set_result(told["value"])

@@ -1,0 +1,331 @@
+"""A story's plugins on a cluster: one DaemonSet each, kept from a node by a label, observed by its pods.
+
+A DaemonSet selects nodes by a label of its plugin, so starting a plugin on a node is labelling it and stopping is
+taking the label away. A plugin's process is the first of its container, so the kubelet is its supervisor.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from simkubelet import _bundle
+from simkubelet.errors import InputError, PluginError
+from simkubelet.events import DevicesListed, PluginRegistered
+
+from ...events import PluginCalled, PluginExited, PluginPaused, PluginResumed, PluginStarted, RegistrationAnswered
+from ...marked_processes import MARK
+from ...plugin_action import (
+    AnyStubAction,
+    KillPlugin,
+    PausePlugin,
+    ProcessAction,
+    ResumePlugin,
+    StartPlugin,
+    StopPlugin,
+    stub_command,
+)
+from ...plugin_spec import PluginSpec, Serves
+from ...snapshot import PluginState, PluginView
+from ...trace import Trace
+from ..stub_options import stub_options
+from .api import ClusterApi, Object
+from .image import PluginImage
+from .node import PLACE, PLUGIN_FOLDER, KindNode
+
+LABELS: Final = {"app.kubernetes.io/managed-by": "simkubelet"}
+NAMESPACE: Final = "simkubelet"
+_SERVED: Final = {"gopher": "lixueduan.com/gopher", "nvidia": "nvidia.com/gpu"}
+_REQUEST: Final = re.compile(r'"Got registration request from device plugin with resource" resourceName="([^"]*)"')
+_LISTED: Final = re.compile(
+    r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
+)
+"""Source of both: devicemanager/manager.go and plugin/v1beta1/server.go (kubernetes v1.34.4); the second is level 2."""
+_NODE_LABEL: Final = "simkubelet.plugin/"
+
+
+@dataclass(slots=True)
+class _OnNode:
+    """A plugin on one node, as far as it has been told of."""
+
+    spec: PluginSpec
+    node: KindNode
+    is_wanted: bool
+    life: int = 0
+    ended: int = 0
+    restarts_before: int = 0
+    pod: str = ""
+    state: PluginState = PluginState.STOPPED
+    registrations: int = 0
+    refusal: str = ""
+    calls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def view(self) -> PluginView:
+        return PluginView(
+            self.spec.name,
+            self.node.name,
+            self.state,
+            max(self.life - 1, 0),
+            self.registrations,
+            self.refusal,
+            dict(self.calls),
+        )
+
+    @property
+    def mark(self) -> str:
+        return f"plugin/{self.spec.name}"
+
+
+def _status(terminated: Mapping[str, Any]) -> int:
+    """How a process ended, negative for a signal; of one that went with its node the runtime knows nothing."""
+    if terminated.get("reason") in ("Unknown", "ContainerStatusUnknown"):
+        return -signal.SIGKILL
+    code: int = terminated["exitCode"]
+    return 128 - code if code > 128 else code
+
+
+class KindPlugins:
+    """Every plugin once on each node.
+
+    Args:
+        specs: The story's plugins.
+        image: What they run in.
+        trace: Gets what happens.
+    """
+
+    def __init__(self, specs: tuple[PluginSpec, ...], image: PluginImage, trace: Trace) -> None:
+        self._specs = specs
+        self._image = image
+        self._trace = trace
+        self._on_nodes: dict[tuple[str, str], _OnNode] = {}
+
+    @property
+    def views(self) -> tuple[PluginView, ...]:
+        """What is known of each."""
+        return tuple(one.view for one in self._on_nodes.values())
+
+    async def start(
+        self, api: ClusterApi, nodes: Mapping[str, KindNode], machines: Mapping[str, dict[str, str]]
+    ) -> None:
+        """Make the DaemonSets and label the nodes.
+
+        Raises:
+            HostError: The cluster does not do it.
+        """
+        self._api = api
+        await api.call(
+            "POST",
+            "namespaces",
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": LABELS}},
+        )
+        for spec in self._specs:
+            for node in nodes.values():
+                self._on_nodes[node.name, spec.name] = _OnNode(spec, node, spec.start == "with-node")
+                if spec.is_stub:
+                    await node.ask("add_stub", plugin=spec.name)
+            env = {**self._image.environment, **next(iter(machines.values()), {}), **spec.env}
+            await api.call("POST", f"namespaces/{NAMESPACE}/daemonsets", self._daemon_set(spec, env), group="apps/v1")
+        for one in self._on_nodes.values():
+            if one.is_wanted:
+                await self._label(one, "on")
+
+    async def remove(self, api: ClusterApi, nodes: Mapping[str, KindNode]) -> None:
+        """Remove the namespace with all in it, and the labels."""
+        await api.call("DELETE", f"namespaces/{NAMESPACE}")
+        for node in nodes.values():
+            labels = {_NODE_LABEL + spec.name: None for spec in self._specs}
+            await api.call("PATCH", f"nodes/{node.container}", {"metadata": {"labels": labels}})
+
+    async def perform(self, action: ProcessAction | AnyStubAction, node: str) -> None:
+        """Do what a step says to a plugin of a node.
+
+        Raises:
+            InputError: The plugin is not in the state for it.
+        """
+        one = self._on_nodes[node, action.plugin]
+        match action:
+            case StartPlugin():
+                await self.switch_on(node, [action.plugin])
+            case StopPlugin():
+                if not one.is_wanted:
+                    raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
+                await self._stop(one, signal.SIGKILL if action.signal == "KILL" else signal.SIGTERM)
+            case KillPlugin():
+                await self._signal(one, signal.SIGKILL)
+            case PausePlugin():
+                await self._signal(one, signal.SIGSTOP)
+                self._trace.append(PluginPaused(one.spec.name, node))
+            case ResumePlugin():
+                await self._signal(one, signal.SIGCONT)
+                self._trace.append(PluginResumed(one.spec.name, node))
+            case _:
+                await self._tell(one, stub_command(action))
+
+    async def switch_off(self, node: str) -> tuple[str, ...]:
+        """Let no plugin of a node be started again; the names of those that ran, in the story's order."""
+        running = [one for (where, _), one in self._on_nodes.items() if where == node and one.is_wanted]
+        for one in running:
+            await self._label(one, None)
+            one.is_wanted = False
+        return tuple(one.spec.name for one in running)
+
+    async def switch_on(self, node: str, names: tuple[str, ...] | list[str]) -> None:
+        """Start plugins of a node, one after the other.
+
+        Raises:
+            InputError: One runs already.
+        """
+        for name in names:
+            one = self._on_nodes[node, name]
+            if one.is_wanted:
+                raise InputError(f"plugin '{name}' runs already; stop it first")
+            one.is_wanted = True
+            await self._label(one, "on")
+
+    def seen_pod(self, pod: Object, is_there: bool) -> None:
+        """Take what a plugin's pod tells."""
+        name = pod["metadata"]["labels"].get("plugin", "")
+        container = pod["spec"].get("nodeName")
+        one = next(
+            (one for (_, plugin), one in self._on_nodes.items() if plugin == name and one.node.container == container),
+            None,
+        )
+        if one is None:
+            return
+        statuses = pod.get("status", {}).get("containerStatuses", ())
+        if pod["metadata"]["uid"] != one.pod:
+            if not statuses or not is_there:
+                return
+            one.pod, one.restarts_before = pod["metadata"]["uid"], one.life
+        if not is_there:
+            one.state = PluginState.STOPPED
+            self._ended_until(one, one.life, None)
+            return
+        if not statuses:
+            # A pod that its node rejects after a reboot has none any more.
+            one.state = PluginState.STOPPED
+            self._ended_until(one, one.life, {"exitCode": 137})
+            return
+        status = statuses[0]
+        is_running = "running" in status["state"]
+        lives = (
+            one.restarts_before
+            + status["restartCount"]
+            + (0 if "waiting" in status["state"] and not status.get("lastState") else 1)
+        )
+        terminated = status["state"].get("terminated") or status.get("lastState", {}).get("terminated")
+        while one.life < lives:
+            self._ended_until(one, one.life, terminated)
+            one.life += 1
+            self._trace.append(PluginStarted(name, one.node.name, one.life))
+        if not is_running:
+            self._ended_until(one, one.life, terminated)
+        one.state = PluginState.RUNNING if is_running else PluginState.WAITING
+
+    def seen_line(self, plugin: str, node: str, line: str) -> None:
+        """Take a line that a stub wrote."""
+        one, report = self._on_nodes[node, plugin], json.loads(line)
+        if "called" in report:
+            one.calls[report["called"]] += 1
+            self._trace.append(PluginCalled(plugin, node, report["called"], tuple(report["devices"])))
+        elif "registered" in report:
+            one.refusal = report["error"]
+            one.registrations += not one.refusal
+            answered = RegistrationAnswered(plugin, node, report["registered"], report["endpoint"], one.refusal)
+            self._trace.append(answered)
+
+    def seen_journal(self, node: str, line: str) -> None:
+        """Take a line of a kubelet's log: a registration, or a list of devices that has come."""
+        if found := _REQUEST.search(line):
+            self._seen_registration(node, found.group(1))
+        elif found := _LISTED.search(line):
+            total, healthy = int(found.group(2)), int(found.group(3))
+            # The log has numbers, not names.
+            ids = tuple(f"#{number}" for number in range(total))
+            self._trace.append(DevicesListed(node, found.group(1), ids[:healthy], ids[healthy:]))
+
+    def _seen_registration(self, node: str, resource: str) -> None:
+        for (where, _), one in self._on_nodes.items():
+            if where == node and _SERVED.get(one.spec.builtin or "") == resource:
+                one.registrations += 1
+        self._trace.append(PluginRegistered(node, resource, ""))
+
+    def _ended_until(self, one: _OnNode, life: int, terminated: Mapping[str, Any] | None) -> None:
+        while one.ended < life:
+            one.ended += 1
+            status = _status(terminated) if terminated else 0
+            self._trace.append(PluginExited(one.spec.name, one.node.name, status, ""))
+
+    async def _stop(self, one: _OnNode, number: signal.Signals) -> None:
+        await self.switch_off_one(one)
+        await one.node.ask("signal", mark=one.mark, number=int(number))
+
+    async def switch_off_one(self, one: _OnNode) -> None:
+        """Keep a plugin from its node."""
+        await self._label(one, None)
+        one.is_wanted = False
+
+    async def _signal(self, one: _OnNode, number: signal.Signals) -> None:
+        if not one.is_wanted or not await one.node.ask("signal", mark=one.mark, number=int(number)):
+            raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
+
+    async def _tell(self, one: _OnNode, command: Mapping[str, Any]) -> None:
+        try:
+            await one.node.ask("tell", plugin=one.spec.name, line=json.dumps(command))
+        except InputError:
+            raise PluginError(f"plugin '{one.spec.name}' does not take the command {command['command']}") from None
+
+    async def _label(self, one: _OnNode, value: str | None) -> None:
+        labels = {_NODE_LABEL + one.spec.name: value}
+        await self._api.call("PATCH", f"nodes/{one.node.container}", {"metadata": {"labels": labels}})
+
+    def _daemon_set(self, spec: PluginSpec, env: Mapping[str, str]) -> dict[str, Any]:
+        labels = {**LABELS, "plugin": spec.name}
+        module = _bundle.module_name("plugin")
+        settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
+        argv = [
+            self._image.python,
+            "-P",
+            "-m",
+            module,
+            spec.builtin or "",
+            "--kubelet-dir",
+            PLUGIN_FOLDER,
+            "--host-root",
+            "/host",
+            *settings,
+            *spec.args,
+        ]
+        if spec.is_stub:
+            argv = ["/bin/sh", "-c", f'exec "$@" <>{PLACE}/{spec.name}.in >>{PLACE}/{spec.name}.out', "sh", *argv]
+        paths = {"place": (PLACE, PLACE), "plugins": (PLUGIN_FOLDER, PLUGIN_FOLDER), "host": ("/", "/host")}
+        if "FAKEGPU_SEGMENT" in env:
+            paths["sys"] = (f"{PLACE}/machine/sys", "/host/sys")
+        container = {
+            "name": "plugin",
+            "image": self._image.reference,
+            "imagePullPolicy": "Never",
+            "command": argv,
+            "env": [{"name": key, "value": value} for key, value in {**env, MARK: f"plugin/{spec.name}"}.items()],
+            "volumeMounts": [{"name": key, "mountPath": inside} for key, (_, inside) in paths.items()],
+        }
+        pod = {
+            "nodeSelector": {_NODE_LABEL + spec.name: "on"},
+            "tolerations": [{"operator": "Exists"}],
+            "terminationGracePeriodSeconds": 5,
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            "volumes": [{"name": key, "hostPath": {"path": path}} for key, (path, _) in paths.items()],
+        }
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": spec.name, "labels": labels},
+            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+        }

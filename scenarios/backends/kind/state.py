@@ -1,0 +1,245 @@
+"""What the watches and the node's checkpoint have told of a cluster, as trace events and as a story's observations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, decode
+from simkubelet.events import (
+    ContainerExited,
+    ContainerStarted,
+    DevicesAllocated,
+    EventRecorded,
+    KubeletCrashed,
+    KubeletStarted,
+    KubeletStopped,
+    NodeStatusUpdated,
+    PodRemoved,
+    PodScheduled,
+    PodStatusUpdated,
+)
+
+from ...snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
+from ...trace import Trace
+from .api import Object
+
+_STATIC: Final = "kubernetes.io/config.source"
+"""The annotation of a pod that the kubelet tells the API server of."""
+
+
+def extended(amounts: Mapping[str, Any]) -> dict[str, int]:
+    """Extended resources of a node, those that plugins serve."""
+    return {name: int(amount) for name, amount in amounts.items() if "/" in name}
+
+
+class ClusterState:
+    """Grows by what is told, in any order; `snapshot` is what is known now.
+
+    Args:
+        names: A node's name in the cluster -> the story's.
+        versions: A node's name in the story -> its Kubernetes version.
+        trace: Gets what happens to nodes and pods, in the story's names.
+
+    Attributes:
+        bound: Pods that the story itself binds to a node.
+    """
+
+    def __init__(self, names: Mapping[str, str], versions: Mapping[str, str], trace: Trace) -> None:
+        self._names = names
+        self._versions = versions
+        self._trace = trace
+        self.kubelet = dict.fromkeys(versions, KubeletState.RUNNING)
+        self.bound: set[str] = set()
+        self._panics: dict[str, str] = {}
+        self._published: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+        self._pods: dict[str, Object] = {}
+        self._told: dict[str, tuple[str, str, str, str]] = {}
+        self._lives: dict[tuple[str, str], tuple[int, int]] = {}
+        self._events: dict[str, dict[str, PodEvent]] = {}
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._allocated: set[tuple[str, str, str]] = set()
+        self._env: dict[tuple[str, str], dict[str, str]] = {}
+
+    @property
+    def pod_names(self) -> str:
+        """Of the pods that are there, for messages."""
+        return ", ".join(sorted(self._pods))
+
+    def place_of(self, pod: str) -> tuple[str | None, list[str]]:
+        """The node of a pod and its app containers; no node and none where there is no such pod."""
+        item = self._pods.get(pod, {"spec": {"containers": ()}})
+        node = self._names.get(item["spec"].get("nodeName", ""))
+        return node, [container["name"] for container in item["spec"]["containers"]]
+
+    def serves(self, node: str) -> None:
+        """A kubelet's registration socket has appeared."""
+        self.kubelet[node] = KubeletState.RUNNING
+        self._panics.pop(node, None)
+        self._trace.append(KubeletStarted(node))
+
+    def stopped(self, node: str) -> None:
+        """A kubelet was ended."""
+        self.kubelet[node] = KubeletState.STOPPED
+        self._trace.append(KubeletStopped(node))
+
+    def panicked(self, node: str, reason: str) -> None:
+        """A kubelet has ended by itself; only the first line of what it says counts."""
+        if self.kubelet[node] is KubeletState.RUNNING:
+            self.kubelet[node] = KubeletState.CRASHED
+            self._panics[node] = reason
+            self._trace.append(KubeletCrashed(node, reason))
+
+    def seen(self, kind: str, item: Object, is_there: bool) -> None:
+        """Take an object that a watch tells of."""
+        match kind:
+            case "node":
+                self._seen_node(item)
+            case "pod":
+                self._seen_pod(item, is_there)
+            case "event" if is_there:
+                self._seen_event(item)
+
+    def seen_checkpoint(self, node: str, text: str) -> None:
+        """Take the text of a node's checkpoint."""
+        try:
+            self._checkpoints[node] = decode(text) if text else Checkpoint((), {})
+        except CorruptCheckpointError:
+            self._checkpoints[node] = Checkpoint((), {})
+        self._tell_allocations(node)
+
+    def snapshot(self, plugins: tuple[PluginView, ...], told: Mapping[str, Mapping[str, Any]]) -> Snapshot:
+        """All that is known; `told` is what the agents say of the PodResources API, by node."""
+        nodes, pods = {}, {}
+        for node, kubernetes in self._versions.items():
+            capacity, allocatable = self._published.get(node, ({}, {}))
+            listed = _tuples(told.get(node, {}).get("allocatable", {}))
+            nodes[node] = NodeView(
+                node, kubernetes, capacity, allocatable, self.kubelet[node], self._panics.get(node, ""), listed
+            )
+        for name, item in self._pods.items():
+            view = self._pod_view(name, item)
+            of_pod = told.get(view.node, {}).get("pods", {}).get(name)
+            pods[name] = replace(view, pod_resources=None if of_pod is None else _tuples(of_pod))
+        return Snapshot(nodes, pods, plugins)
+
+    def _seen_node(self, item: Object) -> None:
+        node = self._names.get(item["metadata"]["name"])
+        if node is None:
+            return
+        status = item["status"]
+        published = extended(status.get("capacity", {})), extended(status.get("allocatable", {}))
+        if published != self._published.get(node):
+            self._published[node] = published
+            self._trace.append(NodeStatusUpdated(node, *published))
+
+    def _seen_pod(self, item: Object, is_there: bool) -> None:
+        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        node = self._names.get(item["spec"].get("nodeName", ""), "")
+        before = self._told.get(uid, ("", "Pending", "", ""))
+        if node and not before[0] and not self._is_bound_by_hand(item):
+            self._trace.append(PodScheduled(name, node))
+        self._pods[name] = item
+        if node:
+            self._tell_allocations(node)
+            self._tell_lives(name, uid, node, item)
+        status = item.get("status", {})
+        told = (node, status.get("phase", "Pending"), status.get("reason", ""), status.get("message", ""))
+        self._told[uid] = told
+        if told[1:] != before[1:]:
+            self._trace.append(PodStatusUpdated(name, told[1], told[2], self._in_story(told[3])))
+        if not is_there:
+            if self._pods.get(name, {}).get("metadata", {}).get("uid") == uid:
+                del self._pods[name]
+            self._trace.append(PodRemoved(name))
+
+    def _is_bound_by_hand(self, item: Object) -> bool:
+        """Whether no scheduler chose a pod's node: its manifest names one, or lies in the node's own folder."""
+        return item["metadata"]["name"] in self.bound or _STATIC in item["metadata"].get("annotations", {})
+
+    def _tell_lives(self, pod: str, uid: str, node: str, item: Object) -> None:
+        """Starts and ends of containers, those between two looks included."""
+        for status in _statuses(item):
+            container, state, last = status["name"], status["state"], status.get("lastState", {})
+            started, ended = self._lives.get((uid, container), (0, 0))
+            now = status["restartCount"] + 1 if "waiting" not in state else status["restartCount"] + bool(last)
+            over = now - ("running" in state)
+            while ended < over or started < now:
+                if started <= ended:
+                    self._trace.append(ContainerStarted(node, pod, container, started))
+                    started += 1
+                else:
+                    end = state.get("terminated") or last.get("terminated") or {"exitCode": 0, "reason": ""}
+                    self._trace.append(
+                        ContainerExited(node, pod, container, ended, end["exitCode"], end.get("reason", ""))
+                    )
+                    ended += 1
+            self._lives[uid, container] = started, ended
+
+    def _seen_event(self, item: Object) -> None:
+        about = item["involvedObject"]
+        if about.get("kind") != "Pod":
+            return
+        told = PodEvent(item["type"], item["reason"], self._in_story(item["message"]))
+        known = self._events.setdefault(about["uid"], {})
+        if known.get(item["metadata"]["uid"]) == told:
+            return
+        known[item["metadata"]["uid"]] = told
+        component = item.get("source", {}).get("component") or item.get("reportingComponent", "")
+        self._trace.append(EventRecorded(about["name"], told.type, told.reason, told.message, component))
+
+    def _in_story(self, text: str) -> str:
+        for name, node in self._names.items():
+            text = text.replace(name, node)
+        return text
+
+    def _tell_allocations(self, node: str) -> None:
+        names = {item["metadata"]["uid"]: name for name, item in self._pods.items()}
+        for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
+            key = (str(entry.pod_uid), entry.container, str(entry.resource))
+            if entry.pod_uid in names and key not in self._allocated:
+                self._allocated.add(key)
+                ids = tuple(sorted(map(str, entry.allocation.devices())))
+                self._env.setdefault(key[:2], {}).update(entry.allocation.response.envs)
+                self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids))
+
+    def _pod_view(self, name: str, item: Object) -> PodView:
+        status, uid = item.get("status", {}), item["metadata"]["uid"]
+        node = self._names.get(item["spec"].get("nodeName", ""), "")
+        devices: dict[str, dict[str, tuple[str, ...]]] = {}
+        for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
+            if entry.pod_uid == uid:
+                ids = tuple(sorted(map(str, entry.allocation.devices())))
+                devices.setdefault(entry.container, {})[str(entry.resource)] = ids
+        return PodView(
+            name=name,
+            phase=status.get("phase", ""),
+            reason=status.get("reason", ""),
+            message=self._in_story(status.get("message", "")),
+            node=node,
+            devices=devices,
+            env={container: env for (of, container), env in self._env.items() if of == uid},
+            events=tuple(self._events.get(uid, {}).values()),
+            restarts=sum(one["restartCount"] for one in _statuses(item)),
+            health=_health(item),
+        )
+
+
+def _tuples(ids: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    return {resource: tuple(of) for resource, of in ids.items()}
+
+
+def _statuses(item: Object) -> list[Any]:
+    status = item.get("status", {})
+    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+
+
+def _health(item: Object) -> dict[str, dict[str, str]]:
+    told: dict[str, dict[str, str]] = {}
+    for status in _statuses(item):
+        resources: Iterable[Any] = status.get("allocatedResourcesStatus", ())
+        for resource in resources:
+            healths = {device["resourceID"]: device["health"] for device in resource.get("resources", ())}
+            told.setdefault(resource["name"], {}).update(healths)
+    return told

@@ -1,0 +1,65 @@
+"""What a story's steps change on a node from outside: its GPUs, its files, its manifests of static pods."""
+
+from __future__ import annotations
+
+import json
+
+from simkubelet.errors import InputError
+
+from ..action import AddStaticPod, CreateFile, Fail, Heal, RemoveFile, RemoveStaticPod
+from ..events import FaultHealed, FaultInjected, FileCreated, FileRemoved
+from ..node_spec import MANIFESTS
+from ..selection import chosen_file, chosen_gpu
+from ..snapshot import Snapshot
+from ..trace import Trace
+from .sim_node import SimNode, told_errors
+
+
+def change_gpu(action: Fail | Heal, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+    """Inject a fault into a GPU, or take its faults back.
+
+    Raises:
+        InputError: The node has no such GPU.
+        HostError: The fake GPU cannot be changed.
+    """
+    if node.machine is None:
+        raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
+    gpu = chosen_gpu(action.gpu, [gpu.uuid for gpu in node.machine.gpus], snapshot)
+    with told_errors():
+        if isinstance(action, Fail):
+            trace.append(FaultInjected(node.name, gpu, action.xid))
+            node.machine.fail(gpu, xid=action.xid)
+        else:
+            node.machine.heal(gpu)
+            trace.append(FaultHealed(node.name, gpu))
+
+
+def change_file(
+    action: CreateFile | RemoveFile | AddStaticPod | RemoveStaticPod, node: SimNode, snapshot: Snapshot, trace: Trace
+) -> None:
+    """Create or remove a file of a node.
+
+    Raises:
+        InputError: It is there already, or is not there.
+    """
+    match action:
+        case CreateFile(path=path):
+            node.create_file(path)
+            trace.append(FileCreated(node.name, path))
+        case AddStaticPod(manifest=pod):
+            path = _manifest_of(pod.pod)
+            node.create_file(path, json.dumps(pod.manifest, indent=2))
+            trace.append(FileCreated(node.name, path))
+        case RemoveStaticPod(pod=name):
+            _remove(node, _manifest_of(name), trace)
+        case RemoveFile():
+            _remove(node, chosen_file(action, snapshot), trace)
+
+
+def _manifest_of(pod: str) -> str:
+    return f"{MANIFESTS}/{pod}.yaml"
+
+
+def _remove(node: SimNode, path: str, trace: Trace) -> None:
+    node.remove_file(path)
+    trace.append(FileRemoved(node.name, path))

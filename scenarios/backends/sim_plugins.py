@@ -1,0 +1,130 @@
+"""The plugin processes of a simulated world: which run where, and what the story's verbs do to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.clock import Clock
+from simkubelet.events import PluginRegistered
+
+from ..plugin_action import (
+    AnyStubAction,
+    KillPlugin,
+    PausePlugin,
+    ProcessAction,
+    ResumePlugin,
+    StartPlugin,
+    StopPlugin,
+    stub_command,
+)
+from ..plugin_process import PluginProcess
+from ..plugin_spec import PluginSpec
+from ..snapshot import PluginView
+from ..trace import Record
+from .sim_node import SimNode
+
+
+class SimPlugins:
+    """Every plugin once on each node.
+
+    Args:
+        specs: The story's plugins, in its order.
+        replacements: Plugin name -> argv that takes the place of its own program.
+        clock: The nodes' time.
+        trace: Gets what happens.
+    """
+
+    def __init__(
+        self,
+        specs: tuple[PluginSpec, ...],
+        replacements: Mapping[str, tuple[str, ...]],
+        clock: Clock,
+        trace: Record,
+    ) -> None:
+        self._specs = specs
+        self._replacements = replacements
+        self._clock = clock
+        self._trace = trace
+        self._folders: dict[str, Path] = {}
+        self._processes: dict[tuple[str, str], PluginProcess] = {}
+
+    @property
+    def views(self) -> tuple[PluginView, ...]:
+        """What the supervisors say now."""
+        return tuple(_as_on_a_node(one.view, self._folders[node]) for (node, _), one in self._processes.items())
+
+    @property
+    def processes(self) -> tuple[PluginProcess, ...]:
+        """All of them, node after node."""
+        return tuple(self._processes.values())
+
+    def add_node(self, node: SimNode) -> None:
+        """Prepare the plugins of a node.
+
+        Raises:
+            HostError: A foreign program cannot be given the node's paths.
+        """
+        self._folders[node.name] = node.plugin_folder
+        for spec in self._specs:
+            command = node.plugin_command(spec, self._replacements.get(spec.name))
+            is_wanted = spec.start == "with-node"
+            self._processes[node.name, spec.name] = PluginProcess(command, self._clock, self._trace, is_wanted)
+
+    def run(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start the plugins that run from the beginning, and supervise all."""
+        return [group.create_task(process.run()) for process in self._processes.values()]
+
+    def registered(self, event: PluginRegistered) -> None:
+        """Count a registration for the plugin that listens on its socket; a stub tells its own."""
+        here = [process for (node, _), process in self._processes.items() if node == event.node]
+        for process in here:
+            if not process.command.is_told and (len(here) == 1 or process.owns(event.endpoint)):
+                process.registrations += 1
+
+    async def perform(self, action: ProcessAction | AnyStubAction, node: str) -> None:
+        """Do what a step says to a plugin of a node.
+
+        Raises:
+            InputError: The plugin is not in the state for it.
+            PluginError: A stub does not do as it is told.
+        """
+        process = self._processes[node, action.plugin]
+        match action:
+            case StartPlugin():
+                await process.start()
+            case StopPlugin(signal="KILL"):
+                await process.stop(grace_s=0)
+            case StopPlugin():
+                await process.stop()
+            case KillPlugin():
+                await process.kill()
+            case PausePlugin():
+                await process.pause()
+            case ResumePlugin():
+                await process.resume()
+            case _:
+                await process.tell(stub_command(action))
+
+    async def power_off(self, node: str) -> tuple[str, ...]:
+        """End all plugins of a node at once; the names of those that ran, in the story's order."""
+        running = [(name, one) for (where, name), one in self._processes.items() if where == node and one.is_wanted]
+        await asyncio.gather(*(process.stop(grace_s=0) for _, process in running))
+        return tuple(name for name, _ in running)
+
+    async def power_on(self, node: str, names: Iterable[str]) -> None:
+        """Start plugins of a node one after the other.
+
+        Raises:
+            InputError: One is named twice.
+        """
+        for name in names:
+            await self._processes[node, name].start()
+
+
+def _as_on_a_node(view: PluginView, folder: Path) -> PluginView:
+    """A view that names the plugins' folder as a node would, since a story cannot know where it lies here."""
+    return replace(view, refusal=view.refusal.replace(str(folder), DEVICE_PLUGIN_PATH))

@@ -1,0 +1,95 @@
+"""Processes by a mark in their environment, which whatever they start inherits, and the sockets that they have."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+MARK: Final = "SIMKUBELET_PLUGIN"
+"""The variable that holds the mark."""
+
+
+_FORKED_BY_KERNEL: Final = 0x00200000
+"""PF_KTHREAD among the flags of /proc/PID/stat, see proc(5)."""
+
+_EXEC_LIMIT_S: Final = 0.2
+"""How long a process may take to put its new environment in place."""
+
+_LOOK_AGAIN_S: Final = 0.001
+
+
+def signal_marked(mark: str, number: signal.Signals) -> int:
+    """Signal every process with a mark, those included that left the session of the first; how many there were."""
+    pids = _marked(mark)
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+    return len(pids)
+
+
+async def kill_marked(mark: str) -> None:
+    """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
+    while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # nobody tells of the end of another's child
+        await asyncio.sleep(_LOOK_AGAIN_S)
+
+
+def owns_socket(mark: str, name: str) -> bool:
+    """Whether a process with a mark listens on a Unix socket of this file name."""
+    inodes = _socket_inodes(name)
+    return any(_holds(pid, inodes) for pid in _marked(mark))
+
+
+def _socket_inodes(name: str) -> frozenset[str]:
+    """Inodes of the Unix sockets that are bound to a path with this file name, in any mount namespace."""
+    rows = Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]
+    columns: list[Sequence[str]] = [row.split(maxsplit=7) for row in rows]
+    return frozenset(row[6] for row in columns if len(row) == 8 and row[7].rpartition("/")[2] == name)
+
+
+def _marked(mark: str) -> list[int]:
+    """Ids of the processes that inherited a mark."""
+    wanted = f"{MARK}={mark}".encode()
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in _environment(entry).split(b"\0"):
+                    members.append(int(entry.name))
+    return members
+
+
+def _environment(process: Path) -> bytes:
+    """The environment of a process, the new one where it is in the middle of an exec.
+
+    Source: Linux v6.1, fs/proc/base.c, ``environ_read``: nothing is read until the environment is in place, and nothing
+    any more once the memory that was opened has been replaced.
+    """
+    place: tuple[int, int] | None = None
+    limit = time.monotonic() + _EXEC_LIMIT_S
+    while not (environment := (process / "environ").read_bytes()) and time.monotonic() < limit:
+        last, place = place, _environment_place(process)
+        # An exec puts it at another place, where it grows from nothing.
+        if place is None or (place[0] == place[1] != 0 and place == last):
+            break
+        time.sleep(_LOOK_AGAIN_S)
+    return environment
+
+
+def _environment_place(process: Path) -> tuple[int, int] | None:
+    """Where the environment begins and ends in memory; None for a kernel thread and for a process that has ended."""
+    fields = (process / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+    state, flags, begin, end = fields[0], int(fields[6]), int(fields[47]), int(fields[48])
+    return None if state in "ZX" or flags & _FORKED_BY_KERNEL else (begin, end)
+
+
+def _holds(pid: int, inodes: frozenset[str]) -> bool:
+    wanted = {f"socket:[{inode}]" for inode in inodes}
+    with contextlib.suppress(OSError):
+        return any(str(entry.readlink()) in wanted for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return False

@@ -1,0 +1,75 @@
+"""The plugins of a story: which program, and for the scriptable one what it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field, StrictBool, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from .part import Name, Part, ResourceName
+from .plugin_action import Device
+
+
+class Registers(StrEnum):
+    """When the stub registers without being told."""
+
+    ALWAYS = "always"
+    """At its start, and again for each new kubelet."""
+    ONCE = "once"
+    """At its start only."""
+    NEVER = "never"
+
+
+class Serves(Part):
+    """What a plugin with ``builtin: stub`` serves.
+
+    Attributes:
+        socket: The name of its socket in the plugins' folder; the plugin's name with ``.sock`` where it is left out.
+        devices: The first list.
+        pre_start: Whether it asks for PreStartContainer.
+        preferred_allocation: Whether it offers GetPreferredAllocation.
+    """
+
+    resource: ResourceName = "example.com/device"
+    socket: Annotated[StrictStr, Field(pattern=r"^[-A-Za-z0-9_.]+$")] | None = None
+    devices: tuple[Device, ...] = ()
+    registers: Registers = Registers.ALWAYS
+    pre_start: StrictBool = False
+    preferred_allocation: StrictBool = False
+
+
+class PluginSpec(Part):
+    """A device plugin, run on every node and started again when it exits, as a DaemonSet would.
+
+    Attributes:
+        builtin: One of the plugins that come along.
+        command: Any other program's argv.
+        serves: What the builtin ``stub`` serves.
+        start: Whether it runs from the beginning, or from the step that starts it.
+        args: Appended to the argv of either.
+        env: Added to the plugin's environment.
+    """
+
+    name: Name
+    builtin: Literal["gopher", "nvidia", "stub"] | None = None
+    command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
+    serves: Serves | None = None
+    start: Literal["with-node", "manual"] = "with-node"
+    args: tuple[StrictStr, ...] = ()
+    env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_program(self) -> PluginSpec:
+        if (self.builtin is None) == (self.command is None):
+            raise PydanticCustomError("program", "needs exactly one of 'builtin' and 'command'")
+        if self.serves is not None and self.builtin != "stub":
+            raise PydanticCustomError("program", "only 'builtin: stub' serves what 'serves' says")
+        return self
+
+    @property
+    def is_stub(self) -> bool:
+        """Whether it understands the verbs of `plugin_action.StubAction`."""
+        return self.builtin == "stub"

@@ -1,0 +1,237 @@
+"""The commands about live clusters: up, kubelet, node.
+
+Only click is imported at load, see `scenarios.cli`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from ..plugin_spec import PluginSpec
+    from .control import Verb
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
+_BUNDLED = ("gopher", "nvidia")
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not _NAME.fullmatch(value):
+        raise click.BadParameter(f"'{value}': up to 32 small letters, digits and dashes, as in my-cluster")
+    return value
+
+
+_cluster = click.option(
+    "--cluster", metavar="NAME", callback=_name, help="Which one; needed only where several clusters run."
+)
+
+
+@click.command()
+@click.option("--name", default="simkubelet", show_default=True, callback=_name, help="What the cluster is called.")
+@click.option("--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many nodes.")
+@click.option("--profile", help="Give each node fake GPUs of this model; `fakegpu profiles` lists them.")
+@click.option("--gpus", type=click.IntRange(1, 1024), help="How many on each node (default: 8).")
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="PLUGIN",
+    help="Run nvidia, gopher, or NAME=COMMAND on every node; none for none (default: nvidia where there are GPUs).",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="IMAGE=PLUGIN",
+    help="Let containers of IMAGE be nvidia, gopher, or the program COMMAND; simkubelet/nvidia and "
+    "simkubelet/gopher are there always.",
+)
+@click.option("--kubelet-version", "kubernetes", metavar="VERSION", help="A Kubernetes minor or patch (default: 1.34).")
+@click.option(
+    "--runtime",
+    type=click.Choice(["book-keeping", "process"]),
+    default="book-keeping",
+    show_default=True,
+    help="What containers are: a record, or processes in a sandbox.",
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server (default: a free one).")
+@click.option("--plain", is_flag=True, help="API server without TLS and token.")
+@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Write the kubeconfig here; FILE must be new.")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Make the nodes' folders here (default: with the kubeconfig; sockets need short paths).",
+)
+def up(
+    *,
+    name: str,
+    nodes: int,
+    profile: str | None,
+    gpus: int | None,
+    plugins: tuple[str, ...],
+    images: tuple[str, ...],
+    kubernetes: str | None,
+    runtime: str,
+    port: int,
+    plain: bool,
+    kubeconfig: Path | None,
+    directory: Path | None,
+) -> None:
+    """Keep a simulated cluster, in real time, until Ctrl-C.
+
+    kubectl and client libraries use it as any cluster, with the kubeconfig that is printed. Its nodes, fake GPUs and
+    plugins are this process and its children, and end with it.
+
+    \b
+    Examples:
+      simkubelet up --nodes 3 --profile h100-80gb
+      simkubelet up --plugin 'mine=./my-device-plugin --flag'
+      simkubelet up --profile t4 --plugin none --image nvcr.io/nvidia/k8s-device-plugin=nvidia
+    and in another terminal:
+      simkubelet kubelet restart node-1
+      simkubelet node reboot node-2
+
+    Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C or SIGTERM.
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from ..crosscheck import is_supported, unsupported
+    from ..document import installed
+    from ..node_spec import DEFAULT_KUBERNETES, GpuSpec, NodeSpec, Runtime
+    from .cluster import ClusterSpec
+    from .plugin_images import BUNDLED_IMAGES
+    from .run import Where, run
+
+    if gpus is not None and profile is None:
+        raise click.UsageError("--gpus needs --profile, the model of the GPUs")
+    kubernetes = kubernetes or DEFAULT_KUBERNETES
+    if not is_supported(kubernetes, installed().kubernetes):
+        raise click.BadParameter(unsupported(kubernetes, installed().kubernetes), param_hint="--kubelet-version")
+    own = None if profile is None else GpuSpec(profile=profile, count=gpus or 8)
+    wanted = plugins or (("nvidia",) if profile else ())
+    named = tuple(_plugin(text) for text in wanted if text != "none")
+    if twice := sorted({one.name for one in named if [other.name for other in named].count(one.name) > 1}):
+        raise click.BadParameter(f"'{twice[0]}' stands twice", param_hint="--plugin")
+    spec = ClusterSpec(
+        name=name,
+        nodes=tuple(
+            NodeSpec(name=f"node-{n + 1}", kubernetes=kubernetes, gpus=own, runtime=Runtime(runtime))
+            for n in range(nodes)
+        ),
+        plugins=named,
+        images={**BUNDLED_IMAGES, **dict(map(_image, images))},
+        port=port,
+        is_plain=plain,
+    )
+    run(spec, Where(directory, kubeconfig))
+
+
+@click.group()
+def kubelet() -> None:
+    """Restart, stop or start a kubelet of a running cluster.
+
+    \b
+    Example:
+      simkubelet kubelet restart node-1
+    """  # noqa: D301  # as above
+
+
+@kubelet.command()
+@click.argument("node")
+@_cluster
+def restart(node: str, cluster: str | None) -> None:
+    """Restart NODE's kubelet as `systemctl restart kubelet` does; containers and plugins go on."""
+    from .control import Verb
+
+    _do(cluster, Verb.RESTART_KUBELET, node)
+
+
+@kubelet.command()
+@click.argument("node")
+@_cluster
+def stop(node: str, cluster: str | None) -> None:
+    """Stop NODE's kubelet; containers and plugins go on."""
+    from .control import Verb
+
+    _do(cluster, Verb.STOP_KUBELET, node)
+
+
+@kubelet.command()
+@click.argument("node")
+@_cluster
+def start(node: str, cluster: str | None) -> None:
+    """Start NODE's kubelet."""
+    from .control import Verb
+
+    _do(cluster, Verb.START_KUBELET, node)
+
+
+@click.group()
+def node() -> None:
+    """Reboot a node of a running cluster.
+
+    \b
+    Example:
+      simkubelet node reboot node-1
+    """  # noqa: D301  # as above
+
+
+@node.command()
+@click.argument("node")
+@_cluster
+def reboot(node: str, cluster: str | None) -> None:
+    """Cut NODE's power and start it again: containers and plugins end, then they start anew."""
+    from .control import Verb
+
+    _do(cluster, Verb.REBOOT_NODE, node)
+
+
+def _do(cluster: str | None, verb: Verb, node: str) -> None:
+    from .control import ask
+
+    click.echo(ask(cluster, verb, node))
+
+
+def _plugin(text: str) -> PluginSpec:
+    from ..plugin_spec import PluginSpec
+
+    name, separator, command = text.partition("=")
+    if not separator:
+        if text not in _BUNDLED:
+            known = ", ".join(_BUNDLED)
+            raise click.BadParameter(f"'{text}': choose {known}, none, or give NAME=COMMAND", param_hint="--plugin")
+        return PluginSpec(name=text, builtin="nvidia" if text == "nvidia" else "gopher")
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"'{name}': up to 32 small letters, digits and dashes", param_hint="--plugin")
+    return PluginSpec(name=name, command=_argv(command, "--plugin"))
+
+
+def _image(text: str) -> tuple[str, PluginSpec]:
+    from ..plugin_spec import PluginSpec
+
+    image, separator, plugin = text.partition("=")
+    if not image or not separator:
+        example = "nvcr.io/nvidia/k8s-device-plugin=nvidia"
+        raise click.BadParameter(f"'{text}' is not of the form IMAGE=PLUGIN, as in {example}", param_hint="--image")
+    if plugin in _BUNDLED:
+        return image, _plugin(plugin)
+    return image, PluginSpec(name="image", command=_argv(plugin, "--image"))
+
+
+def _argv(command: str, option: str) -> tuple[str, ...]:
+    import shutil
+
+    try:
+        argv = tuple(shlex.split(command))
+    except ValueError as error:
+        raise click.BadParameter(f"'{command}': {error}", param_hint=option) from error
+    if not argv or shutil.which(argv[0]) is None:
+        missing = argv[0] if argv else command
+        raise click.BadParameter(f"no program '{missing}'; give its path or put its folder on PATH", param_hint=option)
+    return argv

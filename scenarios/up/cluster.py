@@ -1,0 +1,219 @@
+"""A simulated cluster in real time: nodes with fake GPUs and plugins, scheduler, controllers and an API server."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from simkubelet.clock import RealClock
+from simkubelet.cluster import Objects, Scheduler, Store, WallTime
+from simkubelet.cluster.api.namespaces import NamespaceController
+from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.daemonsets import DaemonSetController
+from simkubelet.cluster.garbage_collector import GarbageCollector
+from simkubelet.cluster.node_lifecycle import NodeLifecycle
+from simkubelet.cluster.node_logs import NodeLogs
+from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes
+from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.taint_eviction import TaintEviction
+from simkubelet.errors import InputError, PluginError
+from simkubelet.events import KubeletCrashed, NodeEvent, PluginRegistered
+from simkubelet.kubelet import Kubelet, new_runtime
+from simkubelet.surroundings import Surroundings
+from simkubelet.version import version
+
+from ..backends.sim_log import KubeletLogs
+from ..backends.sim_node import SimNode
+from ..backends.sim_plugins import SimPlugins
+from ..events import StoryEvent
+from ..node_spec import NodeSpec
+from ..plugin_process import PluginProcess
+from ..plugin_spec import PluginSpec
+from .control import Verb
+from .plugin_images import PluginImages
+
+__all__ = ["ClusterSpec", "LiveCluster"]
+
+_BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """What a cluster is made of.
+
+    Attributes:
+        plugins: run on every node, each as a process.
+        images: image -> the plugin that its containers are.
+        port: of the API server; a free one where it is 0.
+        is_plain: the API server talks HTTP and asks for no token.
+    """
+
+    name: str
+    nodes: tuple[NodeSpec, ...]
+    plugins: tuple[PluginSpec, ...] = ()
+    images: Mapping[str, PluginSpec] = field(default_factory=dict)
+    port: int = 0
+    is_plain: bool = False
+
+
+class _Unrecorded:
+    """Takes what happens to plugins, which here nobody asks for afterwards."""
+
+    def append(self, event: NodeEvent | StoryEvent) -> None:
+        return
+
+
+class LiveCluster:
+    """A cluster from `__aenter__` to `__aexit__`; it owns no signal handlers and prints nothing but complaints.
+
+    Args:
+        folder: where the nodes' folders are made.
+    """
+
+    def __init__(self, spec: ClusterSpec, folder: Path) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._clock = RealClock()
+        self._plugins = SimPlugins(spec.plugins, {}, self._clock, _Unrecorded())
+        self._objects = Objects(WallTime(self._clock))
+        self._store = Store(self._objects, self._observe)
+        self._kubelets: dict[str, Kubelet] = {}
+        self.api = ApiServer(
+            self._objects,
+            strategies(self._objects),
+            logs=NodeLogs(self._kubelets, lambda: datetime.now(UTC)),
+            version=version(spec.nodes[0].kubernetes).kubelet_version,
+            port=spec.port,
+            plain=spec.is_plain,
+            name=spec.name,
+        )
+        self._logs = KubeletLogs(self._clock.now)
+        self._group = asyncio.TaskGroup()
+        self._stack = AsyncExitStack()
+        self.nodes: dict[str, SimNode] = {}
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        try:
+            await self._start()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        try:
+            await self._stack.aclose()
+        finally:
+            await self._group.__aexit__(kind, error, traceback)
+
+    async def perform(self, verb: Verb, node: str) -> str:
+        """Do something to a node; see `control.Perform`.
+
+        Raises:
+            InputError: there is no such node, or it is not in the state for it.
+            HostError: the kubelet cannot be started again.
+        """
+        kubelet = self._kubelets.get(node)
+        if kubelet is None:
+            raise InputError(f"no node '{node}' in cluster '{self._spec.name}'; its nodes: {', '.join(self._kubelets)}")
+        with self._logs.of(node):
+            match verb:
+                case Verb.RESTART_KUBELET:
+                    await kubelet.restart()
+                    return f"the kubelet of {node} was restarted"
+                case Verb.STOP_KUBELET:
+                    if not kubelet.is_running:
+                        raise InputError(f"the kubelet of node '{node}' is stopped already; start it first")
+                    await kubelet.stop()
+                    return f"the kubelet of {node} is stopped"
+                case Verb.START_KUBELET:
+                    if kubelet.is_running:
+                        raise InputError(f"the kubelet of node '{node}' runs already; stop it first")
+                    await kubelet.start()
+                    return f"the kubelet of {node} runs"
+                case Verb.REBOOT_NODE:
+                    ran = await self._plugins.power_off(node)
+                    await kubelet.reboot()
+                    await self._plugins.power_on(node, ran)
+                    return f"{node} was rebooted"
+
+    async def _start(self) -> None:
+        self._logs.start()
+        self._stack.callback(self._logs.close)
+        namespaces = NamespaceController(self.api.registry)
+        namespaces.ensure_namespaces()
+        ensure_priority_classes(self.api.registry)
+        await self._serve()
+        kubernetes = version(self._spec.nodes[0].kubernetes)
+        self._keep(namespaces.run())
+        self._keep(NodeLifecycle(self._store, self._clock).run())
+        self._keep(TaintEviction(self._store, self._clock).run())
+        self._keep(Scheduler(self._store, self._clock, kubernetes).run())
+        self._keep(DaemonSetController(self.api.registry, self._clock, self._store.recorder).run())
+        self._keep(GarbageCollector(self.api.registry).run())
+        for spec in self._spec.nodes:
+            await self._add_node(SimNode(spec, self._folder / spec.name))
+        for process in self._plugins.processes:
+            self._keep(_kept_running(process, self._clock))
+
+    async def _serve(self) -> None:
+        try:
+            await self.api.start()
+        except OSError as error:
+            raise InputError(f"--port {self._spec.port}: cannot be used: {error.strerror}; choose another") from None
+        self._stack.push_async_callback(self.api.stop)
+
+    async def _add_node(self, node: SimNode) -> None:
+        node.create()
+        self._logs.add_node(node.name, node.kubelet_log)
+        config = node.kubelet_config()
+        around = Surroundings(self._clock, self._store, self._observe, self._group, renews_leases=True)
+        own = new_runtime(node.directory, config, self._clock)
+        runtime = PluginImages(node, self._spec.images, own, self._clock)
+        kubelet = Kubelet(node.directory, config, around, runtime)
+        self._stack.push_async_callback(kubelet.close)
+        with self._logs.of(node.name):
+            await kubelet.start()
+        self.nodes[node.name], self._kubelets[node.name] = node, kubelet
+        self._plugins.add_node(node)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done until the end."""
+        task = self._group.create_task(work)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    def _observe(self, event: NodeEvent) -> None:
+        match event:
+            case PluginRegistered():
+                self._plugins.registered(event)
+            case KubeletCrashed(node=node, reason=reason):
+                _complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
+
+
+async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
+    """Run a plugin until cancelled, one that never registers too; that is told."""
+    while True:
+        try:
+            await process.run()
+        except PluginError as error:
+            _complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")
+            await clock.sleep(_BROKEN_PLUGIN_BACKOFF_S)
+
+
+def _complain(text: str) -> None:
+    print(f"warning: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,125 @@
+"""Where running clusters are found: one folder each, by name, in a folder of the user's.
+
+The folder of a cluster is locked for as long as the cluster runs, however that ends; so a name is taken once, and what
+a killed process left is cleared by the next cluster of that name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from simkubelet.devices.plugin_folder import check_socket_path
+from simkubelet.errors import HostError, InputError
+
+__all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running"]
+
+DEFAULT_NAME: Final = "simkubelet"
+
+
+def control_socket(folder: Path) -> Path:
+    """Where a cluster takes commands."""
+    return folder / "control.sock"
+
+
+def kubeconfig(folder: Path) -> Path:
+    """What clients of a cluster need."""
+    return folder / "kubeconfig"
+
+
+@contextmanager
+def claimed(name: str) -> Iterator[Path]:
+    """The empty folder of a cluster, for nobody else until the end; then it is removed.
+
+    Raises:
+        InputError: a cluster of that name runs, or its folder cannot hold sockets.
+        HostError: the folder cannot be made or removed.
+    """
+    folder = _home() / name
+    check_socket_path(control_socket(folder))
+    lock = _locked(folder)
+    try:
+        _clear(folder)
+        yield folder
+    finally:
+        try:
+            _remove(folder)
+        finally:
+            os.close(lock)
+
+
+def running() -> dict[str, Path]:
+    """The clusters of this user that run now: name -> control socket."""
+    try:
+        folders = sorted(_home().iterdir())
+    except FileNotFoundError:
+        return {}
+    return {folder.name: control_socket(folder) for folder in folders if _answers(control_socket(folder))}
+
+
+def _home() -> Path:
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    return Path(given, "simkubelet") if given else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
+
+
+def _locked(folder: Path) -> int:
+    while True:
+        try:
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if folder.parent.stat().st_uid != os.getuid():
+                raise InputError(f"{folder.parent}: belongs to another user; set XDG_RUNTIME_DIR to a folder of yours")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            lock = _opened(folder)
+        except OSError as error:
+            kind = HostError if error.errno == errno.ENOSPC else InputError
+            reason = f"{error.strerror}; set XDG_RUNTIME_DIR to a folder of yours"
+            raise kind(f"{folder}: cannot be made: {reason}") from None
+        if lock is None:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise InputError(f"a cluster '{folder.name}' runs already; end it or choose another --name") from None
+        if folder.exists() and os.path.samestat(os.fstat(lock), folder.stat()):
+            return lock
+        os.close(lock)
+
+
+def _opened(folder: Path) -> int | None:
+    """A folder's descriptor; None where who ended just now has removed it."""
+    try:
+        return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+
+
+def _clear(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            _remove(entry)
+        else:
+            entry.unlink()
+
+
+def _remove(folder: Path) -> None:
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

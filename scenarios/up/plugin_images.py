@@ -1,0 +1,147 @@
+"""Containers that are device plugins: where an image stands for a plugin, its container is that plugin's process.
+
+The process runs as a plugin of the node does, with the node's paths and fake GPUs, and with the container's arguments
+and environment; the manifest's ``command`` and its volumes are not looked at, as the plugin has the node's folders
+anyway. Containers of all other images are the node's own runtime's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from simkubelet.clock import Clock
+from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.kubelet import CONTAINER_LOGS
+from simkubelet.pod import Container, Pod
+from simkubelet.runtime.container_runtime import (
+    ContainerHandle,
+    ContainerRuntime,
+    ContainerStartError,
+    ExitStatus,
+    StartFailure,
+)
+from simkubelet.runtime.process_container import ContainerFiles
+from simkubelet.runtime.program import container_manifest, expand, program_of
+
+from ..backends.sim_node import SimNode
+from ..marked_processes import MARK, kill_marked, signal_marked
+from ..plugin_process import PluginCommand
+from ..plugin_spec import PluginSpec
+
+__all__ = ["BUNDLED_IMAGES", "PluginImages"]
+
+BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
+    "simkubelet/gopher": PluginSpec(name="gopher", builtin="gopher"),
+    "simkubelet/nvidia": PluginSpec(name="nvidia", builtin="nvidia"),
+}
+"""Image, without a tag -> the plugin that comes along."""
+
+
+class PluginImages:
+    """A node's container runtime in which some images are device plugins.
+
+    Args:
+        images: image -> plugin; one without a tag stands for all its tags.
+        others: starts the containers of all other images.
+    """
+
+    def __init__(self, node: SimNode, images: Mapping[str, PluginSpec], others: ContainerRuntime, clock: Clock) -> None:
+        self._node = node
+        self._images = images
+        self._others = others
+        self._clock = clock
+        self._running: list[_PluginContainer] = []
+
+    async def start(
+        self, pod: Pod, container: Container, options: DeviceRunOptions, attempt: int = 0
+    ) -> ContainerHandle:
+        """See `ContainerRuntime`."""
+        manifest = container_manifest(pod, container)
+        spec = self._plugin(str(manifest.get("image") or ""))
+        if spec is None:
+            return await self._others.start(pod, container, options, attempt)
+        env = program_of(pod, container, options.envs).env
+        args = tuple(expand(text, env) for text in manifest.get("args") or ())
+        files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
+        command = self._node.plugin_command(spec.model_copy(update={"args": (*spec.args, *args)}), None)
+        handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock)
+        self._running = [*(other for other in self._running if other.is_running), handle]
+        return handle
+
+    async def reboot(self) -> None:
+        """See `ContainerRuntime`."""
+        running, self._running = self._running, []
+        await asyncio.gather(self._others.reboot(), *(container.cut() for container in running))
+
+    def _plugin(self, image: str) -> PluginSpec | None:
+        name = image.partition("@")[0]
+        path, slash, last = name.rpartition("/")
+        return self._images.get(image) or self._images.get(name) or self._images.get(path + slash + last.split(":")[0])
+
+
+class _PluginContainer:
+    """A container that is a plugin's process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, mark: str, clock: Clock) -> None:
+        self._process = process
+        self._mark = mark
+        self._clock = clock
+        self._is_cut = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> ExitStatus:
+        """See `ContainerHandle`."""
+        status = await self._process.wait()
+        await kill_marked(self._mark)
+        if self._is_cut:
+            return ExitStatus.power_cut()
+        return ExitStatus.of(status if status >= 0 else 128 - status)
+
+    async def stop(self, grace_s: float) -> ExitStatus:
+        """See `ContainerHandle`."""
+        if grace_s > 0:
+            signal_marked(self._mark, signal.SIGTERM)
+            waits = [asyncio.ensure_future(self._process.wait()), asyncio.ensure_future(self._clock.sleep(grace_s))]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+        self._kill()
+        return await self.wait()
+
+    async def cut(self) -> None:
+        """End it as a power cut does."""
+        self._is_cut = self.is_running
+        self._kill()
+        await self.wait()
+
+    def _kill(self) -> None:
+        # By its handle first: a program may overwrite its environment, the mark with it.
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+async def _started(command: PluginCommand, clock: Clock) -> _PluginContainer:
+    mark = f"{command.node}/{command.log}"
+    try:
+        with command.log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                *command.argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**command.env, MARK: mark},
+                start_new_session=True,
+            )
+    except (OSError, ValueError) as error:
+        raise ContainerStartError(StartFailure.RUN, f"failed to start plugin '{command.name}': {error}") from None
+    return _PluginContainer(process, mark, clock)

@@ -1,0 +1,98 @@
+"""The CDI devices of a node: which spec file a name means, and what a list of names adds to a container.
+
+Source: pkg/cdi/cache.go, pkg/cdi/spec-dirs.go (container-device-interface v1.0.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .spec import CdiSpec, ContainerEdits, SpecError, parse_spec
+
+__all__ = ["DEFAULT_SPEC_DIRS", "CdiRegistry", "UnresolvableDevicesError"]
+
+DEFAULT_SPEC_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
+_SUFFIXES: Final = frozenset({".json", ".yaml"})
+
+
+class UnresolvableDevicesError(LookupError):
+    """Names that no spec file of the node defines."""
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        super().__init__(f"unresolvable CDI devices {', '.join(devices)}")
+        self.devices = tuple(devices)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecFile:
+    path: Path
+    priority: int
+    spec: CdiSpec
+
+
+class CdiRegistry:
+    """The devices of some spec files: a name -> the file that defines it.
+
+    A file of a later folder hides the devices of the same name of earlier folders. Two files of one folder with a
+    device of the same name hide it from each other; neither that nor an unusable file keeps the rest from use.
+    """
+
+    def __init__(self, files: Iterable[SpecFile], problems: Iterable[str] = ()) -> None:
+        self._devices: dict[str, tuple[SpecFile, ContainerEdits]] = {}
+        found: list[str] = list(problems)
+        conflicts = set()
+        for file in files:
+            for device in file.spec.devices:
+                name = f"{file.spec.kind}={device.name}"
+                other = self._devices.get(name)
+                if other is not None and other[0].priority == file.priority:
+                    found.append(f'conflicting device "{name}" (specs "{file.path}", "{other[0].path}")')
+                    conflicts.add(name)
+                else:
+                    self._devices[name] = (file, device.container_edits)
+        for name in conflicts:
+            del self._devices[name]
+        self.problems = tuple(found)
+
+    @classmethod
+    def load(cls, folders: Sequence[Path]) -> CdiRegistry:
+        """Read the ``.json`` and ``.yaml`` files of folders, the last of which weighs most; one may be missing."""
+        files = []
+        problems = []
+        for priority, folder in enumerate(folders):
+            for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+                if path.suffix not in _SUFFIXES or path.is_dir():
+                    continue
+                try:
+                    files.append(SpecFile(path, priority, parse_spec(path.read_text(encoding="utf-8"))))
+                except (SpecError, UnicodeDecodeError) as error:
+                    problems.append(f"{path}: {error}")
+                except OSError as error:
+                    problems.append(f"{path}: cannot be read: {error.strerror}")
+        return cls(files, problems)
+
+    @property
+    def devices(self) -> Mapping[str, ContainerEdits]:
+        """Qualified name -> the edits of the device itself."""
+        return {name: edits for name, (_, edits) in self._devices.items()}
+
+    def edits(self, devices: Sequence[str]) -> ContainerEdits:
+        """What some devices add to a container, in their order; a spec's own edits stand once, before its first device.
+
+        Raises:
+            UnresolvableDevicesError: some are not defined.
+        """
+        if unresolved := [name for name in devices if name not in self._devices]:
+            raise UnresolvableDevicesError(unresolved)
+        merged = ContainerEdits()
+        seen = set()
+        for name in devices:
+            file, own = self._devices[name]
+            if file.path not in seen:
+                seen.add(file.path)
+                merged += file.spec.container_edits
+            merged += own
+        return merged

@@ -1,0 +1,196 @@
+"""What an API server answers when it refuses: ``metav1.Status`` with the real reasons and texts.
+
+Source: staging/src/k8s.io/apimachinery/pkg/api/errors/errors.go, pkg/util/validation/field/errors.go
+(kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ...go.text import quoted
+from ..objects import JSON
+
+__all__ = ["FieldError", "GroupName", "StatusError"]
+
+_PRINTED: Final = {
+    "FieldValueNotFound": "Not found",
+    "FieldValueRequired": "Required value",
+    "FieldValueDuplicate": "Duplicate value",
+    "FieldValueInvalid": "Invalid value",
+    "FieldValueNotSupported": "Unsupported value",
+    "FieldValueForbidden": "Forbidden",
+    "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTypeInvalid": "Invalid value",
+}
+_WITHOUT_VALUE: Final = ("FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """What is wrong with one field: the path as ``spec.containers[0].name``, why, and the value where it is told."""
+
+    reason: str
+    path: str
+    value: Any = None
+    detail: str = ""
+
+    @classmethod
+    def required(cls, path: str, detail: str = "") -> FieldError:
+        return cls("FieldValueRequired", path, None, detail)
+
+    @classmethod
+    def invalid(cls, path: str, value: object, detail: str) -> FieldError:
+        return cls("FieldValueInvalid", path, value, detail)
+
+    @classmethod
+    def forbidden(cls, path: str, detail: str) -> FieldError:
+        return cls("FieldValueForbidden", path, None, detail)
+
+    @classmethod
+    def duplicate(cls, path: str, value: object) -> FieldError:
+        return cls("FieldValueDuplicate", path, value)
+
+    @classmethod
+    def not_found(cls, path: str, value: object) -> FieldError:
+        return cls("FieldValueNotFound", path, value)
+
+    @classmethod
+    def not_supported(cls, path: str, value: object, supported: Iterable[str]) -> FieldError:
+        valid = ", ".join(map(quoted, supported))
+        return cls("FieldValueNotSupported", path, value, f"supported values: {valid}" if valid else "")
+
+    @classmethod
+    def too_long(cls, path: str, limit: int) -> FieldError:
+        return cls("FieldValueTooLong", path, None, f"may not be more than {limit} byte{'' if limit == 1 else 's'}")
+
+    @property
+    def body(self) -> str:
+        """All but the path."""
+        text = _PRINTED[self.reason]
+        if self.reason not in _WITHOUT_VALUE:
+            text += f": {_printed(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.body}"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupName:
+    """A resource or a kind with its group, printed as ``daemonsets.apps``."""
+
+    group: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}.{self.group}" if self.group else self.name
+
+
+@dataclass
+class StatusError(Exception):
+    """A request that is refused.
+
+    Attributes:
+        details: of the Status; None where it has none.
+        metadata: of the Status.
+    """
+
+    code: int
+    reason: str
+    message: str
+    details: JSON | None = None
+    metadata: JSON = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def status(self) -> JSON:
+        """The answer's body."""
+        body: JSON = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": self.metadata,
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
+            body["details"] = self.details
+        return {**body, "code": self.code}
+
+    @classmethod
+    def not_found(cls, resource: GroupName, name: str) -> StatusError:
+        return cls(404, "NotFound", f"{resource} {quoted(name)} not found", _details(resource, name))
+
+    @classmethod
+    def no_such_path(cls) -> StatusError:
+        return cls(404, "NotFound", "the server could not find the requested resource", {})
+
+    @classmethod
+    def already_exists(cls, resource: GroupName, name: str) -> StatusError:
+        return cls(409, "AlreadyExists", f"{resource} {quoted(name)} already exists", _details(resource, name))
+
+    @classmethod
+    def conflict(cls, resource: GroupName, name: str, why: str) -> StatusError:
+        message = f"Operation cannot be fulfilled on {resource} {quoted(name)}: {why}"
+        return cls(409, "Conflict", message, _details(resource, name))
+
+    @classmethod
+    def forbidden(cls, resource: GroupName, name: str, why: str) -> StatusError:
+        about = f"{resource} {quoted(name)}" if name else str(resource)
+        return cls(403, "Forbidden", f"{about} is forbidden: {why}", _details(resource, name))
+
+    @classmethod
+    def invalid(cls, kind: GroupName, name: str, errors: Sequence[FieldError]) -> StatusError:
+        texts = list(dict.fromkeys(map(str, errors)))
+        together = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        causes = [{"reason": error.reason, "message": error.body, "field": error.path} for error in errors]
+        details = {**_details(kind, name), "causes": causes}
+        return cls(422, "Invalid", f"{kind} {quoted(name)} is invalid: {together}", details)
+
+    @classmethod
+    def bad_request(cls, message: str) -> StatusError:
+        return cls(400, "BadRequest", message)
+
+    @classmethod
+    def unauthorized(cls) -> StatusError:
+        return cls(401, "Unauthorized", "Unauthorized")
+
+    @classmethod
+    def expired(cls, message: str) -> StatusError:
+        return cls(410, "Expired", message)
+
+    @classmethod
+    def method_not_allowed(cls) -> StatusError:
+        message = "the server does not allow this method on the requested resource"
+        return cls(405, "MethodNotAllowed", message, {})
+
+    @classmethod
+    def unsupported_media_type(cls, message: str) -> StatusError:
+        return cls(415, "UnsupportedMediaType", message)
+
+    @classmethod
+    def too_large(cls, limit_bytes: int) -> StatusError:
+        message = f"Request entity too large: limit is {limit_bytes}"
+        return cls(413, "RequestEntityTooLarge", message)
+
+    @classmethod
+    def internal(cls, why: str) -> StatusError:
+        return cls(500, "InternalError", f"Internal error occurred: {why}", {"causes": [{"message": why}]})
+
+
+def _details(about: GroupName, name: str) -> JSON:
+    given = {"name": name, "group": about.group, "kind": about.name}
+    return {key: value for key, value in given.items() if value}
+
+
+def _printed(value: object) -> str:
+    if isinstance(value, str):
+        return quoted(value)
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -1,0 +1,153 @@
+"""Lists: of now, of an earlier version, and in chunks that all show the same version.
+
+Source: staging/src/k8s.io/apiserver/pkg/storage (continue.go, etcd3/errors.go, errors.go),
+staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from dataclasses import dataclass
+from typing import Final
+
+from ..objects import JSON, Key, Objects, TooOldError, Verb
+from .errors import FieldError, GroupName, StatusError
+from .selectors import Selection
+
+__all__ = ["ListOptions", "Listed", "list_objects", "parse_version"]
+
+_CONTINUE_EXPIRED: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+_LARGEST: Final = 2**64 - 1
+_MOST_DIGITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What a list request asks for; versions are texts as the query has them."""
+
+    resource_version: str = ""
+    version_match: str = ""
+    limit: int = 0
+    continue_token: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One chunk: the objects, the version that it shows, and how to get the rest; `remaining` where it is known."""
+
+    items: list[JSON]
+    version: int
+    continue_token: str = ""
+    remaining: int | None = None
+
+
+def parse_version(text: str) -> int:
+    """A resourceVersion as a number; 0 where none is given.
+
+    Raises:
+        StatusError: it is none.
+    """
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit()):
+        why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise StatusError.bad_request(str(FieldError.invalid("resourceVersion", text, why)))
+    if len(text) > _MOST_DIGITS or int(text) > _LARGEST:
+        why = f'strconv.ParseUint: parsing "{text}": value out of range'
+        raise StatusError.bad_request(str(FieldError.invalid("resourceVersion", text, why)))
+    return int(text)
+
+
+def list_objects(objects: Objects, kind: str, selection: Selection, options: ListOptions, *, selective: bool) -> Listed:
+    """The objects that a request asks for.
+
+    `selective` says that the request has selectors, so that nobody knows how many objects remain.
+
+    Raises:
+        StatusError: the options contradict each other, or the version is gone or not yet there.
+    """
+    _validate(options)
+    after = ""
+    version = objects.version
+    asked = parse_version(options.resource_version)
+    if asked > version:
+        details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
+        message = f"Timeout: Too large resource version: {asked}, current: {version}"
+        raise StatusError(504, "Timeout", message, {**details, "retryAfterSeconds": 1})
+    if options.continue_token:
+        version, after = _decoded(options.continue_token)
+        if version < 0:
+            version = objects.version
+    elif options.version_match == "Exact":
+        version = asked
+    try:
+        items = _at_version(objects, kind, version)
+    except TooOldError:
+        if not options.continue_token:
+            raise StatusError.expired(f"too old resource version: {version}") from None
+        error = StatusError.expired(_CONTINUE_EXPIRED)
+        error.metadata = {"continue": _encoded(-1, after)}
+        raise error from None
+    found = [
+        obj for key, obj in sorted(items.items()) if f"{key.namespace}/{key.name}" > after and selection.matches(obj)
+    ]
+    # From its cache, which "0" asks for, a server gives all at once.
+    if options.limit <= 0 or len(found) <= options.limit or options.resource_version == "0":
+        return Listed(found, version)
+    chunk = found[: options.limit]
+    last = chunk[-1]["metadata"]
+    token = _encoded(version, f"{last.get('namespace', '')}/{last['name']}")
+    return Listed(chunk, version, token, None if selective else len(found) - len(chunk))
+
+
+def _at_version(objects: Objects, kind: str, version: int) -> dict[Key, JSON]:
+    """What there was at a version: what there is, without what was written since."""
+    items = {
+        Key(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects.all_of(kind)
+    }
+    for written in reversed(objects.since(version, kind)) if version != objects.version else ():
+        if written.verb is Verb.ADDED:
+            del items[written.key]
+        elif written.before is not None:
+            items[written.key] = written.before
+    return items
+
+
+def _validate(options: ListOptions) -> None:
+    match, path = options.version_match, "resourceVersionMatch"
+    errors = []
+    if match:
+        if not options.resource_version:
+            errors.append(FieldError.forbidden(path, f"{path} is forbidden unless resourceVersion is provided"))
+        if options.continue_token:
+            errors.append(FieldError.forbidden(path, f"{path} is forbidden when continue is provided"))
+        if match not in ("Exact", "NotOlderThan"):
+            errors.append(FieldError.not_supported(path, match, ("Exact", "NotOlderThan", "")))
+        elif match == "Exact" and options.resource_version == "0":
+            why = f'{path} "Exact" is forbidden for resourceVersion "0"'
+            errors.append(FieldError.forbidden(path, why))
+    if errors:
+        raise StatusError.invalid(GroupName("meta.k8s.io", "ListOptions"), "", errors)
+    if options.continue_token and options.resource_version not in ("", "0"):
+        raise StatusError.bad_request("specifying resource version is not allowed when using continue")
+
+
+def _encoded(version: int, after: str) -> str:
+    token = json.dumps({"v": "meta.k8s.io/v1", "rv": version, "start": after}, separators=(",", ":"))
+    return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+
+
+def _decoded(token: str) -> tuple[int, str]:
+    try:
+        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return int(found["rv"]), str(found["start"])
+    except (ValueError, KeyError, TypeError, binascii.Error) as error:
+        raise StatusError.bad_request(f"continue key is not valid: {error}") from None

@@ -1,0 +1,51 @@
+"""What a container runtime would call images and containers: names, digests and ids that no registry has given.
+
+They are made from what they name, so the same image has the same digest on every node and in every run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+__all__ = ["container_id", "image_id", "image_name"]
+
+
+def container_id(pod_uid: str, container: str, attempt: int) -> str:
+    """The id of one life of a container."""
+    return f"containerd://{_digest(f'{pod_uid}/{container}/{attempt}')}"
+
+
+@lru_cache
+def image_name(image: str) -> str:
+    """The full name of an image: ``docker.io/library/busybox:latest`` for ``busybox``.
+
+    Source: distribution/reference, ``ParseDockerRef`` (v0.6.0).
+    """
+    repository, tag = _split(image)
+    return f"{repository}{tag}"
+
+
+@lru_cache
+def image_id(image: str) -> str:
+    """The image by its digest: the one in its name, or one that stands for what a registry would tell."""
+    repository, tag = _split(image)
+    return f"{repository}{tag}" if tag.startswith("@") else f"{repository}@sha256:{_digest(repository + tag)}"
+
+
+def _split(image: str) -> tuple[str, str]:
+    """An image's full repository and its tag or digest, each with the sign that stands before it."""
+    name, at, digest = image.partition("@")
+    place, slash, last = name.rpartition("/")
+    last, colon, tag = last.partition(":")
+    repository = f"{place}{slash}{last}"
+    domain, _, rest = repository.partition("/")
+    if not rest:
+        repository = f"docker.io/library/{repository}"
+    elif "." not in domain and ":" not in domain and domain != "localhost":
+        repository = f"docker.io/{repository}"
+    return repository, f"{at}{digest}" if at else f":{tag}" if colon else ":latest"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

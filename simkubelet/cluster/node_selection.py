@@ -1,0 +1,124 @@
+"""Which nodes a pod may go to by its own words: node selector, required node affinity, taints and tolerations.
+
+Pods and nodes are the objects of the API; a field that is left out counts as empty.
+
+Source: component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go, ``RequiredNodeAffinity.Match``; api/core/v1,
+``Toleration.ToleratesTaint`` (v0.34.4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+__all__ = [
+    "as_integer",
+    "is_beyond_telling",
+    "matches_required_affinity",
+    "matches_term",
+    "meets",
+    "tolerates",
+    "untolerated_taint",
+]
+
+_INTEGER: Final = re.compile("[+-]?[0-9]{1,63}")
+
+
+def matches_required_affinity(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether a node has the labels that a pod insists on."""
+    if not _matches_node_selector(pod_spec, node):
+        return False
+    terms = _required_terms(pod_spec)
+    labels, name = node["metadata"].get("labels") or {}, node["metadata"]["name"]
+    return terms is None or any(matches_term(term, labels, name) for term in terms)
+
+
+def is_beyond_telling(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    """Whether one of the terms that a pod insists on, but not its selector, compares with a number that is none.
+
+    The API server lets it pass. Such a term is met by no node, yet counts as an error.
+    """
+    expressions = (one for term in _required_terms(pod_spec) or () for one in term.get("matchExpressions") or ())
+    compared = (one.get("values") or () for one in expressions if one.get("operator") in ("Gt", "Lt"))
+    has_error = any(as_integer(value) is None for values in compared for value in values)
+    return has_error and _matches_node_selector(pod_spec, node)
+
+
+def untolerated_taint(
+    taints: Iterable[Mapping[str, Any]], tolerations: Iterable[Mapping[str, Any]], effects: Container[str]
+) -> Mapping[str, Any] | None:
+    """The first taint with one of these effects that nothing tolerates; None where there is none."""
+    tolerations = tuple(tolerations)
+    for taint in taints:
+        if taint.get("effect") in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
+            return taint
+    return None
+
+
+def tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    """Whether a toleration is one for a taint."""
+    if toleration.get("effect") not in (None, "", taint.get("effect")):
+        return False
+    if toleration.get("key") not in (None, "", taint.get("key")):
+        return False
+    match toleration.get("operator") or "Equal":
+        case "Exists":
+            return True
+        case "Equal":
+            return (toleration.get("value") or "") == (taint.get("value") or "")
+    return False
+
+
+def matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
+    """Whether a node of these labels and this name is one of a node selector term."""
+    expressions, fields = term.get("matchExpressions") or (), term.get("matchFields") or ()
+    if not expressions and not fields:
+        return False
+    by_label = all(meets(requirement, labels.get(requirement.get("key", ""))) for requirement in expressions)
+    return by_label and all(meets(one, name if one.get("key") == "metadata.name" else "") for one in fields)
+
+
+def meets(requirement: Mapping[str, Any], value: str | None) -> bool:
+    """Whether a label's value, or None where it is missing, is what one requirement of a selector asks for."""
+    values: Sequence[str] = requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return value is not None and value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and any(_is_less(limit, value) for limit in values)
+        case "Lt":
+            return value is not None and any(_is_less(value, limit) for limit in values)
+    return False
+
+
+def as_integer(text: str) -> int | None:
+    """The number that a label's value stands for; None where it is none.
+
+    Source: Go's ``strconv.ParseInt`` with base 10 and 64 bits.
+    """
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+def _matches_node_selector(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+    labels = node["metadata"].get("labels") or {}
+    return all(labels.get(key) == value for key, value in (pod_spec.get("nodeSelector") or {}).items())
+
+
+def _required_terms(pod_spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
+    """The terms of which a node must meet one; None where there is no such wish."""
+    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return None if required is None else required.get("nodeSelectorTerms") or ()
+
+
+def _is_less(left: str, right: str) -> bool:
+    less, more = as_integer(left), as_integer(right)
+    return less is not None and more is not None and less < more

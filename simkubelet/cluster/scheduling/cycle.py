@@ -1,0 +1,219 @@
+"""One try of one pod: where it goes, or why it goes nowhere and who must go for it.
+
+Source: pkg/scheduler/schedule_one.go, ``schedulePod``; framework/preemption/preemption.go, ``Preempt``
+(kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Any, Final
+
+from ...version import Version
+from .cluster_state import ClusterState
+from .filters import Filters
+from .messages import NO_NODES, failed_scheduling, nodes_available
+from .node_info import NodeInfo
+from .plugins import Plugin
+from .pod_info import PodInfo
+from .preemption import Candidate, Dismissal, Preemption, best_candidate
+from .preferred_nodes import PreferredNodes
+from .refusal import Refusal
+from .scores import scores
+
+__all__ = ["Assignment", "Failure", "SchedulingCycles"]
+
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+_CONFLICT: Final = "pod affinity terms conflict"
+_FEWEST_NODES: Final = 100
+_FEWEST_PERCENT: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The node for a pod; `scores` are those of all nodes that it fits, where these are several."""
+
+    node: str
+    scores: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A pod fits nowhere.
+
+    Attributes:
+        rejectors: the plugins that refused it; none where there is no node, or where the try ended with an error.
+        nominated_node: where room is being made for it; empty where nowhere is, None where that does not change.
+        victims: the pods that are to go for it.
+        displaced: less important pods for which room was kept there.
+        is_error: the try ended with an error, no node has refused the pod.
+    """
+
+    message: str
+    rejectors: frozenset[Plugin] = frozenset()
+    nominated_node: str | None = ""
+    victims: tuple[PodInfo, ...] = ()
+    displaced: tuple[PodInfo, ...] = ()
+    is_error: bool = False
+
+
+class SchedulingCycles:
+    """Tries pods, one after the other."""
+
+    def __init__(self, state: ClusterState, version: Version) -> None:
+        self._state = state
+        self._version = version
+        self._next_start = 0
+
+    def try_pod(self, pod: PodInfo) -> Assignment | Failure:
+        """Choose a node for a pod; nothing changes."""
+        if not self._state.nodes:
+            return Failure(NO_NODES)
+        return _Cycle(pod, self._state, self._version, self._take_turns()).result()
+
+    def _take_turns(self) -> list[NodeInfo]:
+        """All nodes, beginning with another one each time in clusters where not all of them are looked at."""
+        nodes = list(self._state.nodes.values())
+        if len(nodes) <= _FEWEST_NODES:
+            return nodes
+        start = self._next_start % len(nodes)
+        self._next_start = start + _enough_of(len(nodes))
+        return nodes[start:] + nodes[:start]
+
+
+class _Cycle:
+    def __init__(self, pod: PodInfo, state: ClusterState, version: Version, nodes: list[NodeInfo]) -> None:
+        self._pod = pod
+        self._state = state
+        self._version = version
+        self._nodes = nodes
+        self._filters = Filters(pod, nodes, version)
+        self._refusals: dict[str, Refusal] = {}
+
+    def result(self) -> Assignment | Failure:
+        named = _named_nodes(self._pod.spec)
+        if named is not None and not named:
+            return self._conflict()
+        nominated = self._state.nodes.get(self._pod.nominated_node)
+        if nominated is not None and self._fits(nominated) is None:
+            return Assignment(nominated.name)
+        feasible = self._feasible([node for node in self._nodes if named is None or node.name in named])
+        if len(feasible) > 1:
+            if fault := PreferredNodes(self._pod).fault():
+                return Failure(f'running PreScore plugin "NodeAffinity": {fault}', is_error=True)
+            rated = scores(self._pod, feasible, self._nodes, self._version)
+            return Assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
+        if feasible:
+            return Assignment(feasible[0].name)
+        others = len(self._nodes) - len(self._refusals) if self._version.tells_filtered_out_nodes else 0
+        refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
+        rejectors = {refusal.plugin for refusal in self._refusals.values()}
+        reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))
+        return self._failure(reasons, rejectors if named is None else rejectors | {Plugin.NODE_AFFINITY})
+
+    def _feasible(self, nodes: Collection[NodeInfo]) -> list[NodeInfo]:
+        return list(islice((node for node in nodes if self._accepts(node)), _enough_of(len(nodes))))
+
+    def _accepts(self, node: NodeInfo) -> bool:
+        refusal = self._fits(node)
+        if refusal is not None:
+            self._refusals[node.name] = refusal
+        return refusal is None
+
+    def _fits(self, node: NodeInfo, without: Collection[PodInfo] = ()) -> Refusal | None:
+        """What speaks against a node, with the pods that are about to come there, and without.
+
+        Source: framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods`` (kubernetes v1.34.4).
+        """
+        coming = [
+            other
+            for other in self._state.nominated_on(node.name)
+            if other.priority >= self._pod.priority and other.uid != self._pod.uid
+        ]
+        refusal = self._filters.refusal(node, without=without, coming=coming) if coming else None
+        return refusal or self._filters.refusal(node, without=without)
+
+    def _conflict(self) -> Failure:
+        """No try to make room follows: it ends with an error where dynamic resources are asked first.
+
+        Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4).
+        """
+        reasons = f"{nodes_available(len(self._nodes), ())} {_CONFLICT}."
+        if not self._version.tries_dynamic_resources:
+            return self._failure(reasons, {Plugin.NODE_AFFINITY})
+        message = failed_scheduling(reasons, ("not found",), self._version)
+        return Failure(message, frozenset({Plugin.NODE_AFFINITY}), nominated_node=None)
+
+    def _failure(self, reasons: str, rejectors: Iterable[Plugin]) -> Failure:
+        claims = ["no new claims to deallocate"] if self._version.tries_dynamic_resources else []
+        outcome = self._preempt()
+        if isinstance(outcome, Candidate):
+            displaced = tuple(
+                other for other in self._state.nominated_on(outcome.node) if other.priority < self._pod.priority
+            )
+            message = failed_scheduling(reasons, (), self._version)
+            return Failure(message, frozenset(rejectors), outcome.node, outcome.victims, displaced)
+        words, nominated_node = outcome
+        message = failed_scheduling(reasons, (*claims, f"preemption: {words}"), self._version)
+        return Failure(message, frozenset(rejectors), nominated_node)
+
+    def _preempt(self) -> Candidate | tuple[str, str | None]:
+        """Where to make room; or why not, and the node on which room is kept from now on (see `Failure`)."""
+        if not self._pod.may_preempt:
+            return "not eligible due to preemptionPolicy=Never.", None
+        if self._waits_for_victims():
+            return "not eligible due to a terminating pod on the nominated node.", None
+        search = Preemption(self._pod, self._fits)
+        found: list[Candidate] = []
+        dismissed: list[str] = []
+        for node in self._nodes:
+            refusal = self._refusals.get(node.name)
+            outcome = search.on(node) if refusal and refusal.is_resolvable else Dismissal((_NOT_HELPFUL,))
+            if isinstance(outcome, Candidate):
+                found.append(outcome)
+            else:
+                dismissed += outcome.reasons
+        return best_candidate(found) if found else (nodes_available(len(self._nodes), dismissed), "")
+
+    def _waits_for_victims(self) -> bool:
+        """Source: plugins/defaultpreemption/default_preemption.go, ``PodEligibleToPreemptOthers``."""
+        node = self._state.nodes.get(self._pod.nominated_node)
+        if node is None:
+            return False
+        refusal = self._refusals.get(node.name)
+        if refusal is None or not refusal.is_resolvable:
+            return False
+        return any(other.is_preempted and other.priority < self._pod.priority for other in node.pods.values())
+
+
+def _named_nodes(spec: Mapping[str, Any]) -> frozenset[str] | None:
+    """The nodes that required terms name one by one, as DaemonSets do; None where a term leaves it open.
+
+    Source: plugins/nodeaffinity/node_affinity.go, ``PreFilter`` (kubernetes v1.34.4).
+    """
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms")
+    if not terms:
+        return None
+    named: frozenset[str] = frozenset()
+    for term in terms:
+        fields = [one for one in term.get("matchFields") or () if one.get("key") == "metadata.name"]
+        values = [frozenset(one.get("values") or ()) for one in fields if one.get("operator") == "In"]
+        if not values:
+            return None
+        named |= frozenset.intersection(*values)
+    return named
+
+
+def _enough_of(node_count: int) -> int:
+    """How many nodes that a pod fits are enough to choose from.
+
+    Source: pkg/scheduler/schedule_one.go, ``numFeasibleNodesToFind`` (kubernetes v1.34.4).
+    """
+    if node_count < _FEWEST_NODES:
+        return node_count
+    percent = max(50 - node_count // 125, _FEWEST_PERCENT)
+    return max(node_count * percent // 100, _FEWEST_NODES)

@@ -1,0 +1,92 @@
+"""Which pods are told that the health of their devices changed, and how the news waits for the kubelet to take it.
+
+Source: devicemanager/manager.go, ``genericDeviceUpdateCallback``, ``Updates``; pod_devices.go,
+``getPodAndContainerForDevice`` (kubernetes v1.31.14, v1.32.13, v1.36.3, v1.37.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+
+from ..change import Change
+from ..pod import PodUID
+from ..resources import ResourceName
+from ..version import Version
+from .device_list import DeviceList
+from .pod_devices import DeviceID, PodDevices
+
+__all__ = ["HealthUpdates", "pods_with_changes"]
+
+_log = logging.getLogger(__name__)
+
+
+def pods_with_changes(
+    resource: ResourceName, before: DeviceList, now: DeviceList, held: PodDevices, version: Version
+) -> tuple[PodUID, ...]:
+    """The pods that hold a device whose health is another one than before, or that was not listed before; sorted.
+
+    Up to 1.36 the pod is looked for by the device's id alone, and may hold a device of another resource. In 1.31 a
+    device that nobody holds counts too, as one of a pod without name.
+    """
+    holders = _holders(held, resource if version.finds_pods_by_resource else None)
+    pods = {pod for device, pod in holders.items() if _has_changed(device, before, now)}
+    if version.health_update_queue == 0 and any(
+        device not in holders and _has_changed(device, before, now) for device in now
+    ):
+        pods.add(PodUID(""))
+    return tuple(sorted(pods))
+
+
+def _holders(held: PodDevices, resource: ResourceName | None) -> Mapping[DeviceID, PodUID]:
+    """Device -> the pod that is found for it: the kubelet takes any, this is the first."""
+    holders: dict[DeviceID, PodUID] = {}
+    for entry in held:
+        if resource is None or entry.resource == resource:
+            for device in entry.allocation.devices():
+                holders.setdefault(device, entry.pod_uid)
+    return holders
+
+
+def _has_changed(device: DeviceID, before: DeviceList, now: DeviceList) -> bool:
+    if device not in now:
+        return False
+    is_listed_twice = device in now.healthy and device in now.unhealthy
+    return is_listed_twice or before.health.get(device) != now.health[device]
+
+
+class HealthUpdates:
+    """Lists of pods on their way from the device manager to whoever looks after pods.
+
+    Args:
+        capacity: how many wait; more are dropped. With 0 the giver waits until its list is taken.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._waiting: deque[tuple[PodUID, ...]] = deque()
+        self._changed = Change()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def put(self, pods: tuple[PodUID, ...]) -> None:
+        """Tell of pods."""
+        if self._capacity and len(self._waiting) >= self._capacity:
+            _log.error("device update channel is full: discard pods info podsToUpdate=%s", list(pods))
+            return
+        self._waiting.append(pods)
+        self._changed.notify()
+        seen = self._changed.count
+        while not self._capacity and any(waiting is pods for waiting in self._waiting):
+            seen = await self._changed.wait(seen)
+
+    async def get(self) -> tuple[PodUID, ...]:
+        """The next list; waits for it."""
+        seen = self._changed.count
+        while not self._waiting:
+            seen = await self._changed.wait(seen)
+        pods = self._waiting.popleft()
+        self._changed.notify()
+        return pods

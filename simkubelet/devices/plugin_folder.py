@@ -1,0 +1,125 @@
+"""The kubelet's device plugin folder on disk: checks, cleaning at start, the checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from ..apis.deviceplugin import KUBELET_SOCKET_NAME
+from ..errors import HostError, InputError
+from ..version import Version
+from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
+from .durable_file import FileNotReplacedError, replace_file
+
+__all__ = ["MAX_SOCKET_PATH_BYTES", "CheckpointNotWrittenError", "PluginFolder", "check_socket_path"]
+
+# What fits into sockaddr_un.sun_path with its closing zero byte.
+MAX_SOCKET_PATH_BYTES: Final = 107
+
+
+class CheckpointNotWrittenError(Exception):
+    """The checkpoint could not be written: a pod in admission is refused, a list of devices counts all the same."""
+
+
+_log = logging.getLogger(__name__)
+
+
+def check_socket_path(socket: Path) -> None:
+    """Refuse a path that no Unix socket can have.
+
+    Raises:
+        InputError: it is longer than 107 bytes.
+    """
+    length = len(os.fsencode(socket))
+    if length > MAX_SOCKET_PATH_BYTES:
+        raise InputError(
+            f"{socket}: a socket path holds {MAX_SOCKET_PATH_BYTES} bytes and this one has {length}; "
+            "choose a folder with a shorter path"
+        )
+
+
+class PluginFolder:
+    """One ``device-plugins`` folder; it outlives the kubelet instances that use it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def prepare(self) -> None:
+        """Make the folder.
+
+        Raises:
+            InputError: its path is too long for a socket, or it cannot be written.
+        """
+        check_socket_path(self.directory / KUBELET_SOCKET_NAME)
+        try:
+            self.directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{self.directory}: cannot be made: {error.strerror}; choose another folder") from None
+        if not os.access(self.directory, os.W_OK | os.X_OK):
+            raise InputError(f"{self.directory}: cannot be written; choose another folder or change its permissions")
+
+    def is_of_a_new_node(self) -> bool:
+        """Whether no kubelet has left anything here: no file without a leading dot.
+
+        Source: devicemanager/manager.go, ``ShouldResetExtendedResourceCapacity`` (kubernetes v1.34.4).
+        """
+        return not any(not entry.name.startswith(".") for entry in self.directory.iterdir())
+
+    def clean(self, version: Version) -> None:
+        """Remove what plugins of the last kubelet left: their sockets, and before 1.33 every file but the checkpoint.
+
+        A link counts as what it leads to from 1.33 on, and as a file before; what it leads to stays. Folders stay.
+
+        Raises:
+            HostError: something cannot be removed; the kubelet does not start then.
+
+        Source: devicemanager/manager.go, ``CleanupPluginDirectory`` (kubernetes v1.32.13, v1.33.13).
+        """
+        for entry in self.directory.iterdir():
+            if entry.name == CHECKPOINT_NAME:
+                continue
+            try:
+                mode = entry.stat(follow_symlinks=version.clears_only_sockets).st_mode
+            except OSError as error:
+                _log.error("Failed to stat file %s: %s", entry, error)
+                continue
+            if stat.S_ISSOCK(mode) if version.clears_only_sockets else not stat.S_ISDIR(mode):
+                _remove(entry)
+
+    def load(self, version: Version) -> Checkpoint | None:
+        """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only."""
+        try:
+            text = (self.directory / CHECKPOINT_NAME).read_text(encoding="utf-8", errors="replace")
+            return decode(text, reads_old_format=version.reads_old_checkpoint)
+        except FileNotFoundError:
+            return None
+        except (CorruptCheckpointError, OSError) as error:
+            _log.error(
+                "Continue after failing to read checkpoint file. Device allocation info may NOT be up-to-date: %s",
+                error,
+            )
+            return None
+
+    def save(self, text: bytes) -> None:
+        """Write the checkpoint.
+
+        Raises:
+            CheckpointNotWrittenError: the disk does not take it; the message is the kubelet's.
+        """
+        try:
+            replace_file(self.directory, CHECKPOINT_NAME, text)
+        except FileNotReplacedError as error:
+            message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'
+            raise CheckpointNotWrittenError(message) from error
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise HostError(
+            f"{path}: cannot be removed: {error.strerror}; remove it, or change the folder's permissions"
+        ) from None

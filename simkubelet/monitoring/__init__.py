@@ -1,0 +1,1 @@
+"""What monitoring agents ask a kubelet: PodResources, /healthz and /metrics."""

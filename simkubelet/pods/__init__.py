@@ -1,0 +1,1 @@
+"""Pods on their node: where they come from, how they live, what is told of them."""

@@ -1,0 +1,331 @@
+"""The pods of one kubelet instance: from their sources through admission to their workers.
+
+Pods come from files of the node and from the cluster. They are admitted one after the other, in the order of their
+creation; a pod that has ended before this kubelet started is not admitted again. The sources are ready once the first
+pods of both have been through admission.
+
+Source: kubelet/kubelet.go, ``HandlePodAdditions``, ``syncLoop``; kubelet/kubelet_pods.go, ``filterOutInactivePods``,
+``HandlePodCleanups`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final
+
+from ..admission import Rejection
+from ..config import KubeletConfig
+from ..container_manager import ContainerManager
+from ..panic import KubeletPanicError
+from ..pod import ContainerKind, Pod, PodUID
+from ..pod_status import PodPhase, PodStatus
+from ..resources import ResourceName
+from ..runtime.container_records import ContainerRecords
+from ..surroundings import Surroundings
+from .active_pods import ActivePods
+from .back_off import CrashLoopBackOff
+from .mirror_pods import MirrorPods
+from .pod_admission import PodAdmission
+from .pod_worker import PodTools, PodWorker
+from .static_pods import read_static_pods, watch_static_pods
+from .status_generator import StatusGenerator
+from .termination import end_containers
+
+__all__ = ["Pods"]
+
+_log = logging.getLogger(__name__)
+
+_COMPONENT: Final = "kubelet"
+_ORPHAN_GRACE_S: Final = 1.0
+_SYNC_PERIOD_S: Final = 60.0
+
+
+class Pods:
+    """Pods of one kubelet instance and their workers.
+
+    Args:
+        config: the kubelet's settings.
+        records: what the runtime knows.
+        surroundings: the cluster, and the owner of all tasks.
+        active: kept by this object.
+        allocatable: the node's allocatable as published.
+        on_panic: told of a panic in a worker.
+    """
+
+    def __init__(
+        self,
+        config: KubeletConfig,
+        containers: ContainerManager,
+        records: ContainerRecords,
+        surroundings: Surroundings,
+        active: ActivePods,
+        allocatable: Callable[[], Mapping[ResourceName, int]],
+        on_panic: Callable[[KubeletPanicError], None],
+    ) -> None:
+        self._config = config
+        self._node = config.node
+        self._containers = containers
+        self._records = records
+        self._store = surroundings.store
+        self._around = surroundings
+        self._active = active
+        self._admission = PodAdmission(config, containers, active, allocatable)
+        self._on_panic = on_panic
+        self._known: dict[PodUID, Pod] = {}
+        self._static: dict[PodUID, Pod] = {}
+        self._mirrors = MirrorPods(surroundings.store)
+        self._workers: dict[PodUID, PodWorker] = {}
+        self._tasks: dict[PodUID, asyncio.Task[None]] = {}
+        self._listeners: list[asyncio.Task[None]] = []
+        self._are_files_new = config.static_pod_path is not None
+        self._watch = self._store.watch_pods(self._node)
+        self._tools = PodTools(
+            config=config,
+            clock=surroundings.clock,
+            tasks=surroundings.tasks,
+            containers=containers,
+            records=records,
+            statuses=StatusGenerator(config, containers, records),
+            back_off=CrashLoopBackOff.of(config, surroundings.clock),
+            publish=self._publish,
+            record=self._record,
+        )
+
+    async def run(self) -> None:
+        """Take pods until cancelled.
+
+        Raises:
+            KubeletPanicError: an admission made the kubelet of this minor crash.
+        """
+        self._records.on_change = self._wake
+        if self._config.static_pod_path is not None:
+            self._listen(watch_static_pods(self._config.static_pod_path, self._note_files))
+        if self._tools.statuses.tells_health:
+            self._listen(self._follow_health())
+            self._listen(self._sync_again())
+        while True:
+            seen = self._watch.change.count
+            await self._take_files()
+            await self._take_changes()
+            if not self._containers.allocator.are_sources_ready:
+                self._containers.allocator.are_sources_ready = True
+                self._end_orphans()
+            await self._watch.change.wait(seen)
+
+    def cut(self) -> list[asyncio.Task[None]]:
+        """Give up all pods as a process that ends does: containers go on, nothing more is told.
+
+        Returns:
+            The tasks that have been cancelled.
+        """
+        self._store.end_watch(self._node, self._watch)
+        self._records.on_change = None
+        tasks = [*self._tasks.values(), *self._listeners]
+        # A task that is cancelled again while it cleans up would leave a container behind.
+        self._tasks, self._listeners = {}, []
+        for task in tasks:
+            task.cancel()
+        return tasks
+
+    def known(self) -> tuple[Pod, ...]:
+        """The pods that this kubelet has seen and that are not gone, ended ones too."""
+        return tuple(self._known.values())
+
+    def active(self) -> tuple[Pod, ...]:
+        """Those of them that count; see `ActivePods`."""
+        return tuple(pod for uid, pod in self._known.items() if uid in self._active)
+
+    def _listen(self, work: Coroutine[Any, Any, None]) -> None:
+        self._listeners.append(self._around.tasks.create_task(work, name=f"pods of {self._node}"))
+
+    async def _follow_health(self) -> None:
+        """Look at the pods again that the device manager tells of."""
+        while True:
+            for uid in await self._containers.health_updates.get():
+                self._wake(uid)
+
+    async def _sync_again(self) -> None:
+        """Look at every pod from time to time: a health that no update told of is seen then.
+
+        Nothing else of a pod changes without a word, so where health is not told no pod is looked at in vain.
+
+        Source: kubelet/pod_workers.go, ``completeWork`` (kubernetes v1.36.3): after a minute, up to half of it more.
+        """
+        while True:
+            await self._around.clock.sleep(_SYNC_PERIOD_S)
+            for uid in list(self._workers):
+                self._wake(uid)
+
+    # The cluster's pods
+
+    async def _take_changes(self) -> None:
+        changed = [(uid, self._read(uid)) for uid in self._watch.take()]
+        for uid, pod in changed:
+            if pod is None:
+                self._forget(uid)
+                for static_uid in self._mirrors.restore():
+                    self._wake(static_uid)
+        for pod in sorted((pod for _, pod in changed if pod is not None), key=lambda pod: pod.ordinal):
+            if pod.mirror_of is not None:
+                self._mirrors.check(pod)
+            elif pod.uid not in self._known:
+                await self._take(pod)
+            else:
+                self._update(pod)
+
+    def _read(self, uid: PodUID) -> Pod | None:
+        pod = self._store.pod(uid)
+        return None if pod is None else self._as_understood(pod)
+
+    def _as_understood(self, pod: Pod) -> Pod:
+        """A pod as this minor reads its manifest: an old one knows no sidecars."""
+        if self._config.version.sidecar_containers is not None:
+            return pod
+        return pod.with_kinds({ContainerKind.SIDECAR: ContainerKind.INIT})
+
+    async def _take(self, pod: Pod) -> None:
+        """A pod that this kubelet has not seen before."""
+        self._known[pod.uid] = pod
+        if pod.status.phase.is_terminal:
+            self._end_leftovers(pod)
+            return
+        self._active.add(pod)
+        rejection = await self._admission.rejection(pod)
+        if rejection is not None:
+            self._reject(pod, rejection)
+            return
+        shown = self._shown(pod)
+        worker = PodWorker(pod, self._tools, told=(shown or pod).status)
+        self._workers[pod.uid] = worker
+        if pod.deletion_grace_s is not None:
+            worker.end(pod.deletion_grace_s)
+        # A static pod that takes another's name begins when that one has ended.
+        before = [task for uid, task in self._tasks.items() if pod.is_static and self._is_named(uid, pod.key)]
+        self._run(pod, self._work(worker, before))
+
+    def _is_named(self, uid: PodUID, key: str) -> bool:
+        worker = self._workers.get(uid)
+        return worker is not None and worker.pod.key == key
+
+    def _update(self, pod: Pod) -> None:
+        self._known[pod.uid] = pod
+        worker = self._workers.get(pod.uid)
+        if worker is not None:
+            worker.update(pod)
+        elif pod.is_deleting:
+            self._store.remove_pod(pod.uid)
+        if pod.status.phase.is_terminal and not (worker is not None and worker.is_ending):
+            self._active.discard(pod.uid)
+
+    def _forget(self, uid: PodUID) -> None:
+        """A pod object is gone: what still runs of it is ended, and does not count any more."""
+        self._active.discard(uid)
+        pod, worker = self._known.pop(uid, None), self._workers.get(uid)
+        if worker is not None:
+            worker.end(worker.pod.grace_s)
+        elif pod is not None and (uid not in self._tasks or self._tasks[uid].done()):
+            self._records.remove(uid)
+
+    def _reject(self, pod: Pod, rejection: Rejection) -> None:
+        self._record(pod, "Warning", rejection.reason, self._admission.event_message(rejection))
+        self._active.discard(pod.uid)
+        self._publish(pod, PodStatus(PodPhase.FAILED, rejection.reason, f"Pod was rejected: {rejection.message}"))
+        self._end_leftovers(pod)
+
+    # Workers
+
+    def _wake(self, uid: PodUID) -> None:
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.wake()
+
+    def _run(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
+        task = self._around.tasks.create_task(work, name=f"pod {pod.key}")
+        self._tasks[pod.uid] = task
+        task.add_done_callback(partial(self._forget_task, pod.uid))
+
+    def _forget_task(self, uid: PodUID, ended: asyncio.Task[None]) -> None:
+        # A later task of the same pod stays.
+        if self._tasks.get(uid) is ended:
+            del self._tasks[uid]
+
+    async def _work(self, worker: PodWorker, before: Collection[asyncio.Task[None]]) -> None:
+        if before:
+            await asyncio.wait(before)
+        try:
+            await worker.run()
+        except KubeletPanicError as panic:
+            self._on_panic(panic)
+            return
+        uid = worker.pod.uid
+        self._active.discard(uid)
+        del self._workers[uid]
+        self._tools.back_off.forget(uid)
+        if worker.pod.is_deleting:
+            self._known.pop(uid, None)
+            self._store.remove_pod(uid)
+        if uid not in self._known:
+            self._records.remove(uid)
+        if worker.pod.is_static:
+            # The same manifest may be back already; its pod begins when the one before has ended.
+            self._note_files()
+
+    def _end_leftovers(self, pod: Pod) -> None:
+        """End what still runs of a pod that has no worker."""
+        if self._records.is_any_running(pod.uid):
+            self._run(pod, self._end_and_forget(pod))
+
+    async def _end_and_forget(self, pod: Pod) -> None:
+        def tell(container: str) -> None:
+            self._record(pod, "Normal", "Killing", f"Stopping container {container}", container)
+
+        # The runtime is asked what runs, and to it all containers are alike.
+        alike = pod.with_kinds(dict.fromkeys(ContainerKind, ContainerKind.APP))
+        await end_containers(alike, _ORPHAN_GRACE_S, self._records, self._around.clock, tell)
+        if pod.uid not in self._known:
+            self._records.remove(pod.uid)
+
+    def _end_orphans(self) -> None:
+        """End the containers of pods that went while no kubelet looked."""
+        for pod in self._records.pods():
+            if pod.uid not in self._known:
+                self._run(pod, self._end_and_forget(pod))
+
+    # Static pods
+
+    def _note_files(self) -> None:
+        self._are_files_new = True
+        self._watch.change.notify()
+
+    async def _take_files(self) -> None:
+        folder = self._config.static_pod_path
+        if folder is None or not self._are_files_new:
+            return
+        self._are_files_new = False
+        found = read_static_pods(folder, self._node)
+        for uid in [known for known in self._static if known not in found]:
+            pod = self._static.pop(uid)
+            self._forget(uid)
+            self._mirrors.remove(pod)
+        for uid, pod in found.items():
+            if uid not in self._static and uid not in self._workers:
+                pod = self._static[uid] = self._as_understood(pod)
+                self._mirrors.add(pod)
+                await self._take(pod)
+
+    # Reports
+
+    def _publish(self, pod: Pod, status: PodStatus) -> None:
+        shown = self._shown(pod)
+        if shown is not None:
+            self._store.set_pod_status(shown.uid, status)
+
+    def _shown(self, pod: Pod) -> Pod | None:
+        """The object that tells a pod's status: of a static pod its mirror, while there is one."""
+        return self._mirrors.of(pod) if pod.is_static else pod
+
+    def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:
+        self._store.record(pod, type_, reason, message, _COMPONENT, container=container)

@@ -1,0 +1,285 @@
+"""The life of one pod on its node, from admission to the end of its last container.
+
+A worker looks at the pod's containers whenever one of them has started or ended, whenever the pod changes, and when a
+pause before another try is over; it rests in between. What is to be done is decided in `pod_actions`.
+
+Source: kubelet/pod_workers.go; kubelet/kubelet.go, ``SyncPod``, ``SyncTerminatingPod``; pleg/generic.go, ``Relist``;
+kuberuntime/kuberuntime_manager.go, ``SyncPod`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from ..admission import AllocationError
+from ..change import Change
+from ..clock import Clock
+from ..config import KubeletConfig
+from ..container_manager import ContainerManager
+from ..pod import Container, ContainerKind, Pod
+from ..pod_status import PodPhase, PodStatus, Waiting
+from ..runtime.container_records import ContainerRecords
+from ..runtime.container_runtime import ContainerStartError, StartFailure
+from .back_off import CrashLoopBackOff, go_duration
+from .pod_actions import PodActions, actions_for
+from .status_generator import StatusGenerator
+from .terminated_pod import terminated
+from .termination import end_containers
+
+__all__ = ["PodTools", "PodWorker"]
+
+_RETRY_S: Final = 10.0
+_RELIST_S: Final = 1.0
+"""When a new sandbox is noticed, which is reason to look at its pod again."""
+_LONGEST_RETRY_S: Final = 60.0
+_SHORTEST_GRACE_S: Final = 1.0
+_CONFIG_ERROR: Final = "CreateContainerConfigError"
+_BACK_OFF: Final = "CrashLoopBackOff"
+_RPC_ERROR: Final = re.compile(r"^rpc error: code = \w+ desc = ")
+
+
+class RecordEvent(Protocol):
+    """Records an Event about a pod, or about the container of it that is named."""
+
+    def __call__(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodTools:
+    """What the workers of one kubelet instance share.
+
+    Attributes:
+        publish: tells the cluster a pod's status.
+        record: records an Event about a pod, or about one of its containers.
+        tasks: owns the pauses.
+    """
+
+    config: KubeletConfig
+    clock: Clock
+    tasks: asyncio.TaskGroup
+    containers: ContainerManager
+    records: ContainerRecords
+    statuses: StatusGenerator
+    back_off: CrashLoopBackOff
+    publish: Callable[[Pod, PodStatus], None]
+    record: RecordEvent
+
+
+class PodWorker:
+    """One pod; `run` returns when its containers have ended and none is to be started again.
+
+    Args:
+        told: the status that the cluster knows.
+    """
+
+    def __init__(self, pod: Pod, tools: PodTools, told: PodStatus) -> None:
+        self.pod = pod
+        self.is_ending = False
+        """Its containers are being ended: its devices are still its own."""
+        self._tools = tools
+        self._records = tools.records
+        self._by_container = tools.statuses.by_container
+        self._told = told
+        self._grace_s: float | None = None
+        self._reasons: dict[str, Waiting] = {}
+        self._change = Change()
+
+    def wake(self) -> None:
+        """Something about the pod or its containers has changed."""
+        self._change.notify()
+
+    def update(self, pod: Pod) -> None:
+        """The pod object has changed; a deletion makes the worker end its containers."""
+        old, self.pod = self.pod, pod
+        if pod.deletion_grace_s is not None:
+            self.end(pod.deletion_grace_s)
+        elif replace(pod, status=old.status) != old:
+            self.wake()
+
+    def end(self, grace_s: float) -> None:
+        """End the containers within `grace_s` seconds; a later call can only shorten that."""
+        if self._grace_s is None or grace_s < self._grace_s:
+            self._grace_s = grace_s
+            self.wake()
+
+    async def run(self) -> None:
+        """Keep the pod's containers as they should be, then end them.
+
+        Raises:
+            KubeletPanicError: a late Allocate made the kubelet of this minor crash.
+            HostError: this machine cannot run containers.
+        """
+        while self._grace_s is None:
+            seen = self._change.count
+            status = self._status()
+            if status.phase.is_terminal:
+                break
+            self._publish(status)
+            retry_s = await self._sync()
+            await self._rest(seen, retry_s)
+        self.is_ending = True
+        await self._end_containers()
+
+    def _publish(self, status: PodStatus) -> None:
+        self._told = status
+        self._tools.publish(self.pod, status)
+
+    def _status(self, *, is_over: bool = False) -> PodStatus:
+        return self._tools.statuses.status_of(self.pod, self._reasons, is_over=is_over)
+
+    # Starting
+
+    async def _sync(self) -> float | None:
+        """Do what is to be done now; the seconds until the next try of what could not be, None when nothing is left."""
+        actions = actions_for(
+            self.pod,
+            self._records.containers(self.pod.uid),
+            has_sandbox=self._records.has_sandbox(self.pod.uid),
+            had_sandbox=self._records.had_sandbox(self.pod.uid),
+            by_container=self._by_container,
+        )
+        if actions.ends_pod:
+            await end_containers(self.pod, self.pod.grace_s, self._tools.records, self._tools.clock, self._killing)
+            return None
+        if not actions.makes_sandbox:
+            return await self._start(actions)
+        self._make_sandbox()
+        retry_s = await self._start(actions)
+        return None if retry_s is None else min(retry_s, _RELIST_S)
+
+    def _make_sandbox(self) -> None:
+        if self._records.had_sandbox(self.pod.uid):
+            text = "Pod sandbox changed, it will be killed and re-created."
+            self._tools.record(self.pod, "Normal", "SandboxChanged", text)
+        self._records.make_sandbox(self.pod)
+
+    async def _start(self, actions: PodActions) -> float | None:
+        retries = []
+        for container in actions.init:
+            retry_s = await self._try_to_start(container)
+            if retry_s is not None:
+                retries.append(retry_s)
+                if container.kind is ContainerKind.INIT:
+                    return min(retries)
+        for container in actions.apps:
+            retry_s = await self._try_to_start(container)
+            if retry_s is not None:
+                retries.append(retry_s)
+        return min(retries, default=None)
+
+    async def _try_to_start(self, container: Container) -> float | None:
+        """Start a container; the seconds until the next try when it did not start.
+
+        What is begun is finished: a deletion that comes meanwhile waits until all containers have had their turn.
+        """
+        life = self._records.containers(self.pod.uid).get(container.name)
+        if life is not None:
+            remaining_s = self._tools.back_off.remaining_s(self.pod.uid, container.name, life.finished_at)
+            if remaining_s:
+                return self._hold_back(container, remaining_s)
+            self._tools.back_off.started(self.pod.uid, container.name)
+        return await self._start_container(container)
+
+    def _hold_back(self, container: Container, remaining_s: float) -> float:
+        pod = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
+        text = f"Back-off restarting failed container {container.name} in pod {pod}"
+        self._tools.record(self.pod, "Warning", "BackOff", text, container.name)
+        pause = go_duration(self._tools.back_off.delay_s(self.pod.uid, container.name))
+        message = f"back-off {pause} restarting failed container={container.name} pod={pod}"
+        self._explain(container, Waiting(_BACK_OFF, message))
+        retry_s = self._tools.config.version.back_off_retry_s
+        return min(remaining_s, _LONGEST_RETRY_S) if retry_s is None else retry_s
+
+    async def _start_container(self, container: Container) -> float | None:
+        version = self._tools.config.version
+        created = version.created_event.format(name=container.name)
+        try:
+            options = await self._tools.containers.allocator.run_options(self.pod, container)
+        except AllocationError as error:
+            # Of an error that is a gRPC status, only the description is told.
+            message = _RPC_ERROR.sub("", str(error))
+            self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)
+            self._explain(container, Waiting(_CONFIG_ERROR, message))
+            return _RETRY_S
+        try:
+            await self._records.start(self.pod, container, options)
+        except ContainerStartError as error:
+            if error.failure is StartFailure.RUN:
+                self._tools.record(self.pod, "Normal", "Created", created, container.name)
+            self._tools.record(self.pod, "Warning", "Failed", f"Error: {error.message}", container.name)
+            self._explain(container, Waiting(error.failure.value, error.message))
+            return _RETRY_S
+        self._reasons.pop(container.name, None)
+        self._tools.record(self.pod, "Normal", "Created", created, container.name)
+        started = version.started_event.format(name=container.name)
+        self._tools.record(self.pod, "Normal", "Started", started, container.name)
+        return None
+
+    def _explain(self, container: Container, reason: Waiting) -> None:
+        self._reasons[container.name] = reason
+        self._publish(self._status())
+
+    async def _rest(self, seen: int, retry_s: float | None) -> None:
+        """Wait for a change, or until the next try is due."""
+        if retry_s is None:
+            await self._change.wait(seen)
+            return
+        alarm = self._tools.tasks.create_task(self._wake_after(retry_s), name=f"next try of pod {self.pod.key}")
+        try:
+            await self._change.wait(seen)
+        finally:
+            alarm.cancel()
+
+    async def _wake_after(self, delay_s: float) -> None:
+        await self._tools.clock.sleep(delay_s)
+        self.wake()
+
+    # Ending
+
+    async def _end_containers(self) -> None:
+        self._publish(self._before_the_end(self._status()))
+        has_ended = False
+        while not has_ended:
+            seen, grace_s = self._change.count, self.pod.grace_s if self._grace_s is None else self._grace_s
+            work = end_containers(
+                self.pod, max(grace_s, _SHORTEST_GRACE_S), self._records, self._tools.clock, self._killing
+            )
+            ending = self._tools.tasks.create_task(work, name=f"end of pod {self.pod.key}")
+            try:
+                has_ended = await self._until_shortened(ending, seen, grace_s)
+            finally:
+                ending.cancel()
+        self.is_ending = False
+        self._publish(self._final_status())
+
+    async def _until_shortened(self, ending: asyncio.Task[None], seen: int, grace_s: float) -> bool:
+        """Wait until all containers have ended, which is True, or a shorter grace is asked for."""
+        ending.add_done_callback(lambda _: self.wake())
+        while not ending.done() and not (self._grace_s is not None and self._grace_s < grace_s):
+            seen = await self._change.wait(seen)
+        return ending.done()
+
+    def _before_the_end(self, status: PodStatus) -> PodStatus:
+        """A terminal phase is not told while a container may run: the scheduler would take the pod's place for free.
+
+        Source: status/status_manager.go, ``mergePodStatus`` (kubernetes v1.34.4).
+        """
+        told = self._told
+        if status.phase.is_terminal and not told.phase.is_terminal:
+            return replace(status, phase=told.phase, reason=told.reason, message=told.message)
+        return status
+
+    def _final_status(self) -> PodStatus:
+        version = self._tools.config.version
+        status = terminated(self.pod, self._told, self._status(is_over=version.ends_deleted_pods))
+        if version.ends_deleted_pods and not status.phase.is_terminal and not self.pod.is_static:
+            # A pod that was deleted before it ran.
+            return replace(status, phase=PodPhase.FAILED)
+        return status
+
+    def _killing(self, container: str) -> None:
+        self._tools.record(self.pod, "Normal", "Killing", f"Stopping container {container}", container)

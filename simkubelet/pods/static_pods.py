@@ -1,0 +1,94 @@
+"""Static pods: manifests in a folder of the node, which its kubelet runs without asking anybody.
+
+Source: kubelet/config/file.go and common.go (kubernetes v1.34.4). The uid of a static pod is a hash of its manifest,
+its node and its file, so a changed manifest is another pod; the hash is not the kubelet's own, which is one of Go
+structures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ..errors import InputError
+from ..plugins.folder_events import FolderEvent, FolderEvents
+from ..pod import CONFIG_HASH_ANNOTATION, Pod, PodUID, pod_from_manifest
+
+__all__ = ["read_static_pods", "watch_static_pods"]
+
+_log = logging.getLogger(__name__)
+_SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
+_TOLERATION: Final = {"operator": "Exists", "effect": "NoExecute"}
+
+
+def read_static_pods(folder: Path, node: str) -> dict[PodUID, Pod]:
+    """The pods of all manifests in a folder, by the names of the files; of two with one name, that of the last file.
+
+    A file that is no manifest is logged and left out, as are folders and names with a leading dot; a folder that is not
+    there has no pods.
+    """
+    pods: dict[str, Pod] = {}
+    for file in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():
+        if not file.is_file():
+            continue
+        try:
+            pod = _static_pod(file, node)
+        except (OSError, yaml.YAMLError, InputError) as error:
+            _log.error("Could not process manifest file: %s: %s", file, error)
+        else:
+            pods[pod.key] = pod
+    return {pod.uid: pod for pod in pods.values()}
+
+
+def _static_pod(file: Path, node: str) -> Pod:
+    manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if not isinstance(manifest, dict) or manifest.get("kind") != "Pod":
+        raise InputError("couldn't parse as pod, please check config file")
+    metadata = manifest.get("metadata") or {}
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise InputError("invalid pod: name is needed for the pod")
+    uid = str(metadata.get("uid") or _hash(manifest, node, file))
+    annotations = {**(metadata.get("annotations") or {}), CONFIG_HASH_ANNOTATION: uid, _SOURCE_ANNOTATION: "file"}
+    named = {**metadata, "name": f"{metadata['name']}-{node.lower()}", "annotations": annotations}
+    spec = manifest.get("spec") or {}
+    others = [toleration for toleration in spec.get("tolerations") or () if toleration != _TOLERATION]
+    placed = {**spec, "nodeName": node, "tolerations": [*others, _TOLERATION]}
+    pod = pod_from_manifest({**manifest, "metadata": named, "spec": placed})
+    return replace(pod, uid=PodUID(uid), is_static=True)
+
+
+def _hash(manifest: Mapping[str, Any], node: str, file: Path) -> str:
+    text = json.dumps(manifest, sort_keys=True, default=str)
+    return hashlib.md5(f"{text}host:{node}file:{file}".encode(), usedforsecurity=False).hexdigest()
+
+
+async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None:
+    """Call `on_change` at each change in a folder of manifests, until cancelled.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+
+    def tell(path: Path, event: FolderEvent) -> None:
+        # A file that has just been created is about to be written.
+        if event is not FolderEvent.CREATED:
+            on_change()
+
+    events = FolderEvents(tell)
+    try:
+        events.add(folder)
+        # What changed before the watch was there.
+        on_change()
+        await asyncio.get_running_loop().create_future()
+    except OSError as error:
+        raise InputError(f"static pods: {folder}: cannot be watched: {error.strerror}; make the folder") from None
+    finally:
+        events.close()

@@ -1,0 +1,1 @@
+"""The container runtime: containers as book-keeping, or as processes."""

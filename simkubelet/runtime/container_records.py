@@ -1,0 +1,251 @@
+"""What a node's container runtime knows of its containers, running and ended, and of the sandboxes of its pods.
+
+It belongs to the node: containers end, and are recorded, while the kubelet is down. A kubelet that starts learns from
+here what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ..clock import Clock
+from ..devices.run_options import DeviceRunOptions
+from ..events import ContainerExited, ContainerStarted, Observer
+from ..pod import Container, Pod, PodUID
+from .container_runtime import (
+    START_FAILED_EXIT_CODE,
+    ContainerHandle,
+    ContainerRuntime,
+    ContainerStartError,
+    ExitReason,
+    ExitStatus,
+    StartFailure,
+)
+from .program import program_of
+
+__all__ = ["ContainerRecord", "ContainerRecords"]
+
+_KEPT: Final = 2
+"""Lives of a container that stay on record: the last one and what its status calls the last state."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRecord:
+    """One life of a container.
+
+    Attributes:
+        attempt: how often the container was started before.
+        env: what its process sees: the plugins' variables, and over them the pod's own.
+        exit: how it ended; None while it runs.
+        finished_at: when it ended, in seconds of the node's clock.
+    """
+
+    name: str
+    attempt: int
+    env: Mapping[str, str]
+    options: DeviceRunOptions
+    started_at: float
+    exit: ExitStatus | None = None
+    finished_at: float = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        return self.exit is None
+
+
+@dataclass(slots=True)
+class _PodRecord:
+    """A pod on the node; `lives` has its containers in the order of their first start, each with its last lives."""
+
+    pod: Pod
+    sandboxes: int = 0
+    has_sandbox: bool = False
+    lives: dict[str, list[ContainerRecord]] = field(default_factory=dict)
+    attempts: dict[str, int] = field(default_factory=dict)
+    handles: dict[str, ContainerHandle] = field(default_factory=dict)
+
+
+class ContainerRecords:
+    """The containers of one node.
+
+    Args:
+        node: the node's name.
+        runtime: starts them.
+        clock: the node's time.
+        observe: told when a container starts and ends.
+        tasks: owns the waits for their ends; `close` ends these.
+    """
+
+    def __init__(
+        self, node: str, runtime: ContainerRuntime, clock: Clock, observe: Observer, tasks: asyncio.TaskGroup
+    ) -> None:
+        self.on_change: Callable[[PodUID], None] | None = None
+        """The kubelet's ear, for as long as one listens."""
+        self._node = node
+        self._runtime = runtime
+        self._clock = clock
+        self._observe = observe
+        self._group = tasks
+        self._pods: dict[PodUID, _PodRecord] = {}
+        self._waits: set[asyncio.Task[None]] = set()
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Pods that have or had a container here, as they were when they first came."""
+        return tuple(record.pod for record in self._pods.values())
+
+    def containers(self, pod_uid: PodUID) -> Mapping[str, ContainerRecord]:
+        """Container -> its last life."""
+        return {name: lives[-1] for name, lives in self._lives(pod_uid).items()}
+
+    def ended_before(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
+        """The life before a container's last one, None when it is not on record."""
+        lives = self._lives(pod_uid).get(container, ())
+        return lives[-2] if len(lives) > 1 else None
+
+    def is_any_running(self, pod_uid: PodUID) -> bool:
+        return any(container.is_running for container in self.containers(pod_uid).values())
+
+    def running(self) -> frozenset[tuple[PodUID, str]]:
+        """(pod, container) of all that runs."""
+        return self._with_life(lambda life: life.is_running)
+
+    def exited(self) -> frozenset[tuple[PodUID, str]]:
+        """(pod, container) of all of which a life that ended is on record, whether or not another one followed."""
+        return self._with_life(lambda life: not life.is_running)
+
+    def _with_life(self, is_meant: Callable[[ContainerRecord], bool]) -> frozenset[tuple[PodUID, str]]:
+        return frozenset(
+            (pod_uid, name)
+            for pod_uid, record in self._pods.items()
+            for name, lives in record.lives.items()
+            if any(is_meant(life) for life in lives)
+        )
+
+    def count(self) -> tuple[int, Counter[str]]:
+        """How many pods have a sandbox, and how many containers of all pods are running and exited.
+
+        A kubelet keeps one ended life of each container, whatever is on record here.
+
+        Source: kubelet/pleg/generic.go, ``updateRunningPodAndContainerMetrics`` (kubernetes v1.34.4).
+        """
+        states: Counter[str] = Counter()
+        for record in self._pods.values():
+            for lives in record.lives.values():
+                states += Counter({"running" if life.is_running else "exited" for life in lives})
+        return sum(record.has_sandbox for record in self._pods.values()), states
+
+    # Sandboxes
+
+    def has_sandbox(self, pod_uid: PodUID) -> bool:
+        """Whether the pod has a sandbox that its containers can be started in."""
+        record = self._pods.get(pod_uid)
+        return record is not None and record.has_sandbox
+
+    def had_sandbox(self, pod_uid: PodUID) -> bool:
+        """Whether the pod ever had one."""
+        record = self._pods.get(pod_uid)
+        return record is not None and record.sandboxes > 0
+
+    def make_sandbox(self, pod: Pod) -> None:
+        """Give a pod a sandbox; its init containers begin anew in it."""
+        record = self._pods.setdefault(pod.uid, _PodRecord(pod))
+        record.has_sandbox = True
+        record.sandboxes += 1
+        for container in pod.init_containers:
+            record.lives.pop(container.name, None)
+
+    def end_sandbox(self, pod_uid: PodUID) -> None:
+        """Stop a pod's sandbox; none of its containers runs any more."""
+        if pod_uid in self._pods:
+            self._pods[pod_uid].has_sandbox = False
+
+    # Lives
+
+    async def start(self, pod: Pod, container: Container, options: DeviceRunOptions) -> None:
+        """Start a container; an attempt that reached the runtime is on record, whether or not it came to life.
+
+        Raises:
+            ContainerStartError: the runtime could not start it.
+            HostError: this machine cannot run containers.
+        """
+        record = self._pods.setdefault(pod.uid, _PodRecord(pod))
+        attempt = record.attempts.get(container.name, 0)
+        env = program_of(pod, container, options.envs).env
+        life = ContainerRecord(container.name, attempt, env, options, self._clock.now())
+        try:
+            handle = await self._runtime.start(pod, container, options, attempt)
+        except ContainerStartError as error:
+            if error.failure is StartFailure.RUN:
+                self._add(record, _never_alive(life, error))
+                self._tell(pod.uid)
+            raise
+        self._add(record, life)
+        record.handles[container.name] = handle
+        self._observe(ContainerStarted(self._node, pod.key, container.name, attempt))
+        wait = self._group.create_task(self._await_end(record, life, handle), name=f"{pod.key}/{container.name}")
+        self._waits.add(wait)
+        wait.add_done_callback(self._waits.discard)
+        self._tell(pod.uid)
+
+    async def stop(self, pod_uid: PodUID, container: str, grace_s: float) -> None:
+        """End a container and wait for its end; nothing happens to one that does not run."""
+        record = self._pods.get(pod_uid)
+        life = self.containers(pod_uid).get(container)
+        if record is None or life is None or not life.is_running:
+            return
+        self._ended(record, life, await record.handles[container].stop(grace_s))
+
+    def remove(self, pod_uid: PodUID) -> None:
+        """Forget the ended containers of a pod."""
+        self._pods.pop(pod_uid, None)
+
+    async def reboot(self) -> None:
+        """End everything that runs at once, and all sandboxes, as a power cut does."""
+        for record in self._pods.values():
+            record.has_sandbox = False
+        await self._runtime.reboot()
+        for record in self._pods.values():
+            for lives in record.lives.values():
+                self._ended(record, lives[-1], ExitStatus.power_cut())
+
+    async def close(self) -> None:
+        """End everything that runs, for good; may be called twice."""
+        await self._runtime.reboot()
+        waits = list(self._waits)
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _await_end(self, record: _PodRecord, life: ContainerRecord, handle: ContainerHandle) -> None:
+        self._ended(record, life, await handle.wait())
+
+    def _add(self, record: _PodRecord, life: ContainerRecord) -> None:
+        record.attempts[life.name] = life.attempt + 1
+        record.lives[life.name] = [*record.lives.get(life.name, ()), life][-_KEPT:]
+
+    def _ended(self, record: _PodRecord, life: ContainerRecord, status: ExitStatus) -> None:
+        """Record an end once; whoever waits for it and whoever brought it about both come here."""
+        lives = record.lives.get(life.name, [])
+        for place, known in enumerate(lives):
+            if known.attempt == life.attempt and known.is_running:
+                lives[place] = replace(known, exit=status, finished_at=self._clock.now())
+                reason = status.reason.value
+                self._observe(ContainerExited(self._node, record.pod.key, life.name, life.attempt, status.code, reason))
+                self._tell(record.pod.uid)
+
+    def _tell(self, pod_uid: PodUID) -> None:
+        if self.on_change is not None:
+            self.on_change(pod_uid)
+
+    def _lives(self, pod_uid: PodUID) -> Mapping[str, list[ContainerRecord]]:
+        record = self._pods.get(pod_uid)
+        return {} if record is None else record.lives
+
+
+def _never_alive(life: ContainerRecord, error: ContainerStartError) -> ContainerRecord:
+    status = ExitStatus(START_FAILED_EXIT_CODE, ExitReason.START_ERROR, error.message)
+    return replace(life, exit=status, finished_at=life.started_at)

@@ -1,0 +1,117 @@
+"""What the kubelet asks of a container runtime, whether containers are book-keeping or processes.
+
+A runtime belongs to the node and not to a kubelet instance: containers go on while the kubelet restarts, and end at
+once, without a word to them, when the node reboots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from ..devices.run_options import DeviceRunOptions
+from ..pod import Container, Pod
+
+__all__ = [
+    "START_FAILED_EXIT_CODE",
+    "ContainerHandle",
+    "ContainerRuntime",
+    "ContainerStartError",
+    "ExitReason",
+    "ExitStatus",
+    "StartFailure",
+]
+
+START_FAILED_EXIT_CODE: Final = 128
+
+
+class ExitReason(StrEnum):
+    """Why a container is in the state terminated, as its status says it."""
+
+    COMPLETED = "Completed"
+    ERROR = "Error"
+    UNKNOWN = "Unknown"
+    START_ERROR = "StartError"
+
+
+class StartFailure(StrEnum):
+    """Where the start of a container ended; the value is the reason of its state waiting.
+
+    After `CREATE` there is no container. After `RUN` there is one that was never alive: its last state is terminated
+    with `ExitReason.START_ERROR` and the exit code 128.
+    """
+
+    CREATE = "CreateContainerError"
+    RUN = "RunContainerError"
+
+
+@dataclass(frozen=True, slots=True)
+class ExitStatus:
+    """How a container ended.
+
+    `code` is 0 to 255, and 128 + n for a container that the signal n ended. `message` is what the container left for
+    its status, empty for most.
+    """
+
+    code: int
+    reason: ExitReason
+    message: str = ""
+
+    @classmethod
+    def of(cls, code: int, message: str = "") -> ExitStatus:
+        """The status of a container that ended by itself or by a signal."""
+        return cls(code, ExitReason.COMPLETED if code == 0 else ExitReason.ERROR, message)
+
+    @classmethod
+    def power_cut(cls) -> ExitStatus:
+        """The status of a container that ran when the node went down.
+
+        Source: internal/cri/server/restart.go, ``loadContainer`` (containerd v2.1.4).
+        """
+        return cls(255, ExitReason.UNKNOWN)
+
+
+class ContainerStartError(Exception):
+    """A container could not be started; `str()` of it is the runtime's message, as the kubelet shows it.
+
+    The pod gets the event ``Failed`` with ``Error: `` and the message, and the start is tried again after a back-off.
+    """
+
+    def __init__(self, failure: StartFailure, message: str) -> None:
+        super().__init__(message)
+        self.failure = failure
+        self.message = message
+
+
+class ContainerHandle(Protocol):
+    """A container that was started once; a restart of it is another container with the next `attempt`."""
+
+    async def wait(self) -> ExitStatus:
+        """Wait until the container has ended; any number of callers, at any time."""
+
+    async def stop(self, grace_s: float) -> ExitStatus:
+        """Ask the container to end, kill it after `grace_s` seconds of the node's clock, and wait for its end."""
+
+
+class ContainerRuntime(Protocol):
+    """Starts containers on one node."""
+
+    async def start(
+        self, pod: Pod, container: Container, options: DeviceRunOptions, attempt: int = 0
+    ) -> ContainerHandle:
+        """Start a container and return once its program runs.
+
+        Args:
+            pod: The pod that it belongs to.
+            container: Its specification.
+            options: What the device plugins asked for.
+            attempt: How often it was started before, for the names of its files.
+
+        Raises:
+            ContainerStartError: the container cannot be started as asked.
+            HostError: this machine cannot run containers.
+        """
+
+    async def reboot(self) -> None:
+        """End all containers at once, as a power cut does; their status is `ExitStatus.power_cut`."""

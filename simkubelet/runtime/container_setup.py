@@ -1,0 +1,178 @@
+"""What stands in a container's sandbox: the answers of the plugins, CDI and the node itself, found on this host.
+
+A path of the node is looked for below the node's root first and on the host next: what a fake machine or a story put
+there is the node's, the rest of a node is the host.
+
+Source: internal/cri/opts/spec_linux_opts.go and container_create.go (containerd v2.1.4), also for the texts and for
+the order in which one thing replaces another: plugins, CDI, then the node's own hook.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ..cdi import (
+    DEFAULT_SPEC_DIRS,
+    CdiNameError,
+    CdiRegistry,
+    ContainerEdits,
+    UnresolvableDevicesError,
+    devices_in_annotations,
+)
+from ..cdi import DeviceNode as CdiDeviceNode
+from ..devices.run_options import DeviceRunOptions
+from .bubblewrap import Bind
+from .cri_errors import init_error, injection_error, refused_container, refused_spec
+
+__all__ = ["ContainerSetup", "NodeHook", "no_hook", "set_up"]
+
+NodeHook = Callable[[Mapping[str, str]], ContainerEdits]
+"""What a node adds to each container by itself, from the environment that the container has by then.
+
+On a real node that is the vendor's container toolkit, which looks at ``NVIDIA_VISIBLE_DEVICES``.
+"""
+
+_ALL: Final = "rwm"
+
+
+def no_hook(_env: Mapping[str, str]) -> ContainerEdits:
+    """The hook of a node that adds nothing."""
+    return ContainerEdits()
+
+
+@dataclass(slots=True)
+class ContainerSetup:
+    """The growing description of one container.
+
+    Attributes:
+        root: The node's root folder.
+        env: The environment of its program.
+        binds: Place in the container -> what stands there.
+        limits: What was asked for and is not given here, a line each.
+    """
+
+    root: Path
+    env: dict[str, str]
+    binds: dict[str, Bind] = field(default_factory=dict)
+    limits: list[str] = field(default_factory=list)
+
+    def mount(self, host_path: str, container_path: str, *, is_read_only: bool) -> None:
+        """Mount a file or folder of the node; one that is not there is made, a folder, as containerd does."""
+        source = self._on_host(host_path)
+        if source is None:
+            source = self._below_root(host_path)
+            try:
+                source.mkdir(parents=True)
+            except OSError as error:
+                words = (error.strerror or "").lower()
+                raise refused_spec(f'failed to mkdir "{host_path}": mkdir {host_path}: {words}') from None
+        self._bind(source, container_path, is_read_only=is_read_only)
+
+    def device(self, host_path: str, container_path: str, permissions: str) -> None:
+        """Show a device node of the node, or a file that stands for one."""
+        source = self._on_host(host_path)
+        if source is None:
+            raise refused_spec(f"lstat {host_path}: no such file or directory")
+        is_node = not stat.S_ISREG(source.stat().st_mode)
+        if is_node and not source.is_dir() and set(permissions or _ALL) != set(_ALL):
+            self.limits.append(f"device {container_path}: permissions {permissions!r}: the file's own ones hold")
+        self._bind(
+            source, container_path, is_read_only=not is_node and "w" not in (permissions or _ALL), is_device=True
+        )
+
+    def apply(self, edits: ContainerEdits, logs: Path) -> None:
+        """Apply container edits; each replaces what has the same name or place. `logs` takes stand-ins for devices."""
+        for variable in edits.env:
+            name, _, self.env[name] = variable.partition("=")
+        for node in edits.device_nodes:
+            self._cdi_device(node, logs)
+        for mount in edits.mounts:
+            if self._on_host(mount.host_path) is None:
+                where = f'error mounting "{mount.host_path}" to rootfs at "{mount.container_path}"'
+                raise init_error(f"{where}: stat {mount.host_path}: no such file or directory")
+            self.mount(mount.host_path, mount.container_path, is_read_only="ro" in mount.options)
+        self.limits += [f"hook {hook.hook_name} {hook.path}: no OCI runtime, so it did not run" for hook in edits.hooks]
+        if edits.intel_rdt is not None:
+            self.limits.append("intelRdt: no OCI runtime, so it is not set")
+        self.limits += [
+            f"additionalGids: {gid}: not in the container's user namespace" for gid in edits.additional_gids
+        ]
+
+    def _cdi_device(self, node: CdiDeviceNode, logs: Path) -> None:
+        if self._on_host(node.source) is not None:
+            self.device(node.source, node.path, node.permissions)
+        elif node.type and (node.major or node.type == "p"):
+            stand_in = logs / f"device-{secrets.token_hex(4)}"
+            stand_in.touch()
+            self._bind(stand_in, node.path, is_read_only=False, is_device=True)
+            number = f"{node.type} {node.major}:{node.minor}"
+            self.limits.append(f"device {node.path}: making {number} takes a privilege, a plain file stands for it")
+        else:
+            raise injection_error(
+                f'failed to inject devices: failed to stat CDI host device "{node.source}": no such file or directory'
+            )
+
+    def _bind(self, source: Path, target: str, *, is_read_only: bool, is_device: bool = False) -> None:
+        place = str(_absolute(target))
+        self.binds[place] = Bind(str(source), place, is_read_only, is_device)
+
+    def _on_host(self, path: str) -> Path | None:
+        for candidate in (self._below_root(path), _absolute(path)):
+            if candidate.exists():
+                return candidate.resolve()
+        return None
+
+    def _below_root(self, path: str) -> Path:
+        return self.root / _absolute(path).relative_to("/")
+
+
+def set_up(root: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path) -> ContainerSetup:
+    """Describe a container of a node.
+
+    Args:
+        root: The node's root folder.
+        env: The environment, that of the pod and the plugins together.
+        options: What the plugins asked for.
+        hook: What the node adds.
+        logs: The container's own folder.
+
+    Raises:
+        ContainerStartError: something that was asked for is not there.
+    """
+    setup = ContainerSetup(root, dict(env))
+    for mount in options.mounts:
+        setup.mount(mount.host_path, mount.container_path, is_read_only=mount.read_only)
+    for device in options.devices:
+        setup.device(device.host_path, device.container_path, device.permissions)
+    setup.apply(_cdi_edits(root, options), logs)
+    setup.apply(hook(setup.env), logs)
+    return setup
+
+
+def _cdi_edits(root: Path, options: DeviceRunOptions) -> ContainerEdits:
+    """The edits of the CDI devices that a plugin named, in its answer's own field and then in annotations."""
+    try:
+        devices = dict.fromkeys((*options.cdi_devices, *devices_in_annotations(options.annotations)))
+    except CdiNameError as error:
+        raise refused_container(f"failed to parse CDI device annotations: {error}") from None
+    if not devices:
+        return ContainerEdits()
+    registry = CdiRegistry.load([root / folder.lstrip("/") for folder in DEFAULT_SPEC_DIRS])
+    try:
+        return registry.edits(tuple(devices))
+    except UnresolvableDevicesError as error:
+        refusal = injection_error(str(error))
+        for problem in registry.problems:
+            refusal.add_note(problem)
+        raise refusal from None
+
+
+def _absolute(path: str) -> Path:
+    """A path as seen from the root, so that no ``..`` leads out of a folder that stands for it."""
+    return Path(os.path.normpath(f"/{path.lstrip('/')}"))

@@ -1,0 +1,155 @@
+"""One container that runs or has run as processes: its files, its end, and what it left for its status."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..clock import Clock
+from ..pod import Container, Pod
+from .container_runtime import ExitStatus
+from .program import Program
+
+__all__ = ["ContainerFiles", "ProcessContainer", "container_log", "tail"]
+
+_MESSAGE_MAX_BYTES: Final = 4096
+_LOG_MESSAGE_MAX_BYTES: Final = 2048
+_LOG_MESSAGE_MAX_LINES: Final = 80
+_REAL_GRACE_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFiles:
+    """The files of one container: what it writes, and the message that it leaves for its status."""
+
+    log: Path
+    message: Path
+
+    @classmethod
+    def create(cls, folder: Path, pod: Pod, container: Container, attempt: int) -> ContainerFiles:
+        log = container_log(folder, f"{pod.namespace}_{pod.name}_{pod.uid}", container.name, attempt)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        files = cls(log, log.with_suffix(".termination-log"))
+        files.log.write_bytes(b"")
+        files.message.write_bytes(b"")
+        return files
+
+
+def container_log(folder: Path, pod: str, container: str, attempt: int) -> Path:
+    """Where one life of a container writes, below a folder for all; `pod` is ``<namespace>_<pod>_<uid>``."""
+    return folder / pod / container / f"{attempt}.log"
+
+
+class ProcessContainer:
+    """A container that runs or has run; `log` is its output, `limits` what it asked for and did not get."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        init_pid: int,
+        program: Program,
+        files: ContainerFiles,
+        limits: Sequence[str],
+        clock: Clock,
+    ) -> None:
+        self.log = files.log
+        self.limits = tuple(limits)
+        self._process = process
+        self._init_pid = init_pid
+        self._program = program
+        self._files = files
+        self._clock = clock
+        self._is_cut = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.returncode is None
+
+    async def wait(self) -> ExitStatus:
+        """Wait until the container has ended and no process of it is left."""
+        status = await self._process.wait()
+        if self._is_cut:
+            return ExitStatus.power_cut()
+        return ExitStatus.of(status if status >= 0 else 128 - status, self._message(status))
+
+    async def stop(self, grace_s: float) -> ExitStatus:
+        """Send SIGTERM to the program, SIGKILL to all after `grace_s` seconds of the clock, and wait for the end.
+
+        As process 1 of its container the program gets SIGTERM only if it handles it, as on a real node. One that does
+        is given some real seconds too, as it ends in real time even where the node's time leaps.
+        """
+        if grace_s > 0:
+            real_s = min(grace_s, _REAL_GRACE_S) if self._handles(signal.SIGTERM) else 0.0
+            self._signal(signal.SIGTERM)
+            grace = asyncio.gather(self._clock.sleep(grace_s), asyncio.sleep(real_s))
+            tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._process.wait()), grace]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        self._signal(signal.SIGKILL)
+        return await self.wait()
+
+    async def cut(self) -> None:
+        """End it as a power cut does."""
+        if self.is_running:
+            self._is_cut = True
+            self._signal(signal.SIGKILL)
+            await self._process.wait()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal process 1 of the container; with SIGKILL the kernel ends the others too."""
+        try:
+            handle = os.pidfd_open(self._init_pid)
+        except ProcessLookupError:
+            return
+        try:
+            # The id may be another's by now; a child of our own sandbox it is the container's for sure.
+            if _of_process(self._init_pid, "PPid") == str(self._process.pid):
+                signal.pidfd_send_signal(handle, number)
+        except ProcessLookupError:
+            return
+        finally:
+            os.close(handle)
+
+    def _handles(self, number: signal.Signals) -> bool:
+        caught = _of_process(self._init_pid, "SigCgt")
+        return caught is not None and bool(int(caught, 16) >> (number - 1) & 1)
+
+    def _message(self, status: int) -> str:
+        """Source: kuberuntime/kuberuntime_container.go, ``getTerminationMessage`` (kubernetes v1.34.4)."""
+        message = _head(self._files.message)
+        if message or status == 0 or not self._program.is_log_the_message:
+            return message
+        return tail(self._files.log)
+
+
+def tail(log: Path) -> str:
+    """The end of a log, as much of it as a container's status takes."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_MESSAGE_MAX_BYTES))
+        lines = file.read().decode(errors="replace").splitlines(keepends=True)
+    return "".join(lines[-_LOG_MESSAGE_MAX_LINES:])
+
+
+def _head(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.read(_MESSAGE_MAX_BYTES).decode(errors="replace")
+
+
+def _of_process(pid: int, field: str) -> str | None:
+    """A field of a process's status file; None when there is no such process."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for line in Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name == field:
+                return value.strip()
+    return None

@@ -1,0 +1,177 @@
+"""Containers that really run, each in a sandbox of its own (`bubblewrap`).
+
+The image of every container is the host, read-only (`host_image`). Output goes to a file per container and attempt, as
+it was written, without the runtime's time stamps. A container dies with the simulator, however that ends.
+One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
+
+Left out, and listed in the `limits` of a container that asked for it: OCI hooks, groups, RDT. Volumes and security
+contexts of a pod are not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from ..clock import Clock
+from ..devices.run_options import DeviceRunOptions
+from ..errors import HostError
+from ..pod import Container, Pod
+from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
+from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
+from .cri_errors import init_error, refused_spec
+from .host_image import HostImage
+from .process_container import ContainerFiles, ProcessContainer, tail
+from .program import Program, program_of
+
+__all__ = ["ProcessRuntime"]
+
+_LOG: Final = logging.getLogger(__name__)
+_INIT: Final = Path(__file__).with_name("_container_init.py").read_text(encoding="utf-8")
+_READY: Final = b"ready\n"
+_HOSTNAME_MAX: Final = 63
+
+
+class ProcessRuntime:
+    """The container runtime of one node.
+
+    Args:
+        root: The node's root folder; paths of plugins and CDI specs are looked for below it first.
+        logs: Where the containers' output goes, ``<namespace>_<pod>_<uid>/<container>/<attempt>.log``.
+        clock: What the grace of `ProcessContainer.stop` is counted in.
+        hook: What the node adds to each container by itself.
+        image: The root file system of the containers.
+    """
+
+    def __init__(
+        self, root: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
+    ) -> None:
+        self._root = root
+        self._logs = logs
+        self._clock = clock
+        self._hook = hook
+        self._image = image or HostImage.of_this_host()
+        self._containers: list[ProcessContainer] = []
+
+    async def start(
+        self, pod: Pod, container: Container, options: DeviceRunOptions, attempt: int = 0
+    ) -> ProcessContainer:
+        """Start a container and return when its program has taken over; see `container_runtime.ContainerRuntime`."""
+        program = program_of(pod, container, options.envs)
+        if not program.argv:
+            raise refused_spec("no command specified")
+        files = ContainerFiles.create(self._logs, pod, container, attempt)
+        env = {"PATH": self._image.search_path, "HOSTNAME": _hostname(pod), **program.env}
+        setup = set_up(self._root, env, options, self._hook, files.log.parent)
+        for limit in setup.limits:
+            _LOG.warning("pod %s: container %s: %s", pod.key, container.name, limit)
+        setup.env.setdefault("HOME", "/root")
+        launch = asyncio.ensure_future(self._launch(pod, program, setup, files))
+        try:
+            return await asyncio.shield(launch)
+        except asyncio.CancelledError:
+            await asyncio.wait([launch])
+            if launch.exception() is None:
+                await launch.result().stop(0)
+            raise
+
+    async def reboot(self) -> None:
+        """End all containers at once."""
+        running, self._containers = self._containers, []
+        await asyncio.gather(*(container.cut() for container in running))
+
+    async def _launch(
+        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
+    ) -> ProcessContainer:
+        process, init_pid, said = await self._spawn(pod, program, setup, files)
+        if said == _READY:
+            container = ProcessContainer(process, init_pid, program, files, setup.limits, self._clock)
+            self._containers = [*(other for other in self._containers if other.is_running), container]
+            return container
+        await process.wait()
+        if said.startswith(_READY):
+            raise init_error(said.removeprefix(_READY).decode(errors="replace"))
+        await asyncio.to_thread(check_bubblewrap)
+        raise init_error(tail(files.log).strip().removeprefix("bwrap: "))
+
+    async def _spawn(
+        self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles
+    ) -> tuple[asyncio.subprocess.Process, int, bytes]:
+        """Start the sandbox: its process, the id of its process 1, and what the container's first program said."""
+        async with _Pipe() as info, _Pipe() as status:
+            with files.log.open("ab") as log, _options_file(self._arguments(pod, program, setup, files)) as options:
+                inside = [f"{name}={value}" for name, value in setup.env.items()]
+                argv = [bubblewrap_program(), "--args", str(options.fileno()), "--info-fd", str(info.write_end), "--"]
+                argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end), program.working_dir]
+                argv += [str(len(inside)), *inside, *program.argv]
+                process = await _run(argv, log, (options.fileno(), info.write_end, status.write_end))
+            told = await info.read()
+            said = await status.read()
+        return process, json.loads(told)["child-pid"] if told else 0, said
+
+    def _arguments(self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles) -> list[str]:
+        message = Bind(str(files.message), program.termination_message_path)
+        own_sys = self._root / "sys"
+        sys_folder = str(own_sys.resolve()) if own_sys.exists() else "/sys"
+        return sandbox_arguments(self._image, _hostname(pod), sys_folder, [message, *setup.binds.values()])
+
+
+class _Pipe:
+    """A pipe whose write end another process gets; `read` returns all that came once every writer has closed it."""
+
+    async def __aenter__(self) -> _Pipe:
+        read_end, self.write_end = os.pipe()
+        self._is_open = True
+        self._reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.connect_read_pipe(lambda: protocol, os.fdopen(read_end, "rb", buffering=0))
+        return self
+
+    async def read(self) -> bytes:
+        self._close_write_end()
+        return await self._reader.read()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._close_write_end()
+        self._transport.close()
+
+    def _close_write_end(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            os.close(self.write_end)
+
+
+def _hostname(pod: Pod) -> str:
+    """Source: kubelet/kubelet_pods.go, ``truncatePodHostnameIfNeeded`` (kubernetes v1.34.4)."""
+    return pod.name[:_HOSTNAME_MAX].rstrip("-.")
+
+
+def _options_file(arguments: Sequence[str]) -> BinaryIO:
+    """A file in memory for ``--args``: a container that opens a full folder of the image has thousands of them."""
+    if any("\0" in argument for argument in arguments):
+        raise refused_spec("a path has a NUL character in it")
+    file = os.fdopen(os.memfd_create("bwrap-args"), "w+b")
+    file.write("\0".join(arguments).encode(errors="surrogateescape"))
+    file.seek(0)
+    return file
+
+
+async def _run(argv: Sequence[str], log: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env={}, pass_fds=descriptors
+        )
+    except ValueError as error:
+        raise init_error(str(error)) from None
+    except OSError as error:
+        if error.errno == errno.E2BIG:
+            raise init_error(f"exec {argv[0]}: argument list too long") from None
+        await asyncio.to_thread(check_bubblewrap)
+        raise HostError(f"cannot start a process for a container: {error.strerror}") from None

@@ -1,0 +1,5 @@
+"""``python -m simkubelet.stdio``: the line protocol."""
+
+from .cli import main
+
+main()

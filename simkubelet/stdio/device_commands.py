@@ -1,0 +1,112 @@
+"""Commands about devices and plugins: what is known, who holds it, what changed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ..apis.deviceplugin import Device
+from ..devices.pod_devices import NO_NUMA_NODE, Allocation, DeviceID
+from ..pod import PodUID
+from .command import Answer, CommandFailedError, CommandTable
+from .node import Node
+from .request import Fields
+
+__all__ = ["commands"]
+
+commands: Final = CommandTable()
+
+
+@commands.add()
+async def do_capacity(node: Node, fields: Fields) -> Answer:
+    """Devices known and usable by resource, and the resources forgotten since the last time."""
+    return _capacity(node)
+
+
+@commands.add("resource", "capacity", "allocatable", "timeout_ms")
+async def do_wait_capacity(node: Node, fields: Fields) -> Answer:
+    """Wait until a resource has so many devices known, usable, or both; seen_t is when it was seen."""
+    name, timeout_ms = fields.text("resource"), fields.number("timeout_ms", 0.0)
+    wanted = {key: fields.whole(key) for key in ("capacity", "allocatable") if key in fields}
+    deleted: set[str] = set()
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while True:
+                seen = node.changed.count
+                found = _capacity(node)
+                deleted.update(found["deleted"])
+                answer = {**found, "deleted": sorted(deleted), "seen_t": time.monotonic_ns()}
+                if all(found[key].get(name) == count for key, count in wanted.items()):
+                    return answer
+                await node.changed.wait(seen)
+    except TimeoutError:
+        raise CommandFailedError(f"not seen within {timeout_ms:g} ms", **answer) from None
+
+
+@commands.add()
+async def do_allocatable_devices(node: Node, fields: Fields) -> Answer:
+    """The healthy devices of each resource, with their NUMA nodes."""
+    books = node.manager.devices
+    return {
+        "devices": {
+            name: [_listed(books.devices[name][device]) for device in sorted(devices & books.devices[name].keys())]
+            for name, devices in books.healthy.items()
+            if name in books.devices
+        }
+    }
+
+
+@commands.add("pod", "container")
+async def do_devices(node: Node, fields: Fields) -> Answer:
+    """The devices that a container holds, by resource."""
+    uid = PodUID(fields.text("pod"))
+    held = node.manager.devices.pod_devices.container(uid, fields.text("container"))
+    return {"devices": {name: _held(allocation) for name, allocation in held.items() if allocation.device_ids}}
+
+
+@commands.add("resource", "endpoint", "versions")
+async def do_watcher_register(node: Node, fields: Fields) -> Answer:
+    """Register a plugin as the plugin watcher does that found its socket; stage says where it failed."""
+    name, versions = fields.text("resource"), fields.texts("versions")
+    endpoint = str(node.socket_of(fields.text("endpoint")))
+    registration = node.manager.registration
+    if refusal := registration.validate_plugin(name, endpoint, versions):
+        raise CommandFailedError(refusal, stage="validate")
+    if refusal := await registration.register_plugin(name, endpoint):
+        raise CommandFailedError(refusal, stage="register")
+    return {}
+
+
+@commands.add("resource", "endpoint")
+async def do_watcher_deregister(node: Node, fields: Fields) -> Answer:
+    """Deregister a plugin as the plugin watcher does whose socket was removed."""
+    endpoint = str(node.socket_of(fields.text("endpoint")))
+    await node.manager.registration.deregister_plugin(fields.text("resource"), endpoint)
+    return {}
+
+
+def _capacity(node: Node) -> dict[str, Any]:
+    known = node.manager.capacity()
+    return {
+        "capacity": dict(known.capacity),
+        "allocatable": dict(known.allocatable),
+        "deleted": sorted(known.deleted),
+    }
+
+
+def _listed(device: Device) -> Mapping[str, Any]:
+    return {"id": device.ID, "health": device.health, **_numa([node.ID for node in device.topology.nodes])}
+
+
+def _held(allocation: Allocation) -> list[Mapping[str, Any]]:
+    nodes: dict[DeviceID, list[int]] = {}
+    for node, devices in allocation.device_ids.items():
+        for device in devices:
+            nodes.setdefault(device, []).extend([node] if node != NO_NUMA_NODE else [])
+    return [{"id": device, **_numa(nodes[device])} for device in sorted(nodes)]
+
+
+def _numa(nodes: list[int]) -> Mapping[str, Any]:
+    return {"numa": sorted(nodes)} if nodes else {}

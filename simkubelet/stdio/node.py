@@ -1,0 +1,123 @@
+"""What a session's commands work on: one plugin folder, its pods, and one device manager after another."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from ..change import Change
+from ..clock import RealClock
+from ..config import KubeletConfig
+from ..container_manager import ContainerManager
+from ..devices.plugin_folder import PluginFolder
+from ..events import NodeEvent
+from ..pod import PodUID
+from ..topology.hint import TopologyHint
+from ..version import Version
+from .pod_book import PodBook
+from .request import RequestError
+from .settings import RunSettings
+
+__all__ = ["Node"]
+
+
+class Node:
+    """A node that has nothing but a device manager; time passes as it does outside.
+
+    Args:
+        folder: the device plugin folder.
+        version: the Kubernetes minor to behave as.
+        tasks: owns the streams of plugins.
+    """
+
+    def __init__(self, folder: PluginFolder, version: Version, tasks: asyncio.TaskGroup) -> None:
+        self.folder = folder
+        self.version = version
+        self.clock = RealClock()
+        self.pods = PodBook()
+        self.gates: dict[str, bool] = {}
+        self.changed = Change()
+        self.settings = RunSettings()
+        self._affinities: dict[tuple[PodUID, str], TopologyHint] = {}
+        self._tasks = tasks
+        self._manager: ContainerManager | None = None
+
+    @property
+    def manager(self) -> ContainerManager:
+        """The device manager that runs.
+
+        Raises:
+            RequestError: none does.
+        """
+        if self._manager is None:
+            raise RequestError("no manager runs: start it first")
+        return self._manager
+
+    @property
+    def is_running(self) -> bool:
+        return self._manager is not None
+
+    def config(self) -> KubeletConfig:
+        """The settings as a kubelet has them."""
+        return KubeletConfig("stdio", self.version, topology=self.settings.topology, feature_gates=self.gates)
+
+    async def start(self) -> None:
+        """Make a device manager on what the folder holds, and serve ``kubelet.sock``.
+
+        Raises:
+            HostError: the socket cannot be made.
+        """
+        settings = self.settings
+        manager = ContainerManager(
+            self.folder,
+            self.config(),
+            clock=self.clock,
+            tasks=self._tasks,
+            active_pods=self.pods.active,
+            running_at_start=settings.running,
+            observe=self._observe,
+        )
+        manager.allocator.are_sources_ready = settings.are_sources_ready
+        await manager.start(can_be_abandoned=True)
+        self._manager = manager
+        for pod, container in self._affinities:
+            self.apply_affinity(pod, container)
+
+    async def stop(self) -> None:
+        """Stop the device manager as a kubelet does at its end; may be called twice and from any state."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await manager.stop()
+            self.changed.notify()
+
+    async def abandon(self) -> None:
+        """End the device manager as a killed kubelet ends: connections break, the socket's file stays."""
+        manager, self._manager = self._manager, None
+        if manager is not None:
+            await manager.abandon()
+            self.changed.notify()
+
+    def set_sources_ready(self, are_ready: bool) -> None:
+        """Say whether all pods of the node have been seen: now, and at the next start."""
+        self.settings = replace(self.settings, are_sources_ready=are_ready)
+        if self._manager is not None:
+            self._manager.allocator.are_sources_ready = are_ready
+
+    def set_affinity(self, pod: PodUID, container: str, hint: TopologyHint) -> None:
+        """Say on which NUMA nodes a container's devices should be; it goes before what the topology manager says."""
+        self._affinities[pod, container] = hint
+        if self._manager is not None:
+            self.apply_affinity(pod, container)
+
+    def apply_affinity(self, pod: PodUID, container: str) -> None:
+        """Put what `set_affinity` said in the place of the topology manager's choice."""
+        if (hint := self._affinities.get((pod, container))) is not None:
+            self.manager.affinities.set_affinity(pod, container, hint)
+
+    def socket_of(self, endpoint: str) -> Path:
+        """Where a plugin that the plugin watcher found listens; a relative endpoint lies in the folder."""
+        return self.folder.directory / endpoint
+
+    def _observe(self, event: NodeEvent) -> None:
+        self.changed.notify()

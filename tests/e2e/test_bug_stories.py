@@ -1,0 +1,73 @@
+"""A bug's story tells two kubelets apart: told for one version and played on another, it fails where they differ."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios import stories
+from scenarios.backends.sim import SimBackend
+from scenarios.document import Document, load
+from scenarios.model import Scenario, Step
+from scenarios.runner import play
+from scenarios.verdict import Outcome
+
+BUGS = {name.rpartition("/")[2]: path for name, path in stories.builtin().items() if name.startswith("bugs/")}
+NEVER_MENDED = {"r6-empty-allocate-answer-leaks-devices"}
+FAILS_WITHIN_S = 2.0
+
+
+def steps_on(scenario: Scenario, version: str) -> tuple[Step, ...]:
+    """What is played on a version, the steps of this version only with a shorter wait, as they are to fail."""
+    played = scenario.on_kubernetes(version)
+    return tuple(
+        step
+        if step.kubernetes is None or step.expect is None
+        else step.model_copy(update={"expect": step.expect.model_copy(update={"within": FAILS_WITHIN_S})})
+        for step in scenario.steps
+        if played.has_step(step)
+    )
+
+
+def contradictions() -> Iterator[Any]:
+    """Story, version to play, version to tell: one pair for each two kinds of kubelets that the story knows."""
+    for name, path in BUGS.items():
+        scenario = load(path).scenario
+        seen = set()
+        for here in scenario.versions or ():
+            for there in scenario.versions or ():
+                kinds = (steps_on(scenario, here), steps_on(scenario, there))
+                if kinds[0] != kinds[1] and str(kinds) not in seen:
+                    seen.add(str(kinds))
+                    yield pytest.param(path, here, there, id=f"{name.partition('-')[0]} of {there} on {here}")
+
+
+@pytest.mark.parametrize(("path", "here", "there"), list(contradictions()))
+def test_story_of_one_version_fails_on_another(run: Any, path: Path, here: str, there: str) -> None:
+    document = load(path)
+    of_there = steps_on(document.scenario, there)
+    unconditional = tuple(step.model_copy(update={"kubernetes": None}) for step in of_there)
+    scenario = document.scenario.on_kubernetes(here).model_copy(update={"steps": unconditional})
+    backend = SimBackend(scenario, run.scratch, keep=False, plugin_commands={})
+
+    verdict = asyncio.run(play(Document(path, scenario, document.source), backend))
+
+    assert verdict.outcome is Outcome.INVALID, verdict
+    assert verdict.failure is not None
+    (stopped_at,) = [event.fields["step"] for event in backend.trace if event.kind == "expectation-failed"]
+    assert of_there[stopped_at].kubernetes is not None, verdict
+
+
+def test_every_mended_bug_has_a_story_of_both_sides() -> None:
+    with_two_sides = {
+        path.stem
+        for path in BUGS.values()
+        for scenario in [load(path).scenario]
+        if len({str(steps_on(scenario, version)) for version in scenario.versions or ()}) > 1
+    }
+
+    assert with_two_sides == BUGS.keys() - NEVER_MENDED

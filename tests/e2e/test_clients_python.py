@@ -1,0 +1,157 @@
+"""Python's client libraries against a simulated cluster: the official one and kr8s."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import kr8s
+import pytest
+from kr8s.objects import Node, Pod
+from kubernetes import client, config, watch
+
+from tests.support.live_cluster import LiveCluster, live_cluster
+
+pytestmark = pytest.mark.clients
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LiveCluster]:
+    with live_cluster("--nodes 2 --profile t4 --gpus 2") as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def core(cluster: LiveCluster) -> Iterator[Any]:
+    with config.new_client_from_config(str(cluster.kubeconfig)) as api:
+        yield client.CoreV1Api(api)
+
+
+@pytest.fixture
+def api(cluster: LiveCluster) -> Any:
+    return kr8s.api(kubeconfig=str(cluster.kubeconfig))
+
+
+def manifest(name: str, **limits: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "none", "resources": {"limits": limits}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def config_map(name: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "data": data}
+
+
+def test_official_client_lists_typed_objects(core: Any) -> None:
+    assert [node.metadata.name for node in core.list_node().items] == ["node-1", "node-2"]
+    assert core.list_node().items[0].status.node_info.kubelet_version == "v1.34.4"
+
+
+def test_official_client_follows_a_pod_from_creation_to_deletion(core: Any) -> None:
+    begin = core.list_namespaced_pod("default").metadata.resource_version
+    core.create_namespaced_pod("default", manifest("followed", **{"nvidia.com/gpu": "1"}))
+    seen = []
+    for event in watch.Watch().stream(
+        core.list_namespaced_pod, "default", resource_version=begin, timeout_seconds=30, _request_timeout=60
+    ):
+        if event["object"].metadata.name != "followed":
+            continue
+        seen.append(event["type"])
+        if event["object"].status.phase == "Running" and event["object"].metadata.deletion_timestamp is None:
+            core.delete_namespaced_pod("followed", "default")
+        if event["type"] == "DELETED":
+            break
+
+    assert seen[0] == "ADDED"
+    assert seen[-1] == "DELETED"
+
+
+def test_official_client_meets_a_conflict(core: Any) -> None:
+    stale = core.create_namespaced_config_map("default", config_map("shared", a="1"))
+    core.patch_namespaced_config_map("shared", "default", {"data": {"a": "2"}})
+
+    with pytest.raises(client.ApiException) as refused:
+        core.replace_namespaced_config_map("shared", "default", stale)
+
+    assert (refused.value.status, refused.value.reason) == (409, "Conflict")
+    assert "the object has been modified; please apply your changes to the latest version" in refused.value.body
+    with pytest.raises(client.ApiException, match="AlreadyExists"):
+        core.create_namespaced_config_map("default", config_map("shared"))
+    core.delete_namespaced_config_map("shared", "default")
+
+
+def test_official_client_is_told_that_its_version_is_too_old(core: Any) -> None:
+    core.create_namespaced_config_map("default", config_map("busy"))
+    begin = core.list_namespaced_config_map("default").metadata.resource_version
+    for n in range(2100):
+        core.patch_namespaced_config_map("busy", "default", {"data": {"n": str(n)}})
+
+    with pytest.raises(client.ApiException) as refused:
+        next(watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version=begin))
+
+    assert refused.value.status == 410
+    core.delete_namespaced_config_map("busy", "default")
+
+
+def test_official_client_reads_a_list_in_pages(core: Any) -> None:
+    for n in range(5):
+        labels = {"in": "pages"}
+        core.create_namespaced_config_map("default", {"metadata": {"name": f"page-{n}", "labels": labels}})
+
+    names, go_on = [], None
+    while go_on != "":
+        page = core.list_namespaced_config_map("default", label_selector="in=pages", limit=2, _continue=go_on)
+        assert len(page.items) <= 2
+        names += [item.metadata.name for item in page.items]
+        go_on = page.metadata._continue or ""
+
+    assert names == [f"page-{n}" for n in range(5)]
+    core.delete_collection_namespaced_config_map("default", label_selector="in=pages")
+    assert core.list_namespaced_config_map("default", label_selector="in=pages").items == []
+
+
+def test_kr8s_runs_a_pod(api: Any) -> None:
+    pod = Pod(manifest("quick", **{"nvidia.com/gpu": "1"}), api=api)
+    pod.create()
+    pod.wait("condition=Ready", timeout=30)
+
+    assert pod.ready()
+    assert pod.spec.nodeName in ("node-1", "node-2")
+
+    pod.delete()
+    pod.wait("delete", timeout=30)
+    assert not pod.exists()
+
+
+def test_kr8s_patches_a_nodes_status_and_cordons_it(api: Any) -> None:
+    node = Node.get("node-2", api=api)
+    node.patch({"status": {"capacity": {"example.com/dongle": "2"}}}, subresource="status")
+    node.refresh()
+    assert node.status.capacity["example.com/dongle"] == "2"
+
+    node.cordon()
+    assert node.unschedulable
+    node.uncordon()
+
+
+def test_kr8s_watches(api: Any) -> None:
+    found = kr8s.objects.ConfigMap({"metadata": {"name": "noticed", "namespace": "default"}}, api=api)
+    found.create()
+    seen: list[str] = []
+    begun = threading.Event()
+
+    def follow() -> None:
+        for event, followed in api.watch("configmaps", namespace="default"):
+            if followed.name == "noticed":
+                seen.append(event)
+                begun.set()
+                if event == "DELETED":
+                    return
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    assert begun.wait(timeout=30)
+    found.delete()
+    follower.join(timeout=30)
+
+    assert (seen[0], seen[-1]) == ("ADDED", "DELETED")

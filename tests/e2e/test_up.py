@@ -1,0 +1,193 @@
+"""`simkubelet up` from the shell: it comes, takes commands from another terminal, and goes without a trace."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live_cluster import LiveCluster, environment, eventually, live_cluster
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """A folder with a short path, as sockets are made below it."""
+    with tempfile.TemporaryDirectory(prefix="up-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def refused(scratch: Path, command: str, status: int = 2) -> str:
+    """The one line with which a command that cannot be done ends."""
+    done = subprocess.run(
+        [sys.executable, "-m", "simkubelet", *command.split()],
+        env=environment(scratch),
+        cwd=scratch,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (status, 1), done.stderr
+    assert done.stderr.startswith("error: ")
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_cluster_that_is_interrupted_leaves_nothing(number: signal.Signals) -> None:
+    with live_cluster("--nodes 2 --profile t4 --gpus 1") as cluster:
+        assert cluster.introduction.startswith("cluster 'simkubelet' is up: 2 nodes, Kubernetes 1.34; Ctrl-C ends it\n")
+
+        said = cluster.interrupt(number)
+
+        assert (cluster.process.returncode, said) == (130, "interrupted; everything was ended\n")
+        assert cluster.leftovers() == []
+        assert cluster.command("simkubelet kubelet stop node-1", fails=True) == (
+            "error: no cluster runs; start one with 'simkubelet up' in another terminal\n"
+        )
+
+
+def test_killed_cluster_takes_its_plugins_along_and_its_name_is_free() -> None:
+    with live_cluster("--profile t4 --gpus 1") as cluster:
+        cluster.process.kill()
+        cluster.process.wait()
+
+        eventually(lambda: all("plugin" not in left for left in cluster.leftovers() if "python" in left))
+        again = subprocess.Popen(
+            [sys.executable, "-m", "simkubelet", "up"], env=cluster.env, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert again.stdout is not None
+            assert "is up" in again.stdout.readline()
+        finally:
+            again.terminate()
+            again.communicate()
+        assert cluster.leftovers() == []
+
+
+def test_kubelet_and_node_do_as_they_are_told() -> None:
+    with live_cluster("--nodes 2 --profile t4 --gpus 1") as cluster:
+        assert cluster.command("simkubelet kubelet stop node-1") == "the kubelet of node-1 is stopped\n"
+        assert cluster.command("simkubelet kubelet stop node-1", fails=True) == (
+            "error: the kubelet of node 'node-1' is stopped already; start it first\n"
+        )
+        assert cluster.command("simkubelet kubelet start node-1") == "the kubelet of node-1 runs\n"
+        assert cluster.command("simkubelet kubelet start node-1", fails=True) == (
+            "error: the kubelet of node 'node-1' runs already; stop it first\n"
+        )
+        assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
+        assert cluster.command("simkubelet node reboot node-2") == "node-2 was rebooted\n"
+        assert cluster.command("simkubelet node reboot node-3", fails=True) == (
+            "error: no node 'node-3' in cluster 'simkubelet'; its nodes: node-1, node-2\n"
+        )
+
+
+def test_two_clusters_run_side_by_side() -> None:
+    with live_cluster("--name left") as left:
+        argv = [sys.executable, "-m", "simkubelet", "up", "--name"]
+        taken = left.run(*argv, "left", fails=True)
+        assert taken == "error: a cluster 'left' runs already; end it or choose another --name\n"
+        right = subprocess.Popen([*argv, "right"], env=left.env, stdout=subprocess.PIPE, text=True)
+        try:
+            assert right.stdout is not None
+            assert "'right' is up" in right.stdout.readline()
+
+            assert left.command("simkubelet kubelet restart node-1", fails=True) == (
+                "error: 2 clusters run: choose one with --cluster: left, right\n"
+            )
+            assert (
+                left.command("simkubelet kubelet stop node-1 --cluster right") == "the kubelet of node-1 is stopped\n"
+            )
+            assert left.command("simkubelet kubelet restart node-1 --cluster other", fails=True) == (
+                "error: no cluster 'other' runs; running: left, right; start it with 'simkubelet up --name other'\n"
+            )
+        finally:
+            right.terminate()
+            right.communicate()
+
+
+def test_folder_and_kubeconfig_of_the_users_choice_are_used_and_removed(tmp_path: Path) -> None:
+    with live_cluster(f"--dir /tmp --kubeconfig {tmp_path}/config") as cluster:
+        assert cluster.kubeconfig == tmp_path / "config"
+        assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
+        cluster.interrupt()
+
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
+    with live_cluster("--plugin broken=false") as cluster:
+        assert cluster.process.stderr is not None
+        assert cluster.process.stderr.readline() == (
+            "warning: node-1: plugin 'broken' ended with status 1 before it registered with the kubelet; "
+            "it said nothing; it is started again in 10 s\n"
+        )
+        assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
+
+
+def test_gpu_of_a_node_is_broken_from_another_terminal() -> None:
+    with live_cluster("--profile t4 --gpus 2") as cluster:
+        machine = machine_of(cluster)
+        cluster.command(f"fakegpu fail 1 --xid 79 --dir {machine}")
+
+        assert "79" in cluster.command(f"fakegpu list --dir {machine}")
+
+
+def machine_of(cluster: LiveCluster) -> str:
+    return cluster.introduction.rpartition("--dir ")[2].strip()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--profile gtx", "no GPU profile 'gtx'"),
+        ("--gpus 2", "--gpus needs --profile"),
+        ("--nodes 0", "0 is not in the range"),
+        ("--plugin unknown", "'unknown': choose gopher, nvidia, none, or give NAME=COMMAND"),
+        ("--plugin mine=/no/such/program", "no program '/no/such/program'"),
+        ("--plugin gopher --plugin gopher", "'gopher' stands twice"),
+        ("--image nvidia", "'nvidia' is not of the form IMAGE=PLUGIN"),
+        ("--kubelet-version 1.99", "1.99"),
+        ("--name My_Cluster", "'My_Cluster': up to 32 small letters, digits and dashes"),
+        ("--dir /no/such/folder", "/no/such/folder: no folder can be made here"),
+        ("--kubeconfig /no/such/folder/config", "--kubeconfig: '/no/such/folder/config' cannot be written"),
+        ("--kubeconfig /dev/null", "--kubeconfig: '/dev/null' is there already"),
+    ],
+)
+def test_what_cannot_be_used_is_told_in_one_line(scratch: Path, options: str, reason: str) -> None:
+    assert reason in refused(scratch, f"up {options}")
+    assert [path for path in scratch.rglob("*") if not path.is_dir()] == []
+
+
+def test_port_that_is_taken_is_told(scratch: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        assert refused(scratch, f"up --port {port}").startswith(f"error: --port {port}: cannot be used: ")
+
+
+def test_runtime_folder_too_deep_for_sockets_is_told(tmp_path: Path) -> None:
+    deep = tmp_path / ("deep" * 30)
+    deep.mkdir()
+
+    assert "a socket path holds 107 bytes" in refused(deep, "up")
+
+
+def test_introduction_that_nobody_can_read_is_told(scratch: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "simkubelet", "up"],
+            env=environment(scratch),
+            cwd=scratch,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (3, "error: output: No space left on device\n")
+    assert [path for path in scratch.rglob("*") if not path.is_dir()] == []

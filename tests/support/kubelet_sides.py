@@ -1,0 +1,201 @@
+"""Two kubelets side by side, the real device manager and the simulated one, each with stub plugins of its own.
+
+Whatever a test does, it does to both; `Sides` hears both answers at once, so that neither waits for the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from simkubelet.version import DEFAULT
+from tests.support.oracle import told
+
+LIMIT_S = 20.0
+SETTLE_S = 4.0
+IN_MEMORY = Path("/dev/shm")
+
+Answer = dict[str, Any]
+
+
+class NoAnswerError(AssertionError):
+    """A program ended or fell silent."""
+
+
+class LineProgram:
+    """A program that answers JSON lines with JSON lines."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._read = bytearray()
+        self.is_lost = False
+
+    def tell(self, cmd: str, **fields: Any) -> None:
+        self.tell_line(json.dumps({"cmd": cmd, **fields}).encode())
+
+    def tell_line(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + b"\n")
+        except BrokenPipeError:
+            self.is_lost = True
+            raise NoAnswerError(f"{self.command[0]} has ended; exit status {self._process.poll()}") from None
+
+    def hear(self) -> Answer:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + LIMIT_S
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(self._process.stdout.fileno(), 1 << 16) if ready else b""
+            if not chunk:
+                self.is_lost = True
+                raise NoAnswerError(f"{self.command[0]}: no answer; exit status {self._process.poll()}")
+            self._read += chunk
+        line, _, rest = self._read.partition(b"\n")
+        self._read = bytearray(rest)
+        answer: Answer = json.loads(line)
+        return answer
+
+    def ask(self, cmd: str, **fields: Any) -> Answer:
+        self.tell(cmd, **fields)
+        return self.hear()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            pipe.close()
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Where the oracle and its stub plugin are, and which minor they are of."""
+
+    oracle: Path
+    stub: Path
+    minor: str
+
+    @classmethod
+    def named_by_environment(cls) -> Programs | None:
+        """The programs that the nox session `oracle` built; None where nobody did."""
+        named = [os.environ.get(f"SIMKUBELET_ORACLE{which}") for which in ("", "_STUB")]
+        if not all(named):
+            return None
+        oracle, stub = (Path(str(path)) for path in named)
+        return cls(oracle, stub, os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT))
+
+    @property
+    def ours(self) -> list[str]:
+        """The simulated kubelet's command line but for its folder, as the same minor."""
+        return [sys.executable, "-m", "simkubelet.stdio", "--kubelet-version", self.minor]
+
+
+class Side:
+    """One kubelet in a folder of its own, and its plugins by name."""
+
+    def __init__(self, name: str, kubelet: list[str], stub: Path) -> None:
+        self.name = name
+        self.folder = Path(tempfile.mkdtemp(prefix="sk-", dir=IN_MEMORY if IN_MEMORY.is_dir() else "/tmp"))
+        self._kubelet, self._stub = kubelet, stub
+        self.programs = {"kubelet": LineProgram([*kubelet, "--dir", str(self.folder)])}
+
+    def spawn(self, plugin: str) -> None:
+        """Start a plugin's process, in the place of the last one; it serves nothing until it is `reset`."""
+        self.end(plugin)
+        program = LineProgram([str(self._stub), "--dir", str(self.folder), "--no-register", "--socket", f".{plugin}"])
+        self.programs[plugin] = program
+        program.hear()
+
+    def hear(self, whom: str) -> Answer:
+        """The next answer, as the other side would give it too."""
+        answer: Answer = told(self.programs[whom].hear(), self.folder)
+        return answer
+
+    def revive(self, plugins: Iterable[str], *, is_kubelet_lost: bool) -> None:
+        """Start again what has ended or fallen silent."""
+        if is_kubelet_lost or self.programs["kubelet"].is_lost:
+            self.respawn_kubelet()
+        for plugin in plugins:
+            if self.programs[plugin].is_lost:
+                self.spawn(plugin)
+
+    def respawn_kubelet(self) -> None:
+        self.end("kubelet")
+        self.programs["kubelet"] = LineProgram([*self._kubelet, "--dir", str(self.folder)])
+
+    def clear_folder(self) -> None:
+        for path in self.folder.iterdir():
+            path.unlink(missing_ok=True)
+
+    def end(self, name: str) -> None:
+        program = self.programs.pop(name, None)
+        if program is not None:
+            program.end()
+
+    def close(self) -> None:
+        for name in list(self.programs):
+            self.end(name)
+        shutil.rmtree(self.folder)
+
+
+class Sides:
+    """The real kubelet and ours; answers come as (real, ours)."""
+
+    def __init__(self, programs: Programs, plugins: tuple[str, ...]) -> None:
+        self.real = Side("real", [str(programs.oracle)], programs.stub)
+        self.ours = Side("ours", programs.ours, programs.stub)
+        self.plugins = plugins
+        for side in self.both:
+            for plugin in plugins:
+                side.spawn(plugin)
+
+    @property
+    def both(self) -> tuple[Side, Side]:
+        return self.real, self.ours
+
+    def ask(self, whom: str, cmd: str, **fields: Any) -> tuple[Answer, Answer]:
+        """Tell both sides the same, then hear both; without what is measured, see `told`."""
+        for side in self.both:
+            side.programs[whom].tell(cmd, **fields)
+        return self.real.hear(whom), self.ours.hear(whom)
+
+    def reset(self, plugin: str, **options: Any) -> None:
+        """Bring a plugin's processes back to the start of their lives: serving, and not registered."""
+        for side in self.both:
+            side.programs[plugin].tell("reset", dir=str(side.folder), register=False, **options)
+        for side in self.both:
+            side.programs[plugin].hear()
+
+    def wait(self, whom: str, cmd: str, until: Callable[[Answer], object], **fields: Any) -> tuple[Answer, Answer]:
+        """Ask each side until its answer is as wanted or it has had its time; the answers are the last ones."""
+        deadline = time.monotonic() + SETTLE_S
+        answers: list[Answer] = []
+        for side in self.both:
+            answer = side.programs[whom].ask(cmd, **fields)
+            while not until(answer) and time.monotonic() < deadline:
+                answer = side.programs[whom].ask(cmd, **fields)
+            answers.append(answer)
+        return answers[0], answers[1]
+
+    def wait_until_alike(self, whom: str, cmd: str) -> None:
+        """Ask both until they answer the same, or have had their time."""
+        deadline = time.monotonic() + SETTLE_S
+        real, ours = self.ask(whom, cmd)
+        while real != ours and (real["ok"] or ours["ok"]) and time.monotonic() < deadline:
+            real, ours = self.ask(whom, cmd)
+
+    def close(self) -> None:
+        for side in self.both:
+            side.close()

@@ -1,0 +1,38 @@
+"""A story's patience on a machine that others use too."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from scenarios.backends.fair_time import FairTime, runnable
+
+CORES = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("wanting", "expected_s"),
+    [
+        pytest.param(1, 10.0, id="an idle machine"),
+        pytest.param(CORES, 10.0, id="a core for everyone"),
+        pytest.param(4 * CORES, 2.5, id="a quarter of a core each"),
+        pytest.param(1000 * CORES, 1.0, id="never slower than a tenth"),
+    ],
+)
+def test_time_passes_as_fast_as_there_are_cores(wanting: int, expected_s: float) -> None:
+    times = iter([100.0, 110.0])
+    watch = FairTime(lambda: next(times), lambda: wanting)
+
+    assert watch.read() == pytest.approx(expected_s)
+
+
+def test_each_stretch_counts_by_its_own_load() -> None:
+    times, loads = iter([0.0, 1.0, 3.0]), iter([CORES, 2 * CORES])
+    watch = FairTime(lambda: next(times), lambda: next(loads))
+
+    assert [watch.read(), watch.read()] == [1.0, 2.0]
+
+
+def test_machine_tells_how_many_want_to_run() -> None:
+    assert runnable() >= 1

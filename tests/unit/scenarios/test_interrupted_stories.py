@@ -1,0 +1,87 @@
+"""Feeds in: a story that is cancelled once, at each of the moments at which its event loop is given something to do.
+
+Observed: what Python says of objects that nobody ended, tasks and files that are left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.backends.sim import SimBackend
+from scenarios.document import load
+from scenarios.runner import play
+from scenarios.verdict import Outcome, Verdict
+
+STORY = """
+name: restarts
+description: A kubelet starts, restarts and stops
+nodes: [{name: node-1}]
+steps:
+  - restartKubelet: {}
+"""
+
+
+class InterruptingLoop(asyncio.SelectorEventLoop):
+    """Cancels its first task when it is given its so many-th thing to do."""
+
+    def __init__(self, moment: int) -> None:
+        super().__init__()
+        self._moments = itertools.count(1)
+        self._moment = moment
+        self.played: asyncio.Task[Verdict] | None = None
+
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        if self.played is not None and next(self._moments) == self._moment:
+            super().call_soon(self.played.cancel)
+        return super().call_soon(callback, *args, context=context)
+
+
+def played(story: Path, directory: Path, moment: int) -> Verdict | None:
+    """Play a story until its end or that moment."""
+    document = load(story)
+    told: list[str] = []
+
+    async def main() -> Verdict | None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+        backend = SimBackend(document.scenario, directory=directory, keep=False, plugin_commands={})
+        loop.played = asyncio.ensure_future(play(document, backend))
+        try:
+            return await loop.played
+        except asyncio.CancelledError:
+            return None
+
+    with asyncio.Runner(loop_factory=lambda: InterruptingLoop(moment)) as runner:
+        verdict = runner.run(main())
+    assert told == []
+    return verdict
+
+
+def test_story_that_is_interrupted_at_any_moment_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story = tmp_path / "restarts.yaml"
+    story.write_text(STORY)
+    left: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: left.append((told.object, told.exc_value)))
+
+    # Not below the test's own folder, whose path is too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="sk") as directory:
+        for moment in itertools.count(1):
+            verdict = played(story, Path(directory), moment)
+            gc.collect()
+            assert left == [], f"moment {moment}"
+            assert list(Path(directory).iterdir()) == [], f"moment {moment}"
+            if verdict is not None:
+                break
+
+    assert verdict.outcome is Outcome.VALID
+    assert moment > 50

@@ -1,0 +1,159 @@
+"""What plugins' pods, stubs and kubelet logs tell of plugins on a real cluster."""
+
+import json
+from typing import Any
+
+import pytest
+
+from scenarios.backends.kind.api import ClusterApi
+from scenarios.backends.kind.image import PluginImage
+from scenarios.backends.kind.node import KindNode
+from scenarios.backends.kind.plugins import KindPlugins
+from scenarios.plugin_spec import PluginSpec
+from scenarios.snapshot import PluginState, PluginView
+from scenarios.trace import Trace
+
+_IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
+_RUNNING: dict[str, Any] = {"running": {}}
+
+
+def ended(code: int) -> dict[str, Any]:
+    return {"terminated": {"exitCode": code}}
+
+
+class SilentApi(ClusterApi):
+    """An API server that takes everything; the DaemonSets that it was given are kept."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.made: list[Any] = []
+
+    async def call(self, method: str, url: str, body: object = None, **options: Any) -> dict[str, Any]:
+        if url.endswith("daemonsets"):
+            self.made.append(body)
+        return {}
+
+
+class SilentNode(KindNode):
+    """A node whose agent does all that it is asked to."""
+
+    async def ask(self, do: str, **given: Any) -> Any:
+        return 1
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Trace()
+
+
+@pytest.fixture
+def api() -> SilentApi:
+    return SilentApi()
+
+
+@pytest.fixture
+async def plugins(trace: Trace, api: SilentApi) -> KindPlugins:
+    specs = (PluginSpec(name="nvidia", builtin="nvidia"), PluginSpec(name="gpu", builtin="stub"))
+    made = KindPlugins(specs, _IMAGE, trace)
+    node = SilentNode("node-1", "dev-control-plane", _IMAGE, lambda told: None)
+    await made.start(api, {"node-1": node}, {"node-1": {"FAKEGPU_SEGMENT": "/x"}})
+    return made
+
+
+def pod(uid: str, restarts: int, state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    status = {"restartCount": restarts, "state": state, "lastState": last or {}}
+    return {
+        "metadata": {"uid": uid, "labels": {"plugin": "gpu"}},
+        "spec": {"nodeName": "dev-control-plane"},
+        "status": {"containerStatuses": [status]},
+    }
+
+
+def view(plugins: KindPlugins, name: str) -> PluginView:
+    return next(one for one in plugins.views if one.name == name)
+
+
+def lives(trace: Trace) -> list[tuple[str, int]]:
+    known = {"plugin-started": "life", "plugin-exited": "status"}
+    return [(event.kind, event.fields[known[event.kind]]) for event in trace if event.kind in known]
+
+
+def test_a_pod_that_is_not_up_yet_is_no_life(plugins: KindPlugins, trace: Trace) -> None:
+    plugins.seen_pod(pod("1", 0, {"waiting": {"reason": "ContainerCreating"}}), True)
+
+    assert not lives(trace)
+
+
+def test_a_killed_plugin_ends_by_its_signal_and_lives_again(plugins: KindPlugins, trace: Trace) -> None:
+    plugins.seen_pod(pod("1", 0, _RUNNING), True)
+    plugins.seen_pod(pod("1", 1, _RUNNING, ended(137)), True)
+
+    assert lives(trace) == [("plugin-started", 1), ("plugin-exited", -9), ("plugin-started", 2)]
+    assert view(plugins, "gpu").restarts == 1
+    assert view(plugins, "gpu").state is PluginState.RUNNING
+
+
+def test_a_plugin_between_two_lives_waits(plugins: KindPlugins, trace: Trace) -> None:
+    plugins.seen_pod(pod("1", 0, _RUNNING), True)
+    plugins.seen_pod(pod("1", 0, {"waiting": {"reason": "CrashLoopBackOff"}}, ended(1)), True)
+
+    assert lives(trace) == [("plugin-started", 1), ("plugin-exited", 1)]
+    assert view(plugins, "gpu").state is PluginState.WAITING
+
+
+def test_the_lives_of_a_new_pod_follow_those_of_the_old(plugins: KindPlugins, trace: Trace) -> None:
+    plugins.seen_pod(pod("1", 0, _RUNNING), True)
+    plugins.seen_pod(pod("1", 0, _RUNNING), False)
+    assert view(plugins, "gpu").state is PluginState.STOPPED
+
+    plugins.seen_pod(pod("2", 0, _RUNNING), True)
+
+    assert lives(trace) == [("plugin-started", 1), ("plugin-exited", 0), ("plugin-started", 2)]
+
+
+def test_a_plugin_whose_pod_is_rejected_after_a_reboot_was_killed_with_its_node(
+    plugins: KindPlugins, trace: Trace
+) -> None:
+    rejected = pod("1", 0, _RUNNING)
+    plugins.seen_pod(rejected, True)
+    plugins.seen_pod({**rejected, "status": {"phase": "Failed"}}, True)
+    plugins.seen_pod({**rejected, "status": {"phase": "Failed"}}, False)
+
+    assert lives(trace) == [("plugin-started", 1), ("plugin-exited", -9)]
+
+
+def test_a_stub_counts_its_calls_and_keeps_the_last_refusal(plugins: KindPlugins) -> None:
+    for report in (
+        {"ready": True},
+        {"called": "Allocate", "devices": ["gpu-0"]},
+        {"registered": "example.com/gpu", "endpoint": "gpu.sock", "error": ""},
+        {"registered": "example.com/gpu", "endpoint": "gpu.sock", "error": "no"},
+    ):
+        plugins.seen_line("gpu", "node-1", json.dumps(report))
+
+    seen = view(plugins, "gpu")
+    assert (seen.calls, seen.registrations, seen.refusal) == ({"Allocate": 1}, 1, "no")
+
+
+def test_a_kubelets_log_tells_registrations_and_lists(plugins: KindPlugins, trace: Trace) -> None:
+    for line in (
+        'I1122 06:32:18.815133 637 server.go:160] "Got registration request from device plugin with resource" '
+        'resourceName="nvidia.com/gpu"',
+        'I1122 06:32:18.915133 637 manager.go:315] "Processed device updates for resource" '
+        'resourceName="nvidia.com/gpu" totalCount=8 healthyCount=7',
+        'I1122 06:32:19.015133 637 kubelet.go:1] "Something else"',
+    ):
+        plugins.seen_journal("node-1", line)
+
+    registered, listed = tuple(trace)
+    assert view(plugins, "nvidia").registrations == 1
+    assert registered.fields["resource"] == "nvidia.com/gpu"
+    assert (len(listed.fields["healthy"]), len(listed.fields["unhealthy"])) == (7, 1)
+
+
+def test_a_stub_is_told_through_a_pipe_and_others_are_not(plugins: KindPlugins, api: SilentApi) -> None:
+    nvidia, stub = (one["spec"]["template"]["spec"]["containers"][0] for one in api.made)
+
+    assert "<>" in stub["command"][2]
+    assert nvidia["command"][0] == _IMAGE.python
+    assert {"name": "FAKEGPU_SEGMENT", "value": "/x"} in nvidia["env"]

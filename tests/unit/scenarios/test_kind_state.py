@@ -1,0 +1,174 @@
+"""What a real cluster's objects become: events of a trace and observations, in the story's names."""
+
+import json
+from typing import Any
+
+import pytest
+
+from scenarios.backends.kind.image import PluginImage
+from scenarios.backends.kind.stand_in import manifest_with_stand_ins, mark_of
+from scenarios.backends.kind.state import ClusterState
+from scenarios.snapshot import KubeletState
+from scenarios.trace import Trace
+from simkubelet.devices.checkpoint import checksum
+
+_IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Trace()
+
+
+@pytest.fixture
+def state(trace: Trace) -> ClusterState:
+    return ClusterState({"dev-control-plane": "node-1"}, {"node-1": "1.34"}, trace)
+
+
+def pod(name: str = "trainer", node: str | None = "dev-control-plane", **status: Any) -> dict[str, Any]:
+    spec = {"containers": [{"name": "main"}], **({"nodeName": node} if node else {})}
+    return {"metadata": {"name": name, "uid": f"uid-of-{name}"}, "spec": spec, "status": status}
+
+
+def container(restarts: int, state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {"name": "main", "restartCount": restarts, "state": state, "lastState": last or {}}
+
+
+def kinds(trace: Trace) -> list[str]:
+    return [event.kind for event in trace]
+
+
+def test_only_resources_of_plugins_make_a_node_status(state: ClusterState, trace: Trace) -> None:
+    for gpus in ("2", "2", "1"):
+        amounts = {"cpu": "8", "hugepages-2Mi": "0", "example.com/gpu": gpus}
+        status = {"capacity": amounts, "allocatable": {**amounts, "cpu": gpus}}
+        state.seen("node", {"metadata": {"name": "dev-control-plane"}, "status": status}, True)
+
+    assert [event.fields["capacity"] for event in trace] == [{"example.com/gpu": 2}, {"example.com/gpu": 1}]
+    assert state.snapshot((), {}).nodes["node-1"].capacity == {"example.com/gpu": 1}
+
+
+def test_a_pod_is_scheduled_once_and_its_status_told_when_it_changes(state: ClusterState, trace: Trace) -> None:
+    state.seen("pod", pod(node=None, phase="Pending"), True)
+    state.seen("pod", pod(phase="Pending"), True)
+    state.seen("pod", pod(phase="Running"), True)
+    state.seen("pod", pod(phase="Running"), True)
+    state.seen("pod", pod(phase="Running"), False)
+
+    assert kinds(trace) == ["pod-scheduled", "pod-status", "pod-removed"]
+    assert not state.snapshot((), {}).pods
+
+
+def test_a_pod_that_the_story_binds_was_scheduled_by_nobody(state: ClusterState, trace: Trace) -> None:
+    state.bound.add("trainer")
+
+    state.seen("pod", pod(phase="Pending"), True)
+
+    assert not kinds(trace)
+
+
+def test_lives_between_two_looks_are_told_one_by_one(state: ClusterState, trace: Trace) -> None:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    state.seen("pod", pod(phase="Running", containerStatuses=[container(0, {"running": {}})]), True)
+    state.seen("pod", pod(phase="Running", containerStatuses=[container(2, {"running": {}}, ended)]), True)
+
+    lives = [(event.kind, event.fields["attempt"]) for event in trace if event.kind.startswith("container")]
+    assert lives == [
+        ("container-started", 0),
+        ("container-exited", 0),
+        ("container-started", 1),
+        ("container-exited", 1),
+        ("container-started", 2),
+    ]
+    assert state.snapshot((), {}).pods["trainer"].restarts == 2
+
+
+def test_a_container_that_waits_for_its_first_start_has_no_life(state: ClusterState, trace: Trace) -> None:
+    state.seen("pod", pod(phase="Pending", containerStatuses=[container(0, {"waiting": {}})]), True)
+
+    assert kinds(trace) == ["pod-scheduled"]
+
+
+def test_the_clusters_name_of_a_node_is_the_storys_in_messages(state: ClusterState, trace: Trace) -> None:
+    event = {
+        "metadata": {"uid": "1"},
+        "involvedObject": {"kind": "Pod", "name": "trainer", "uid": "uid-of-trainer"},
+        "type": "Normal",
+        "reason": "Scheduled",
+        "message": "Successfully assigned default/trainer to dev-control-plane",
+    }
+
+    state.seen("event", event, True)
+    state.seen("event", event, True)
+
+    assert [one.fields["message"] for one in trace] == ["Successfully assigned default/trainer to node-1"]
+
+
+@pytest.mark.parametrize("pod_first", [True, False])
+def test_a_checkpoint_tells_who_holds_what_whichever_comes_first(
+    state: ClusterState, trace: Trace, pod_first: bool
+) -> None:
+    text = _checkpoint("uid-of-trainer", "gpu-0")
+    if not pod_first:
+        state.seen_checkpoint("node-1", text)
+    state.seen("pod", pod(phase="Running"), True)
+    if pod_first:
+        state.seen_checkpoint("node-1", text)
+
+    assert kinds(trace).count("devices-allocated") == 1
+    assert state.snapshot((), {}).pods["trainer"].held() == {"example.com/gpu": ("gpu-0",)}
+
+
+def test_a_corrupt_checkpoint_holds_nothing(state: ClusterState) -> None:
+    state.seen("pod", pod(phase="Running"), True)
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-trainer", "gpu-0"))
+
+    state.seen_checkpoint("node-1", "{")
+
+    assert state.snapshot((), {}).pods["trainer"].held() == {}
+
+
+def test_a_panic_counts_once_and_a_new_kubelet_forgets_it(state: ClusterState, trace: Trace) -> None:
+    state.panicked("node-1", "first line")
+    state.panicked("node-1", "second line")
+
+    assert state.snapshot((), {}).nodes["node-1"].kubelet is KubeletState.CRASHED
+    assert state.snapshot((), {}).nodes["node-1"].panic == "first line"
+
+    state.serves("node-1")
+
+    assert kinds(trace) == ["kubelet-crashed", "kubelet-started"]
+    assert state.snapshot((), {}).nodes["node-1"].panic == ""
+
+
+def test_stand_ins_keep_requests_and_need_no_image() -> None:
+    limits = {"limits": {"example.com/gpu": 1}}
+    manifest = {
+        "metadata": {"name": "trainer", "labels": {"app": "x"}},
+        "spec": {
+            "initContainers": [{"name": "warm-up", "image": "busybox", "command": ["true"], "args": ["x"]}],
+            "containers": [{"name": "main", "image": "busybox", "resources": limits}],
+        },
+    }
+
+    made = manifest_with_stand_ins(manifest, _IMAGE, {"run": "1"})
+
+    (main,), (warm_up,) = made["spec"]["containers"], made["spec"]["initContainers"]
+    assert made["metadata"]["labels"] == {"app": "x", "run": "1"}
+    assert main["resources"] == limits
+    assert {main["image"], warm_up["image"]} == {"docker.io/simkubelet/plugin:1"}
+    assert "args" not in warm_up
+    assert warm_up["command"][-1] == ""
+    assert {"name": "SIMKUBELET_PLUGIN", "value": mark_of("trainer", "main")} in main["env"]
+
+
+def _checkpoint(uid: str, device: str) -> str:
+    entry = {
+        "PodUID": uid,
+        "ContainerName": "main",
+        "ResourceName": "example.com/gpu",
+        "DeviceIDs": {"-1": [device]},
+        "AllocResp": "",
+    }
+    data = {"PodDeviceEntries": [entry], "RegisteredDevices": {"example.com/gpu": [device]}}
+    return json.dumps({"Data": data, "Checksum": checksum(data)})

@@ -1,0 +1,57 @@
+"""Each kubelet logs into its own node's file, and not to the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.sim_log import KubeletLogs
+from simkubelet.errors import InputError
+
+LOG = logging.getLogger("simkubelet.some_part")
+
+
+def test_lines_go_to_the_node_in_whose_name_they_are_written(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async def one_of_two_nodes() -> None:
+        logs = KubeletLogs(lambda: 12.5)
+        logs.start()
+        for node in ("a", "b"):
+            logs.add_node(node, tmp_path / node)
+        with logs.of("a"):
+            task = asyncio.create_task(work())
+        await task
+        LOG.warning("of nobody")
+        logs.close()
+        logs.close()
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        LOG.error("of %s,\nin two lines", "a")
+
+    asyncio.run(one_of_two_nodes())
+
+    assert (tmp_path / "a").read_text() == "   12.500 s  error    of a, in two lines\n   12.500 s  warning  of nobody\n"
+    assert (tmp_path / "b").read_text() == "   12.500 s  warning  of nobody\n"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ended_story_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logs = KubeletLogs(lambda: 0.0)
+    logs.start()
+    logs.add_node("a", tmp_path / "a")
+    logs.close()
+
+    LOG.error("later")
+
+    assert (tmp_path / "a").read_text() == ""
+    assert caplog.messages == ["later"]
+
+
+def test_log_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    logs = KubeletLogs(lambda: 0.0)
+
+    with pytest.raises(InputError, match="cannot be written: No such file or directory"):
+        logs.add_node("a", tmp_path / "no" / "folder")

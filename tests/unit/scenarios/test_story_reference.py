@@ -1,0 +1,82 @@
+"""The page about the language of stories names every verb and every key, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from scenarios.document import load
+from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from scenarios.model import VERBS, Scenario, Step
+from scenarios.node_spec import NodeSpec
+from scenarios.plugin_spec import PluginSpec, Serves
+
+PAGE = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
+IN_WORDS = {"apply", "advance"}
+
+
+def section(title: str) -> str:
+    """The text below a heading, up to the next one of any level."""
+    return re.split(r"^#+ ", PAGE.partition(f" {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of a table's rows that begin with a key."""
+    found = (line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `"))
+    return [[cell.strip() for cell in cells] for cells in found]
+
+
+def keys_of(model: type[BaseModel]) -> set[str]:
+    return {field.alias or "" for field in model.model_fields.values()}
+
+
+def quoted(text: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", text))
+
+
+@pytest.mark.parametrize(
+    ("title", "model", "elsewhere"),
+    [
+        pytest.param("The story", Scenario, set(), id="story"),
+        pytest.param("A node", NodeSpec, set(), id="node"),
+        pytest.param("A plugin", PluginSpec, set(), id="plugin"),
+        pytest.param("Of a node", NodeExpectation, {"within", "holds"}, id="expectation of a node"),
+        pytest.param("Of a pod", PodExpectation, {"within", "holds"}, id="expectation of a pod"),
+        pytest.param("Of a plugin", PluginExpectation, {"within", "holds"}, id="expectation of a plugin"),
+    ],
+)
+def test_every_key_has_a_row(title: str, model: type[BaseModel], elsewhere: set[str]) -> None:
+    named = [key for first, *_ in rows(section(title)) for key in quoted(first)]
+
+    assert sorted(named) == sorted(keys_of(model) - elsewhere)
+    assert elsewhere <= quoted(section("Expectations"))
+
+
+def test_every_verb_has_a_row_with_its_keys() -> None:
+    verbs = {
+        first.strip("`"): quoted(keys) for first, keys, _ in rows(PAGE.partition("## Verbs")[2].partition("## Exp")[0])
+    }
+    models = {field.alias: field.annotation.__args__[0] for field in Step.model_fields.values() if field.alias in verbs}
+
+    assert set(verbs) | {"expect"} == set(VERBS)
+    assert {verb: keys_of(model) for verb, model in models.items() if verb not in IN_WORDS} == {
+        verb: keys for verb, keys in verbs.items() if verb not in IN_WORDS
+    }
+
+
+def test_what_the_stub_serves_is_named() -> None:
+    (row,) = [cells for cells in rows(section("A plugin")) if cells[0] == "`serves`"]
+
+    assert quoted(row[1]) == keys_of(Serves)
+
+
+def test_example_is_a_story(tmp_path: Path) -> None:
+    text = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
+    path = tmp_path / "my-plugin-restarts.yaml"
+    path.write_text(textwrap.dedent(text))
+
+    assert load(path).scenario.plugins[0].command == ("my-plugin", "--verbose")

@@ -1,0 +1,91 @@
+"""What stories tell the scriptable plugin, read by the plugin itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from plugin.framework import Device, DeviceID, Health
+from plugin.stub import behaviour, commands
+from scenarios import plugin_action, plugin_spec
+
+SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        pytest.param(plugin_action.RegisterPlugin, {}, commands.Register(), id="register"),
+        pytest.param(
+            plugin_action.RegisterPlugin,
+            {"resource": "x.y/z", "endpoint": "e.sock", "version": "v1", "times": 2},
+            commands.Register("x.y/z", "e.sock", "v1", 2),
+            id="register as another",
+        ),
+        pytest.param(
+            plugin_action.ListDevices,
+            {"devices": ["a", {"id": "b", "health": "Unhealthy", "numa": [1, 2]}]},
+            commands.ListDevices(SOME),
+            id="list",
+        ),
+        pytest.param(
+            plugin_action.AnswerRpc,
+            {"rpc": "Allocate"},
+            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer()),
+            id="as usual",
+        ),
+        pytest.param(
+            plugin_action.AnswerRpc,
+            {"rpc": "ListAndWatch", "error": "no", "after": "200ms", "devices": ["a"], "times": 3},
+            commands.AnswerWith(
+                behaviour.Rpc.LIST, behaviour.Answer(error="no", after_s=0.2, devices=SOME[:1], times=3)
+            ),
+            id="list, wait, refuse",
+        ),
+        pytest.param(
+            plugin_action.AnswerRpc,
+            {"rpc": "Allocate", "empty": True},
+            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_empty=True)),
+            id="empty",
+        ),
+        pytest.param(
+            plugin_action.AnswerRpc,
+            {"rpc": "Allocate", "never": True},
+            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_never=True)),
+            id="never",
+        ),
+        pytest.param(plugin_action.EndStream, {}, commands.EndStream(), id="end stream"),
+        pytest.param(plugin_action.StopServer, {}, commands.StopServer(), id="stop server"),
+    ],
+)
+def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], expected: commands.Command) -> None:
+    action = TypeAdapter(kind).validate_python({"plugin": "p", **given})
+
+    assert commands.read_command(json.dumps(plugin_action.stub_command(action))) == expected
+
+
+def test_both_sides_know_the_same_calls_and_manners() -> None:
+    assert [rpc.value for rpc in plugin_action.Rpc] == [rpc.value for rpc in behaviour.Rpc]
+    assert [manner.value for manner in plugin_spec.Registers] == [manner.value for manner in behaviour.Registers]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("list", id="no JSON"),
+        pytest.param("[]", id="no object"),
+        pytest.param("{}", id="no command"),
+        pytest.param('{"command": "dance"}', id="unknown"),
+        pytest.param('{"command": "list"}', id="no devices"),
+        pytest.param('{"command": "list", "devices": [{"health": "Healthy"}]}', id="no id"),
+        pytest.param('{"command": "list", "devices": [{"id": "a", "health": "ill"}]}', id="unknown health"),
+        pytest.param('{"command": "answer", "rpc": "Alocate"}', id="unknown call"),
+        pytest.param('{"command": "register", "resorce": "x"}', id="unknown key"),
+    ],
+)
+def test_what_is_no_command_is_told(line: str) -> None:
+    with pytest.raises(commands.CommandError, match="no command of the stub: "):
+        commands.read_command(line)

@@ -1,0 +1,142 @@
+"""Plugins that a story starts, stops and tells what to do; the scriptable plugin's part is played by a few lines."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.plugin_process import PluginCommand, PluginProcess
+from scenarios.snapshot import PluginState
+from scenarios.trace import Event, Trace
+from simkubelet.clock import ManualClock
+from simkubelet.errors import InputError, PluginError
+
+LIMIT_S = 20
+OBEDIENT = """
+import json, sys
+print('{"ready": true}', flush=True)
+for line in sys.stdin:
+    command = json.loads(line)["command"]
+    if command == "register":
+        print('{"registered": "x/y", "endpoint": "s", "error": "no"}')
+        print('{"called": "Allocate", "devices": ["a"]}')
+    print('{"error": "what?"}' if command == "dance" else '{"done": true}', flush=True)
+"""
+DEAF = "import time; print('{\"ready\": true}', flush=True); time.sleep(60)"
+GONE = "print('{\"ready\": true}', flush=True)"
+
+
+class Told:
+    """A plugin under test that its story tells what to do."""
+
+    def __init__(self, script: str, log: Path, is_wanted: bool, is_told: bool) -> None:
+        self.clock = ManualClock()
+        self.trace = Trace(now=self.clock.now)
+        argv = (sys.executable, "-c", script)
+        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, is_told)
+        self.plugin = PluginProcess(command, self.clock, self.trace, is_wanted)
+        self.task = asyncio.create_task(self.plugin.run())
+
+    async def until(self, kind: str, count: int = 1) -> list[Event]:
+        async with asyncio.timeout(LIMIT_S):
+            while len(found := [event for event in self.trace if event.kind == kind]) < count:
+                await self.trace.longer_than(len(self.trace))
+        return found
+
+
+@pytest.fixture
+async def tell(tmp_path: Path) -> AsyncIterator[Callable[..., Told]]:
+    made: list[Told] = []
+
+    def make(script: str = OBEDIENT, is_wanted: bool = True, is_told: bool = True) -> Told:
+        made.append(Told(script, tmp_path / "log", is_wanted, is_told))
+        return made[-1]
+
+    yield make
+    for told in made:
+        told.task.cancel()
+        await asyncio.gather(told.task, return_exceptions=True)
+
+
+async def test_plugin_with_a_manual_start_runs_from_the_step_that_starts_it(tell: Any) -> None:
+    mine = tell(is_wanted=False)
+    await asyncio.sleep(0)
+    assert mine.plugin.view.state is PluginState.STOPPED
+
+    await mine.plugin.start()
+
+    assert (mine.plugin.view.state, mine.plugin.view.restarts) == (PluginState.RUNNING, 0)
+    with pytest.raises(InputError, match="plugin 'mine' runs already"):
+        await mine.plugin.start()
+
+
+async def test_stopped_plugin_is_not_started_again_until_a_step_does(tell: Any) -> None:
+    mine = tell()
+
+    await mine.plugin.stop()
+    assert mine.plugin.view.state is PluginState.STOPPED
+    assert [event.kind for event in mine.trace] == ["plugin-started", "plugin-exited"]
+    for forbidden in (mine.plugin.stop(), mine.plugin.kill(), mine.plugin.tell({"command": "list"})):
+        with pytest.raises(InputError, match="plugin 'mine' does not run; start it first"):
+            await forbidden
+    await mine.plugin.start()
+
+    assert mine.plugin.view.restarts == 1
+
+
+async def test_killed_plugin_is_started_again_as_after_a_crash(tell: Any) -> None:
+    mine = tell()
+
+    await mine.plugin.kill()
+
+    (exited,) = await mine.until("plugin-exited")
+    assert exited.fields["status"] == -9
+    await mine.until("plugin-started", 2)
+
+
+async def test_plugin_is_stopped_while_it_waits_for_its_next_start(tell: Any) -> None:
+    mine = tell(GONE)
+    await mine.until("plugin-exited", 2)
+    await asyncio.sleep(0)
+    assert mine.plugin.view.state is PluginState.WAITING
+
+    await mine.plugin.stop()
+    await mine.plugin.start()
+
+    assert len(await mine.until("plugin-started", 3)) == 3
+    assert mine.clock.now() == 0
+
+
+async def test_reports_are_counted_and_traced(tell: Any) -> None:
+    mine = tell()
+
+    await mine.plugin.tell({"command": "register"})
+    await mine.plugin.tell({"command": "register"})
+
+    view = mine.plugin.view
+    assert (view.registrations, view.refusal, view.calls) == (0, "no", {"Allocate": 2})
+    kinds = [event.kind for event in mine.trace]
+    assert kinds == ["plugin-started", *["registration-answered", "plugin-called"] * 2]
+
+
+async def test_command_that_is_refused_is_the_plugins_failure(tell: Any) -> None:
+    with pytest.raises(PluginError, match=r"plugin 'mine': what\?"):
+        await tell().plugin.tell({"command": "dance"})
+
+
+async def test_plugin_that_does_not_answer_is_told_so(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scenarios.stub_control._ANSWER_LIMIT_S", 0.5)
+
+    with pytest.raises(PluginError, match="plugin 'mine' does not take the command list"):
+        await tell(DEAF).plugin.tell({"command": "list"})
+
+
+async def test_program_that_took_the_stubs_place_cannot_be_told(tell: Any) -> None:
+    with pytest.raises(InputError, match="plugin 'mine' is no stub here"):
+        await tell(is_told=False).plugin.tell({"command": "list"})

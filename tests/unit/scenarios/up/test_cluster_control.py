@@ -1,0 +1,83 @@
+"""The control socket of a cluster: what another terminal asks is done, and refused in one line."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from scenarios.up import place
+from scenarios.up.control import Verb, ask, serving
+from simkubelet.errors import HostError, InputError
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory(prefix="up-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+async def perform(verb: Verb, node: str) -> str:
+    if node == "lost":
+        raise InputError("no node 'lost'")
+    if node == "burning":
+        raise HostError("no disk left")
+    return f"{verb.value} {node}"
+
+
+async def test_request_is_done_and_told() -> None:
+    with place.claimed("one") as folder:
+        async with serving(place.control_socket(folder), perform):
+            assert await asyncio.to_thread(ask, None, Verb.REBOOT_NODE, "node-1") == "reboot-node node-1"
+
+
+@pytest.mark.parametrize(("node", "kind"), [("lost", InputError), ("burning", HostError)])
+async def test_refusal_keeps_its_kind(node: str, kind: type[Exception]) -> None:
+    with place.claimed("one") as folder:
+        async with serving(place.control_socket(folder), perform):
+            with pytest.raises(kind, match=r"no node 'lost'|no disk left"):
+                await asyncio.to_thread(ask, "one", Verb.STOP_KUBELET, node)
+
+
+async def test_two_clusters_need_a_name() -> None:
+    with place.claimed("one") as one, place.claimed("two") as two:
+        async with serving(place.control_socket(one), perform), serving(place.control_socket(two), perform):
+            with pytest.raises(InputError, match="2 clusters run: choose one with --cluster: one, two"):
+                await asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1")
+            assert await asyncio.to_thread(ask, "two", Verb.STOP_KUBELET, "node-1") == "stop-kubelet node-1"
+
+
+def test_no_cluster_is_told() -> None:
+    with pytest.raises(InputError, match="no cluster runs; start one with 'simkubelet up' in another terminal"):
+        ask(None, Verb.STOP_KUBELET, "node-1")
+    with pytest.raises(InputError, match="no cluster 'one' runs; start it with 'simkubelet up --name one'"):
+        ask("one", Verb.STOP_KUBELET, "node-1")
+
+
+async def test_nonsense_is_answered_and_the_next_request_is_done() -> None:
+    with place.claimed("one") as folder:
+        path = place.control_socket(folder)
+        async with serving(path, perform):
+            reader, writer = await asyncio.open_unix_connection(path)
+            writer.write(b'{"do": "explode", "node": "node-1"}\n')
+            assert b"'explode' is not a valid Verb" in await reader.readline()
+            writer.close()
+            assert await asyncio.to_thread(ask, None, Verb.START_KUBELET, "node-1") == "start-kubelet node-1"
+
+
+async def test_cluster_that_ends_in_the_middle_is_told() -> None:
+    begun = asyncio.Event()
+
+    async def never(verb: Verb, node: str) -> str:
+        begun.set()
+        raise asyncio.CancelledError
+
+    with place.claimed("one") as folder:
+        async with serving(place.control_socket(folder), never):
+            asked = asyncio.ensure_future(asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1"))
+            await begun.wait()
+            with pytest.raises(HostError, match="cluster 'one' ended before it answered"):
+                await asked

@@ -1,0 +1,99 @@
+"""Folders of running clusters: a name is taken once, what a killed cluster left is cleared, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scenarios.up import place
+from simkubelet.errors import InputError
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="up-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder, "simkubelet")
+
+
+def test_two_clusters_stand_side_by_side_and_leave_nothing(home: Path) -> None:
+    with place.claimed("one") as one, place.claimed("two") as two:
+        (one / "node-1").mkdir()
+        assert (one.parent, one.name, two.name) == (home, "one", "two")
+
+    assert list(home.iterdir()) == []
+
+
+def test_name_is_taken_once(home: Path) -> None:
+    with (
+        place.claimed("one"),
+        pytest.raises(InputError, match="a cluster 'one' runs already; end it or choose another --name"),
+        place.claimed("one"),
+    ):
+        pass
+
+
+def test_what_a_killed_cluster_left_is_cleared(home: Path) -> None:
+    code = (
+        "import os, signal; from scenarios.up import place\n"
+        "with place.claimed('one') as folder:\n"
+        "    (folder / 'node-1').mkdir(); (folder / 'kubeconfig').touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (home / "one" / "node-1").exists()
+
+    with place.claimed("one") as folder:
+        assert list(folder.iterdir()) == []
+
+
+def test_only_clusters_that_answer_run(home: Path) -> None:
+    assert place.running() == {}
+    with place.claimed("one") as one, place.claimed("two"), socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(place.control_socket(one)))
+        server.listen()
+
+        assert place.running() == {"one": home / "one" / "control.sock"}
+
+
+def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / ("deep" * 30)))
+
+    with (
+        pytest.raises(InputError, match=r"a socket path holds 107 bytes and this one has \d+; choose"),
+        place.claimed("one"),
+    ):
+        pass
+
+
+def test_file_in_the_folders_place_is_told(home: Path) -> None:
+    home.write_text("")
+
+    with (
+        pytest.raises(InputError, match=r"cannot be made: .+; set XDG_RUNTIME_DIR to"),
+        place.claimed("one"),
+    ):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root owns what others made as well")
+def test_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(place, "_home", lambda: Path("/"))
+
+    with pytest.raises(InputError, match="belongs to another user"), place.claimed("one"):
+        pass
+
+
+def test_place_where_no_folder_can_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc")
+    refused = r"^/proc/simkubelet/one: cannot be made: No such file or directory; set XDG_RUNTIME_DIR to a folder"
+    with pytest.raises(InputError, match=refused), place.claimed("one"):
+        pass

@@ -1,0 +1,117 @@
+"""Containers whose image stands for a plugin are that plugin's processes; all others are the node's runtime's."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.sim_node import SimNode
+from scenarios.node_spec import NodeSpec
+from scenarios.plugin_spec import PluginSpec
+from scenarios.up.plugin_images import PluginImages
+from simkubelet.clock import ManualClock, RealClock
+from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.kubelet import CONTAINER_LOGS
+from simkubelet.pod import Pod, pod_from_manifest
+from simkubelet.runtime.bookkeeping_runtime import BookKeepingContainer, BookKeepingRuntime
+from simkubelet.runtime.container_runtime import ExitStatus
+
+NO_DEVICES = DeviceRunOptions(envs={}, mounts=(), devices=(), annotations=(), cdi_devices=())
+SHELL = PluginSpec(name="shell", command=("sh", "-c"))
+
+
+@pytest.fixture
+def node() -> Iterator[SimNode]:
+    with tempfile.TemporaryDirectory(prefix="up-") as folder:
+        node = SimNode(NodeSpec(name="node-1"), Path(folder, "node-1"))
+        node.create()
+        node.plugin_folder.mkdir()
+        yield node
+
+
+def a_pod(image: str, *args: str, **env: str) -> Pod:
+    container = {
+        "name": "main",
+        "image": image,
+        "args": list(args),
+        "env": [{"name": name, "value": value} for name, value in env.items()],
+    }
+    return pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [container]}})
+
+
+def images(node: SimNode) -> PluginImages:
+    return PluginImages(node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), RealClock())
+
+
+def log_of(node: SimNode, pod: Pod, attempt: int = 0) -> str:
+    return (node.directory / CONTAINER_LOGS / f"default_pod_{pod.uid}" / "main" / f"{attempt}.log").read_text()
+
+
+@pytest.mark.parametrize("image", ["example.com/plugin", "example.com/plugin:v2", "example.com/plugin:v2@sha256:0a"])
+async def test_image_is_the_plugin_with_the_arguments_and_variables_of_its_container(node: SimNode, image: str) -> None:
+    pod = a_pod(image, "echo $GREETING $(NAME); exit 3", GREETING="hello", NAME="plugin")
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert await container.wait() == ExitStatus.of(3)
+    assert log_of(node, pod) == "hello plugin\n"
+
+
+async def test_other_images_are_left_to_the_nodes_runtime(node: SimNode) -> None:
+    pod = a_pod("example.com/plugin-of-another:v1")
+
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+
+    assert isinstance(container, BookKeepingContainer)
+
+
+async def test_plugin_may_end_by_itself_when_it_is_told_to(node: SimNode) -> None:
+    pod = a_pod("example.com/plugin", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
+    container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
+    async with asyncio.timeout(20):
+        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # nobody tells of what a process writes
+            await asyncio.sleep(0.01)
+
+        assert await container.stop(grace_s=10) == ExitStatus.of(0)
+    assert log_of(node, pod).splitlines()[-1] == "bye"
+
+
+async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode) -> None:
+    clock = ManualClock()
+    runtime = PluginImages(node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock)
+    pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
+    container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
+    async with asyncio.timeout(20):
+        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # nobody tells of what a process writes
+            await asyncio.sleep(0.01)
+        stopped = asyncio.ensure_future(container.stop(grace_s=30))
+        while clock.next_deadline() is None:  # noqa: ASYNC110  # nor of who sleeps
+            await asyncio.sleep(0)
+        await clock.advance(30)
+
+        assert await stopped == ExitStatus.of(128 + 9)
+
+
+async def test_reboot_ends_all(node: SimNode) -> None:
+    runtime = images(node)
+    pods = [a_pod("example.com/plugin", "sleep 1000"), a_pod("none")]
+    containers = [await runtime.start(pod, pod.containers[0], NO_DEVICES) for pod in pods]
+
+    await runtime.reboot()
+
+    assert [await container.wait() for container in containers] == [ExitStatus.power_cut()] * 2
+
+
+async def test_program_that_is_not_there_ends_as_in_a_shell(node: SimNode) -> None:
+    gone = PluginSpec(name="gone", command=("/no/such/program",))
+    runtime = PluginImages(node, {"example.com/plugin": gone}, BookKeepingRuntime(), RealClock())
+    pod = a_pod("example.com/plugin")
+
+    container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
+
+    assert (await container.wait()).code == 127
+    assert "/no/such/program" in log_of(node, pod)

@@ -1,0 +1,137 @@
+"""4 MiB, grpc-go's limit for a message that is received: exactly that is read, one byte more ends the stream.
+
+Source: google.golang.org/grpc v1.72.1, clientconn.go, ``defaultClientMaxReceiveMessageSize``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from simkubelet.apis import deviceplugin as api
+from tests.support.node import Node, StubPlugin
+
+from .raw_plugin import RawPlugin
+
+LIMIT = 4 << 20
+TOO_LARGE = "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (4194305 vs. 4194304)"
+OTHER = "example.com/other"
+
+DEVICES = 64_528
+"""Devices in the list of exactly 4 MiB: all but the last with an id of 52 bytes."""
+
+
+def device(device_id: bytes) -> bytes:
+    """One device of a list, as protobuf writes it."""
+    fields = b"\n" + bytes([len(device_id)]) + device_id + b"\x12\x07Healthy"
+    return b"\n" + bytes([len(fields)]) + fields
+
+
+@pytest.fixture(scope="module")
+def largest_list() -> bytes:
+    message = b"".join(device(b"GPU-%048d" % number) for number in range(DEVICES - 1)) + device(b"d" * 36)
+    assert len(message) == LIMIT
+    return message
+
+
+@pytest.fixture(scope="module")
+def too_large_list(largest_list: bytes) -> bytes:
+    return largest_list.removesuffix(device(b"d" * 36)) + device(b"d" * 37)
+
+
+async def plugins(node: Node, answers: dict[str, bytes]) -> tuple[RawPlugin, StubPlugin]:
+    """The one that goes to the limit, registered, and another one that must not notice."""
+    other = await node.plugin("o0", "o1", endpoint="other.sock", resource=OTHER)
+    plugin = RawPlugin(node.folder, answers)
+    node.plugins.append(plugin)
+    plugin.list(["d0"])
+    await plugin.serve()
+    await plugin.register()
+    return plugin, other
+
+
+async def assert_other_is_served(node: Node, other: StubPlugin) -> None:
+    other.list(["o0", "o1", "o2"])
+    await node.until(
+        lambda: any(event.resource == OTHER and len(event.healthy) == 3 for event in node.of("devices-listed"))
+    )
+    await node.tick()
+    assert node.status(OTHER) == (3, 3)
+
+
+def reasons(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What the kubelet logged; gRPC's own server, which serves the plugin here, may have something to say too."""
+    return [record.getMessage() for record in caplog.records if record.name.startswith("simkubelet.")]
+
+
+async def test_list_of_exactly_4_mib_is_read(node: Node, largest_list: bytes) -> None:
+    _, other = await plugins(node, {"ListAndWatch": largest_list})
+
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+    await node.tick()
+
+    assert node.status() == (DEVICES, DEVICES)
+    await assert_other_is_served(node, other)
+
+
+async def test_first_list_of_one_byte_more_leaves_a_resource_without_devices(
+    node: Node, too_large_list: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin, other = await plugins(node, {"ListAndWatch": too_large_list})
+
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await plugin.until_no_stream()
+    await node.tick()
+
+    assert node.status() == (0, 0)
+    assert reasons(caplog) == [f"ListAndWatch ended unexpectedly for device plugin example.com/stub: {TOO_LARGE}"]
+    await assert_other_is_served(node, other)
+
+
+async def test_later_list_of_one_byte_more_takes_the_devices_away(
+    node: Node, largest_list: bytes, too_large_list: bytes
+) -> None:
+    plugin, other = await plugins(node, {"ListAndWatch": largest_list})
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+
+    plugin.answers["ListAndWatch"] = too_large_list
+    plugin.list(["d1"])
+    await node.until(lambda: node.of("plugin-disconnected"))
+    await plugin.until_no_stream()
+    await node.tick()
+
+    assert node.status() == (DEVICES, 0)
+    await assert_other_is_served(node, other)
+
+
+def answer_to_allocate(size: int) -> bytes:
+    """One container's, with an annotation that fills it up."""
+
+    def filled(length: int) -> bytes:
+        container = api.ContainerAllocateResponse(annotations={"long": "x" * length})
+        return api.AllocateResponse(container_responses=[container]).SerializeToString()
+
+    around = len(filled(size)) - size
+    answer = filled(size - around)
+    assert len(answer) == size
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("size", "phase", "message"),
+    [
+        (LIMIT, "Running", ""),
+        (LIMIT + 1, "Failed", f"Pod was rejected: Allocate failed due to {TOO_LARGE}, which is unexpected"),
+    ],
+    ids=["4-mib", "one-byte-more"],
+)
+async def test_answer_to_allocate_has_the_same_limit(node: Node, size: int, phase: str, message: str) -> None:
+    answer = answer_to_allocate(size)
+    _, other = await plugins(node, {"Allocate": answer})
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+    await node.tick()
+
+    name = await node.settled_pod(1)
+
+    assert (node.phase(name), node.message(name)) == (phase, message)
+    assert not node.of("plugin-disconnected")
+    await assert_other_is_served(node, other)

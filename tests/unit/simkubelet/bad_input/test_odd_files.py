@@ -1,0 +1,258 @@
+"""What is no socket where a socket should be, in the kubelet's folders: as the kubelet of 1.34 takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME
+from simkubelet.errors import HostError
+from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.plugins import plugin_channel
+from simkubelet.plugins.device_plugin_handler import DEPRECATION_FILE_NAME
+from tests.support.node import Node, StubPlugin, running_node
+from tests.support.watched_plugin import WatchedPlugin
+
+from .silent_plugin import until_true
+
+
+def make_socket(path: Path) -> None:
+    """A socket that nobody listens on any more."""
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture
+def elsewhere(short_folder: Path) -> Path:
+    """A folder with the socket of somebody else."""
+    folder = short_folder / "elsewhere"
+    folder.mkdir()
+    make_socket(folder / "theirs.sock")
+    return folder
+
+
+ODD: dict[str, Callable[[Path, Path], object]] = {
+    "dangling.sock": lambda path, elsewhere: path.symlink_to(elsewhere / "nobody.sock"),
+    "directory.sock": lambda path, elsewhere: path.mkdir(),
+    "fifo.sock": lambda path, elsewhere: os.mkfifo(path),
+    "file.sock": lambda path, elsewhere: path.write_text("not a socket"),
+    "forbidden.sock": lambda path, elsewhere: (path.touch(), path.chmod(0)),
+    "loop.sock": lambda path, elsewhere: path.symlink_to(path.name),
+    "to-a-folder.sock": lambda path, elsewhere: path.symlink_to(elsewhere),
+}
+SOCKETS: dict[str, Callable[[Path, Path], object]] = {
+    "left-behind.sock": lambda path, elsewhere: make_socket(path),
+    "to-a-socket.sock": lambda path, elsewhere: path.symlink_to(elsewhere / "theirs.sock"),
+}
+
+
+@pytest.fixture
+def odd_files(elsewhere: Path, plugin_folder: Path) -> Path:
+    """The device plugin folder with one of each."""
+    for name, make in {**ODD, **SOCKETS}.items():
+        make(plugin_folder / name, elsewhere)
+    return plugin_folder
+
+
+async def test_start_removes_sockets_and_links_to_them_and_nothing_else(
+    odd_files: Path, elsewhere: Path, make_node: Any
+) -> None:
+    node = await make_node()
+
+    assert names(odd_files) == {*ODD, "kubelet.sock", DEPRECATION_FILE_NAME}
+    assert (elsewhere / "theirs.sock").is_socket()
+    await node.plugin("d0")
+
+
+async def test_start_before_1_33_removes_links_and_files_and_nothing_behind_them(
+    odd_files: Path, elsewhere: Path, make_node: Any
+) -> None:
+    await make_node("1.32")
+
+    assert names(odd_files) == {"directory.sock", "kubelet.sock", DEPRECATION_FILE_NAME}
+    assert (elsewhere / "theirs.sock").is_socket()
+
+
+async def test_endpoint_that_is_no_socket_is_dialled_until_the_time_is_over(
+    odd_files: Path, make_node: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_channel, "_DIAL_TIMEOUT_S", 0.2)
+    node = await make_node()
+    endpoints = [*ODD, "", ".", "nobody.sock", "file.sock/x"]
+
+    refusals = await asyncio.gather(
+        *(
+            StubPlugin(node.folder, endpoint=endpoint, resource=f"example.com/{number}").register()
+            for number, endpoint in enumerate(endpoints)
+        ),
+        return_exceptions=True,
+    )
+
+    assert {type(refusal) for refusal in refusals} == {grpc.aio.AioRpcError}
+    assert {refusal.details() for refusal in refusals if isinstance(refusal, grpc.aio.AioRpcError)} == {
+        "failed to dial device plugin: context deadline exceeded"
+    }
+    await node.plugin("d0")
+
+
+async def test_endpoint_may_be_a_link_to_a_socket_elsewhere(node: Node, elsewhere: Path) -> None:
+    plugin = StubPlugin(elsewhere)
+    node.plugins.append(plugin)
+    plugin.list(["d0"])
+    await plugin.serve()
+    (node.folder / "link.sock").symlink_to(elsewhere / plugin.endpoint)
+
+    await StubPlugin(node.folder, endpoint="link.sock").register()
+    await node.until(lambda: node.of("devices-listed"))
+    await node.tick()
+
+    assert node.status() == (1, 1)
+
+
+async def test_plugin_whose_socket_file_is_gone_keeps_its_connection(node: Node) -> None:
+    plugin = await node.plugin("d0")
+    (node.folder / plugin.endpoint).unlink()
+    (node.folder / plugin.endpoint).mkdir()
+    await node.tick()
+
+    assert node.phase(await node.settled_pod(1)) == "Running"
+
+
+@pytest.mark.parametrize("kind", ["directory.sock", "fifo.sock", "file.sock", "dangling.sock", "loop.sock"])
+async def test_kubelet_whose_own_socket_cannot_be_made_does_not_start(
+    short_folder: Path, plugin_folder: Path, elsewhere: Path, kind: str
+) -> None:
+    ODD[kind](plugin_folder / "kubelet.sock", elsewhere)
+    if kind == "loop.sock":
+        assert (plugin_folder / "kubelet.sock").is_symlink()
+
+    with pytest.raises(BaseExceptionGroup) as failure:
+        async with running_node(short_folder):
+            pass
+
+    (error,) = failure.value.exceptions
+    assert isinstance(error, HostError)
+    assert f"{plugin_folder / 'kubelet.sock'}: cannot listen" in str(error)
+
+
+async def test_kubelet_that_cannot_serve_its_agents_gives_back_what_it_had(
+    short_folder: Path, plugin_folder: Path
+) -> None:
+    (short_folder / POD_RESOURCES).touch()
+
+    with pytest.raises(BaseExceptionGroup) as failure:
+        async with running_node(short_folder):
+            pass
+
+    (error,) = failure.value.exceptions
+    assert isinstance(error, HostError)
+    assert str(short_folder / POD_RESOURCES / "kubelet.sock") in str(error)
+    assert not (plugin_folder / "kubelet.sock").exists()
+
+
+async def test_kubelet_goes_on_without_its_mark(
+    plugin_folder: Path, make_node: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    (plugin_folder / DEPRECATION_FILE_NAME).mkdir()
+
+    node = await make_node()
+
+    await node.plugin("d0")
+    assert "Failed to create deprecation file at socket dir" in caplog.text
+
+
+# The checkpoint
+
+
+@pytest.mark.parametrize("kind", ["directory.sock", "dangling.sock", "loop.sock"])
+async def test_checkpoint_that_is_no_file_counts_as_unreadable(
+    plugin_folder: Path, elsewhere: Path, make_node: Any, kind: str
+) -> None:
+    ODD[kind](plugin_folder / CHECKPOINT_NAME, elsewhere)
+    if kind == "loop.sock":
+        (plugin_folder / CHECKPOINT_NAME).unlink()
+        (plugin_folder / CHECKPOINT_NAME).symlink_to(CHECKPOINT_NAME)
+
+    node = await make_node()
+    await node.plugin("d0")
+    await node.tick()
+    name = await node.settled_pod(1)
+
+    if kind == "directory.sock":
+        message = re.sub(r"/\.\d+", "/.N", node.message(name))
+        assert message == (
+            "Pod was rejected: Allocate failed due to failed to write checkpoint file "
+            f'"{CHECKPOINT_NAME}": rename {node.folder}/.N {node.folder / CHECKPOINT_NAME}: '
+            "file exists, which is unexpected"
+        )
+    else:
+        # A link is replaced by the file.
+        assert node.phase(name) == "Running"
+        assert not (node.folder / CHECKPOINT_NAME).is_symlink()
+    assert not [name for name in names(node.folder) if name.startswith(".")]
+
+
+# plugins_registry/
+
+
+@pytest.fixture
+def odd_registry(elsewhere: Path, short_folder: Path) -> Path:
+    folder = short_folder / PLUGINS_REGISTRY
+    folder.mkdir()
+    for name, make in ODD.items():
+        make(folder / name, elsewhere)
+    return folder
+
+
+@pytest.mark.parametrize("where", ["at-the-start", "later"])
+async def test_registry_finds_sockets_and_links_to_them_among_odd_files(
+    odd_registry: Path, elsewhere: Path, make_node: Any, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    odd = [odd_registry / name for name in names(odd_registry)]
+    if where == "later":
+        for path in odd:
+            path.rename(elsewhere / path.name)
+    node = await make_node()
+    if where == "later":
+        for path in odd:
+            (elsewhere / path.name).rename(path)
+    service = StubPlugin(node.folder)
+    service.list(["d0"])
+    await service.serve()
+    endpoint = str(node.folder / service.endpoint)
+    # Not in the folder that a link leads to: that one is watched once its link appears.
+    plugin = WatchedPlugin(elsewhere.with_name("w.sock"), node.clock, name=service.resource, endpoint=endpoint)
+    await plugin.serve()
+    (odd_registry / "link.sock").symlink_to(plugin.socket)
+    node.plugins += [service, plugin]
+
+    await until_true(node, lambda: plugin.verdicts)
+
+    assert plugin.verdicts == [(True, "")]
+    # Nothing of the rest was taken for a plugin.
+    assert not [record.getMessage() for record in caplog.records if "dial failed" in record.getMessage()]
+    assert all(path.exists() or path.is_symlink() for path in odd)
+
+
+async def test_registry_that_is_no_folder_is_a_host_error(short_folder: Path) -> None:
+    (short_folder / PLUGINS_REGISTRY).touch()
+
+    with pytest.raises(BaseExceptionGroup) as failure:
+        async with running_node(short_folder):
+            pass
+
+    (error,) = failure.value.exceptions
+    assert isinstance(error, HostError)
+    assert f"{short_folder / PLUGINS_REGISTRY}: cannot be watched" in str(error)

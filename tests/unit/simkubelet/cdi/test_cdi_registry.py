@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simkubelet.cdi import CdiRegistry, ContainerEdits, UnresolvableDevicesError, parse_spec
+from simkubelet.cdi.registry import SpecFile
+
+
+def text(devices: Sequence[str], *, value: str = "x", own: str | None = None, kind: str = "vendor.com/gpu") -> str:
+    """A spec whose devices set a variable of their name to `value`; `own` is the spec's own variable."""
+    document: dict[str, Any] = {
+        "cdiVersion": "0.5.0",
+        "kind": kind,
+        "devices": [{"name": name, "containerEdits": {"env": [f"{name}={value}"]}} for name in devices],
+    }
+    if own is not None:
+        document["containerEdits"] = {"env": [f"own={own}"]}
+    return json.dumps(document)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """The static and the dynamic folder, which weighs more."""
+    for name in ("static", "dynamic"):
+        (tmp_path / name).mkdir()
+    return tmp_path / "static", tmp_path / "dynamic"
+
+
+def test_specs_of_all_folders_count_and_other_files_do_not(folders):
+    (folders[0] / "a.json").write_text(text(["a"]))
+    (folders[1] / "b.yaml").write_text(text(["b"]))
+    (folders[1] / "c.yml").write_text(text(["c"]))
+    (folders[1] / "folder.json").mkdir()
+
+    registry = CdiRegistry.load([*folders, folders[0] / "missing"])
+
+    assert sorted(registry.devices) == ["vendor.com/gpu=a", "vendor.com/gpu=b"]
+    assert registry.problems == ()
+
+
+def test_later_folder_hides_a_device_of_an_earlier_one(folders):
+    (folders[0] / "z.json").write_text(text(["a", "b"], value="static"))
+    (folders[1] / "a.json").write_text(text(["a"], value="dynamic"))
+
+    registry = CdiRegistry.load(folders)
+
+    assert registry.edits(["vendor.com/gpu=a", "vendor.com/gpu=b"]).env == ("a=dynamic", "b=static")
+    assert registry.problems == ()
+
+
+def test_device_that_two_files_of_a_folder_define_is_in_neither(folders):
+    (folders[0] / "one.json").write_text(text(["a", "b"]))
+    (folders[0] / "two.json").write_text(text(["a"]))
+
+    registry = CdiRegistry.load(folders)
+
+    assert list(registry.devices) == ["vendor.com/gpu=b"]
+    assert registry.problems == (
+        f'conflicting device "vendor.com/gpu=a" (specs "{folders[0]}/two.json", "{folders[0]}/one.json")',
+    )
+
+
+def test_unusable_file_keeps_no_other_from_use(folders):
+    (folders[0] / "bad.json").write_text("{}")
+    (folders[0] / "binary.json").write_bytes(b"\xff")
+    (folders[0] / "link.json").symlink_to("nowhere")
+    (folders[0] / "good.json").write_text(text(["a"]))
+
+    registry = CdiRegistry.load(folders)
+
+    assert list(registry.devices) == ["vendor.com/gpu=a"]
+    assert [problem.split(":")[0].rpartition("/")[2] for problem in registry.problems] == [
+        "bad.json",
+        "binary.json",
+        "link.json",
+    ]
+
+
+def test_unresolvable_devices_are_all_named_in_their_order(folders):
+    (folders[0] / "good.json").write_text(text(["a"]))
+
+    with pytest.raises(UnresolvableDevicesError, match=r"^unresolvable CDI devices v/c=2, v/c=1$") as raised:
+        CdiRegistry.load(folders).edits(["v/c=2", "vendor.com/gpu=a", "v/c=1"])
+
+    assert raised.value.devices == ("v/c=2", "v/c=1")
+
+
+KINDS = ("v.com/a", "v.com/b", "v.com/c")
+REGISTRY = CdiRegistry(
+    SpecFile(Path(kind), 0, parse_spec(text(["d0", "d1", "d2"], value=kind, own=kind, kind=kind))) for kind in KINDS
+)
+
+
+@given(st.lists(st.sampled_from([f"{kind}=d{index}" for kind in KINDS for index in range(3)]), unique=True))
+def test_a_specs_own_edits_stand_once_before_its_first_device(asked):
+    env = REGISTRY.edits(asked).env
+
+    assert [variable for variable in env if not variable.startswith("own=")] == [
+        f"{name.partition('=')[2]}={name.partition('=')[0]}" for name in asked
+    ]
+    for kind in KINDS:
+        of_kind = [variable for variable in env if variable.endswith(f"={kind}")]
+        assert of_kind.count(f"own={kind}") == bool(of_kind)
+        assert not of_kind or of_kind[0] == f"own={kind}"
+
+
+some_edits = st.builds(
+    ContainerEdits,
+    env=st.lists(st.sampled_from(["A=1", "A=2", "B=1"])).map(tuple),
+    additional_gids=st.lists(st.integers(0, 9)).map(tuple),
+    intel_rdt=st.sampled_from([None, {"closID": "a"}, {"closID": "b"}]),
+)
+
+
+@given(some_edits, some_edits, some_edits)
+def test_merging_is_associative_and_nothing_changes_nothing(one, two, three):
+    assert (one + two) + three == one + (two + three)
+    assert one + ContainerEdits() == one == ContainerEdits() + one

@@ -1,0 +1,137 @@
+"""Who gets in, and what the server says of itself."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import AsyncIterator, Mapping
+
+import aiohttp
+import pytest
+
+from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.strategy import Strategy
+from simkubelet.cluster.objects import Objects
+
+from .conftest import Client, ScriptedLogs
+
+
+@pytest.fixture
+async def locked(objects: Objects, rules: Mapping[str, Strategy], logs: ScriptedLogs) -> AsyncIterator[ApiServer]:
+    server = ApiServer(objects, rules, logs=logs)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+def trusting(server: ApiServer) -> ssl.SSLContext:
+    authority = server.kubeconfig()["clusters"][0]["cluster"]["certificate-authority-data"]
+    return ssl.create_default_context(cadata=base64.b64decode(authority).decode())
+
+
+async def asked(server: ApiServer, path: str, token: str | None = None) -> tuple[int, str]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    connector = aiohttp.TCPConnector(ssl=trusting(server))
+    async with (
+        aiohttp.ClientSession(server.url, connector=connector) as session,
+        session.get(path, headers=headers) as response,
+    ):
+        body = await response.json() if response.content_type == "application/json" else {}
+        return response.status, body.get("message", "")
+
+
+async def test_kubeconfig_lets_in(locked: ApiServer) -> None:
+    token = locked.kubeconfig()["users"][0]["user"]["token"]
+    assert (await asked(locked, "/api/v1/pods", token))[0] == 200
+
+
+async def test_wrong_token_is_unauthorized(locked: ApiServer) -> None:
+    assert await asked(locked, "/api/v1/pods", "guess") == (401, "Unauthorized")
+
+
+async def test_nobody_may_see_only_health_and_version(locked: ApiServer) -> None:
+    assert (await asked(locked, "/readyz"))[0] == 200
+    assert (await asked(locked, "/version"))[0] == 200
+    assert await asked(locked, "/api/v1/namespaces/default/pods") == (
+        403,
+        'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" '
+        'in the namespace "default"',
+    )
+    assert await asked(locked, "/apis") == (403, 'forbidden: User "system:anonymous" cannot get path "/apis"')
+
+
+async def test_certificate_is_of_this_cluster_only(locked: ApiServer) -> None:
+    async with aiohttp.ClientSession(locked.url) as session:
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
+            await session.get("/version")
+
+
+async def test_port_that_is_taken_is_an_error_and_leaves_nothing(
+    locked: ApiServer, objects: Objects, logs: ScriptedLogs
+) -> None:
+    port = int(locked.url.rpartition(":")[2])
+    other = ApiServer(objects, {}, logs=logs, port=port, plain=True)
+    with pytest.raises(OSError, match="address already in use"):
+        await other.start()
+    await other.stop()
+
+
+async def test_unknown_path_is_not_found(client: Client) -> None:
+    for path in ("/api/v1/foos", "/apis/apps/v2/daemonsets", "/nothing", "/api/v1/pods/name", "/api/v2"):
+        answer = await client.get(path)
+        assert (answer.code, answer.body) == (404, "404 page not found\n")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/api/v1/pods"),
+        ("PUT", "/api/v1/namespaces/default/pods"),
+        ("POST", "/api/v1/namespaces/default/pods/p"),
+        ("DELETE", "/api/v1/namespaces"),
+        ("DELETE", "/api/v1/pods"),
+        ("GET", "/api/v1/namespaces/default/bindings"),
+        ("PATCH", "/api/v1/namespaces/default/pods/p/log"),
+    ],
+)
+async def test_method_that_a_path_does_not_have(client: Client, method: str, path: str) -> None:
+    answer = await client.send(method, path)
+    assert (answer.code, answer.body["reason"]) == (405, "MethodNotAllowed")
+    assert answer.body["message"] == "the server does not allow this method on the requested resource"
+
+
+async def test_discovery_in_both_forms_says_the_same(client: Client) -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+    for path in ("/api", "/apis"):
+        aggregated = await client.get(path, headers={"Accept": accept})
+        assert aggregated.body["kind"] == "APIGroupDiscoveryList"
+        assert aggregated.headers["Content-Type"].startswith("application/json;g=apidiscovery.k8s.io;v=v2")
+        for group in aggregated.body["items"]:
+            for version in group["versions"]:
+                prefix = f"/apis/{group['metadata']['name']}" if path == "/apis" else "/api"
+                old = (await client.get(f"{prefix}/{version['version']}")).body
+                verbs = {one["name"]: one["verbs"] for one in old["resources"]}
+                for resource in version["resources"]:
+                    assert verbs.pop(resource["resource"]) == resource["verbs"]
+                    for below in resource.get("subresources", ()):
+                        assert verbs.pop(f"{resource['resource']}/{below['subresource']}") == below["verbs"]
+                assert verbs == {}
+
+
+async def test_documents_of_all_groups_have_field_validation(client: Client) -> None:
+    index = (await client.get("/openapi/v3")).body["paths"]
+    assert {"api/v1", "apis/apps/v1"} <= index.keys()
+    for entry in index.values():
+        document = (await client.get(entry["serverRelativeURL"])).body
+        patches = [item["patch"] for item in document["paths"].values() if "patch" in item]
+        for patch in patches:
+            assert "fieldValidation" in [parameter["name"] for parameter in patch["parameters"]]
+        for path in references(document):
+            assert path.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+
+
+def references(value: object) -> set[str]:
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*map(references, value.values()))
+    return set().union(*map(references, value)) if isinstance(value, list) else set()

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simkubelet.clock import ManualClock
+from simkubelet.cluster import Objects, Store, WallTime
+from simkubelet.cluster.api.errors import StatusError
+from simkubelet.cluster.api.kinds import kind_named
+from simkubelet.cluster.api.registry import Registry
+from simkubelet.cluster.objects import JSON
+from simkubelet.cluster.strategies.table import strategies
+from simkubelet.node.node_status import NodeStatus
+from simkubelet.resources import ResourceName
+
+NODES = kind_named("nodes")
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store(Objects(WallTime(ManualClock())), lambda event: None)
+
+
+@pytest.fixture
+def registry(store: Store) -> Registry:
+    return Registry(store.objects, strategies(store.objects))
+
+
+def update(registry: Registry, part: str, *, status: bool = False, **fields: Any) -> JSON:
+    def changed(body: JSON) -> JSON:
+        return {**body, part: {**body[part], **fields}}
+
+    return registry.update(NODES, "", "n", changed, status=status)
+
+
+def test_node_of_a_user_begins_as_not_ready(registry: Registry) -> None:
+    created = registry.create(NODES, "", {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": 0.5}}})
+    assert created["spec"]["taints"] == [NOT_READY]
+    assert created["status"] == {"capacity": {"cpu": "500m"}, "allocatable": {"cpu": "500m"}}
+
+
+def test_capacity_that_a_user_adds_reaches_the_kubelet(registry: Registry, store: Store) -> None:
+    store.register_node("n", NodeStatus())
+    update(registry, "status", status=True, capacity={"nvidia.com/gpu": "4"})
+    assert store.nodes["n"].capacity == {ResourceName("nvidia.com/gpu"): 4}
+
+
+def test_update_leaves_the_status_alone(registry: Registry, store: Store) -> None:
+    store.register_node("n", NodeStatus())
+    update(registry, "status", capacity={"nvidia.com/gpu": "4"})
+    assert store.nodes["n"].capacity == {}
+
+
+def test_cordon_is_seen(registry: Registry, store: Store) -> None:
+    store.register_node("n", NodeStatus())
+    update(registry, "spec", unschedulable=True)
+    node = store.node("n")
+    assert node is not None
+    assert node.is_unschedulable
+
+
+@pytest.mark.parametrize(
+    ("part", "fields", "is_status", "why"),
+    [
+        (
+            "spec",
+            {"taints": [{"key": "k", "effect": "Never"}]},
+            False,
+            'metadata.taints[0].effect: Unsupported value: "Never": supported values: '
+            '"NoSchedule", "PreferNoSchedule", "NoExecute"',
+        ),
+        ("spec", {"taints": [{"key": "k"}]}, False, "metadata.taints[0].effect: Required value"),
+        (
+            "spec",
+            {"taints": [{"key": "k", "value": str(n), "effect": "NoExecute"} for n in range(2)]},
+            False,
+            'metadata.taints[1]: Duplicate value: {"Key":"k","Value":"1","Effect":"NoExecute","TimeAdded":null}: '
+            "taints must be unique by key and effect pair",
+        ),
+        (
+            "spec",
+            {"podCIDRs": ["127.64.0.0/24", "somewhere"]},
+            False,
+            '[spec.podCIDRs[1]: Invalid value: "somewhere": must be a valid CIDR value, (e.g. 10.9.8.0/24 or '
+            '2001:db8::/64), spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid]',
+        ),
+        (
+            "spec",
+            {"taints": [{"key": "a b", "value": "c d", "effect": "NoExecute"}]},
+            False,
+            "[metadata.taints[0].key: Invalid value: \"a b\": name part must consist of alphanumeric characters, '-', "
+            "'_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or "
+            "'123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]'), "
+            'metadata.taints[0].value: Invalid value: "c d": a valid label must be an empty string or consist of '
+            "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
+            "'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+            "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')]",
+        ),
+        (
+            "status",
+            {"addresses": [{"type": "Hostname", "address": "n"}] * 2},
+            True,
+            'status.addresses[1]: Duplicate value: {"Type":"Hostname","Address":"n"}',
+        ),
+        (
+            "spec",
+            {"podCIDRs": ["10.0.0.0/24"]},
+            False,
+            'spec.podCIDRs: Forbidden: node updates may not change podCIDR except from "" to valid',
+        ),
+        (
+            "status",
+            {"capacity": {"nvidia.com/gpu": "1.5"}},
+            True,
+            'status.capacity.nvidia.com/gpu: Invalid value: "1500m": must be an integer',
+        ),
+        (
+            "status",
+            {"allocatable": {"cpu": "-1"}},
+            True,
+            'status.allocatable.cpu: Invalid value: "-1": must be greater than or equal to 0',
+        ),
+    ],
+)
+def test_node_is_refused_in_the_api_servers_own_words(
+    registry: Registry, store: Store, part: str, fields: JSON, is_status: bool, why: str
+) -> None:
+    store.register_node("n", NodeStatus())
+    with pytest.raises(StatusError) as refused:
+        update(registry, part, status=is_status, **fields)
+    assert refused.value.message == f'Node "n" is invalid: {why}'
+
+
+def test_quantity_that_is_none_is_a_bad_request(registry: Registry, store: Store) -> None:
+    store.register_node("n", NodeStatus())
+    with pytest.raises(StatusError, match='Node in version "v1" cannot be handled as a Node: quantities must match'):
+        update(registry, "status", status=True, capacity={"cpu": "much"})

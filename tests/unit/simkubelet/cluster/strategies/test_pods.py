@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simkubelet.clock import ManualClock
+from simkubelet.cluster import Objects, Store, WallTime
+from simkubelet.cluster.api.errors import GroupName, StatusError
+from simkubelet.cluster.api.kinds import kind_named
+from simkubelet.cluster.api.registry import DeleteOptions, Registry
+from simkubelet.cluster.objects import JSON, Key
+from simkubelet.cluster.strategies.pods import PodStrategy
+from simkubelet.cluster.strategies.table import strategies
+
+PODS = kind_named("pods")
+# What the functions ValidatePodCreate and ValidatePodUpdate of kubernetes v1.34.4 say, the diff of an update left out.
+REFUSED = [json.loads(line) for line in (Path(__file__).parent / "refused_pods.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def registry() -> Registry:
+    objects = Objects(WallTime(ManualClock()))
+    objects.create(Key("namespaces", "", "default"), {"metadata": {}})
+    objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
+    return Registry(objects, strategies(objects))
+
+
+def pod(**spec: Any) -> JSON:
+    containers = [{"name": "c", "image": "busybox"}]
+    return {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": containers, **spec}}
+
+
+def create(registry: Registry, **spec: Any) -> JSON:
+    return registry.create(PODS, "default", pod(**spec))
+
+
+def update(registry: Registry, change: Any, *, status: bool = False) -> JSON:
+    def changed(body: JSON) -> JSON:
+        change(body)
+        return body
+
+    return registry.update(PODS, "default", "p", changed, status=status)
+
+
+def strategy() -> PodStrategy:
+    return PodStrategy(Objects(WallTime(ManualClock())))
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["message"][:60])
+def test_pod_is_refused_in_the_api_servers_own_words(case: JSON) -> None:
+    rules, new, old = strategy(), {**pod(), "spec": case["spec"]}, {**pod(), "spec": case.get("old", {})}
+    rules.default(new)
+    if "old" in case:
+        rules.default(old)
+        errors = rules.validate_update(new, old)
+    else:
+        errors = rules.validate(new)
+    message = StatusError.invalid(GroupName("", "Pod"), "p", errors).message if errors else ""
+    assert message.split("\n")[0] == case["message"]
+
+
+def test_update_that_is_refused_shows_what_would_change(registry: Registry) -> None:
+    create(registry)
+    with pytest.raises(StatusError) as refused:
+        update(registry, lambda body: body["spec"].update(nodeName="n"))
+    assert refused.value.code == 422
+    assert '+ "nodeName": "n",' in refused.value.message
+
+
+@pytest.mark.parametrize("kind", ["limits", "requests"])
+def test_quantity_that_is_none_is_a_bad_request(registry: Registry, kind: str) -> None:
+    container = {"name": "c", "image": "x", "resources": {kind: {"cpu": "much"}}}
+    with pytest.raises(StatusError) as refused:
+        create(registry, containers=[container])
+    assert refused.value.code == 400
+    assert refused.value.message == (
+        'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular expression '
+        "'^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+    )
+
+
+def test_created_pod_has_all_that_the_server_fills_in(registry: Registry) -> None:
+    created = create(registry)
+    assert created["metadata"]["generation"] == 1
+    assert created["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    spec = created["spec"]
+    assert [each["tolerationSeconds"] for each in spec["tolerations"]] == [300, 300]
+    assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+    assert spec["containers"][0]["imagePullPolicy"] == "Always"
+
+
+def test_label_keys_become_requirements_about_the_pods_own_labels(registry: Registry) -> None:
+    term = {
+        "topologyKey": "zone",
+        "labelSelector": {},
+        "matchLabelKeys": ["app"],
+        "mismatchLabelKeys": ["tier", "none"],
+    }
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"]}
+    body = pod(
+        affinity={"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}},
+        topologySpreadConstraints=[{**spread, "labelSelector": {"matchLabels": {"a": "b"}}}],
+    )
+    body["metadata"]["labels"] = {"app": "web", "tier": "front"}
+    spec = registry.create(PODS, "default", body)["spec"]
+    (about,) = spec["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    same = {"key": "app", "operator": "In", "values": ["web"]}
+    other = {"key": "tier", "operator": "NotIn", "values": ["front"]}
+    assert about["labelSelector"] == {"matchExpressions": [same, other]}
+    (constraint,) = spec["topologySpreadConstraints"]
+    assert constraint["labelSelector"] == {"matchLabels": {"a": "b"}, "matchExpressions": [same]}
+
+
+def test_status_of_a_new_pod_is_the_servers(registry: Registry) -> None:
+    created = registry.create(PODS, "default", {**pod(), "status": {"phase": "Running"}})
+    assert created["status"]["phase"] == "Pending"
+
+
+def test_gated_pod_says_that_it_waits(registry: Registry) -> None:
+    (condition,) = create(registry, schedulingGates=[{"name": "a.b/c"}])["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("PodScheduled", "SchedulingGated")
+
+
+def test_service_account_that_is_not_there_is_forbidden(registry: Registry) -> None:
+    with pytest.raises(StatusError) as refused:
+        create(registry, serviceAccountName="robot")
+    assert refused.value.code == 403
+    assert refused.value.message == (
+        'pods "p" is forbidden: error looking up service account default/robot: serviceaccount "robot" not found'
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "high"}, "no PriorityClass with name high was found"),
+        (
+            {"priority": 7},
+            "the integer value of priority (7) must not be provided in pod spec; priority admission controller "
+            "computed 0 from the given PriorityClass name",
+        ),
+    ],
+)
+def test_priority_that_no_class_gives_is_forbidden(registry: Registry, spec: JSON, why: str) -> None:
+    with pytest.raises(StatusError) as refused:
+        create(registry, **spec)
+    assert refused.value.message == f'pods "p" is forbidden: {why}'
+
+
+def test_priority_comes_from_the_class(registry: Registry) -> None:
+    registry.objects.create(
+        Key("priorityclasses.scheduling.k8s.io", "", "high"), {"value": 10, "preemptionPolicy": "Never"}
+    )
+    spec = create(registry, priorityClassName="high")["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (10, "Never")
+
+
+def test_pod_without_class_has_the_default_one(registry: Registry) -> None:
+    registry.objects.create(Key("priorityclasses.scheduling.k8s.io", "", "usual"), {"value": 3, "globalDefault": True})
+    spec = create(registry)["spec"]
+    assert (spec["priorityClassName"], spec["priority"]) == ("usual", 3)
+
+
+def test_image_may_change_and_makes_a_generation(registry: Registry) -> None:
+    create(registry)
+    assert (
+        update(registry, lambda body: body["spec"]["containers"][0].update(image="other"))["metadata"]["generation"]
+        == 2
+    )
+    assert update(registry, lambda body: body["metadata"].update(labels={"l": "1"}))["metadata"]["generation"] == 2
+
+
+def test_update_leaves_the_status_alone(registry: Registry) -> None:
+    create(registry)
+    assert update(registry, lambda body: body["status"].update(phase="Failed"))["status"]["phase"] == "Pending"
+
+
+def test_update_of_the_status_leaves_all_else_alone(registry: Registry) -> None:
+    create(registry)
+
+    def change(body: JSON) -> None:
+        body["spec"]["nodeName"] = "n"
+        body["status"] = {"phase": "Running"}
+
+    stored = update(registry, change, status=True)
+    assert "nodeName" not in stored["spec"]
+    assert stored["status"] == {"phase": "Running", "qosClass": "BestEffort"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "is_refused"),
+    [("Never", 0, True), ("Never", 1, True), ("OnFailure", 0, True), ("OnFailure", 1, False), ("Always", 0, False)],
+)
+def test_container_that_is_not_to_run_again_stays_ended(
+    registry: Registry, policy: str, code: int, is_refused: bool
+) -> None:
+    create(registry, restartPolicy=policy)
+
+    def state(state: JSON) -> Any:
+        return lambda body: body["status"].update(containerStatuses=[{"name": "c", "state": state}])
+
+    update(registry, state({"terminated": {"exitCode": code}}), status=True)
+    if not is_refused:
+        update(registry, state({"running": {}}), status=True)
+        return
+    with pytest.raises(StatusError) as refused:
+        update(registry, state({"running": {}}), status=True)
+    assert refused.value.message == (
+        'Pod "p" is invalid: status.containerStatuses[0].state: Forbidden: '
+        "may not be transitioned to non-terminated state"
+    )
+
+
+def test_health_of_a_resource_that_was_not_asked_for_is_refused(registry: Registry) -> None:
+    create(registry)
+    health = {"name": "nvidia.com/gpu", "resources": [{"resourceID": "a", "health": "Healthy"}]}
+    status = {"name": "c", "allocatedResourcesStatus": [health]}
+    with pytest.raises(StatusError, match="must match one of the container's resource requests"):
+        update(registry, lambda body: body["status"].update(containerStatuses=[status]), status=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "requested", "expected"),
+    [
+        ({}, "Pending", None, 0),
+        ({"nodeName": "n"}, "Running", None, 30),
+        ({"nodeName": "n"}, "Running", 5, 5),
+        ({"nodeName": "n"}, "Running", 0, 0),
+        ({"nodeName": "n"}, "Succeeded", 5, 0),
+        ({"nodeName": "n"}, "Failed", None, 0),
+    ],
+)
+def test_grace_is_for_pods_that_run_on_a_node(spec: JSON, phase: str, requested: int | None, expected: int) -> None:
+    rules, body = strategy(), pod(**spec)
+    rules.default(body)
+    assert rules.grace_s({**body, "status": {"phase": phase}}, requested) == expected
+
+
+def test_deletion_begins_where_a_node_has_the_pod(registry: Registry) -> None:
+    create(registry, nodeName="n")
+    stored, is_gone = registry.delete(PODS, "default", "p")
+    assert not is_gone
+    assert stored["metadata"]["deletionGracePeriodSeconds"] == 30
+    _, is_gone = registry.delete(PODS, "default", "p", DeleteOptions(grace_s=0))
+    assert is_gone
+
+
+def test_store_and_api_server_make_the_same_pod(registry: Registry) -> None:
+    resources = {"limits": {"cpu": 0.5, "nvidia.com/gpu": 1}}
+    body = pod(containers=[{"name": "c", "image": "x", "resources": resources}])
+    objects = Objects(WallTime(ManualClock()))
+    by_store = Store(objects, lambda event: None).create_pod(body).manifest
+    by_api = registry.create(PODS, "default", body)
+    assert by_store["spec"] == by_api["spec"]
+    assert by_store["status"] == by_api["status"]
+
+
+amounts = st.sampled_from(["1", "500m", "1Gi", "0.5", "2k"])
+names = st.sampled_from(["cpu", "memory", "nvidia.com/gpu"])
+requirements = st.fixed_dictionaries({}, optional={"limits": st.dictionaries(names, amounts)})
+
+
+@given(st.lists(requirements, min_size=1, max_size=3), st.booleans())
+def test_defaults_of_a_pod_with_defaults_change_nothing(resources: list[JSON], on_host: bool) -> None:
+    containers = [
+        {"name": f"c{n}", "image": "x", "resources": each, "ports": [{"containerPort": n + 1}]}
+        for n, each in enumerate(resources)
+    ]
+    rules, body = strategy(), pod(containers=containers, hostNetwork=on_host)
+    rules.default(body)
+    once = json.dumps(body)
+    rules.default(body)
+    assert json.dumps(body) == once

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import os
+import stat
+from typing import Any
+
+import pytest
+
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME
+from simkubelet.devices.plugin_folder import PluginFolder, check_socket_path
+from simkubelet.errors import InputError
+
+
+def test_socket_path_of_107_bytes_is_the_longest(tmp_path):
+    check_socket_path(tmp_path / ("x" * (106 - len(str(tmp_path)))))
+
+    with pytest.raises(InputError, match="107 bytes and this one has 108; choose a folder with a shorter path"):
+        check_socket_path(tmp_path / ("x" * (107 - len(str(tmp_path)))))
+
+
+def test_folder_that_cannot_be_made_is_told(short_folder):
+    (short_folder / "file").touch()
+
+    with pytest.raises(InputError, match="cannot be made: Not a directory; choose another folder"):
+        PluginFolder(short_folder / "file" / "device-plugins").prepare()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_folder_without_write_permission_is_told(short_folder):
+    short_folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
+
+    with pytest.raises(InputError, match="cannot be written"):
+        PluginFolder(short_folder).prepare()
+
+
+def test_new_node_has_nothing_but_hidden_files(short_folder):
+    folder = PluginFolder(short_folder)
+    (short_folder / ".tmp").touch()
+    assert folder.is_of_a_new_node()
+
+    (short_folder / "gopher.sock").touch()
+    assert not folder.is_of_a_new_node()
+
+
+async def test_node_whose_folder_was_lost_starts_with_zeroed_resources(node: Any):
+    await node.plugin("d0")
+    await node.tick()
+    await node.kubelet.stop()
+    for path in node.folder.iterdir():
+        path.unlink()
+
+    await node.kubelet.start()
+
+    assert node.status() == (0, 0)
+
+
+async def test_corrupt_checkpoint_is_logged_and_forgotten(node: Any, caplog):
+    await node.plugin("d0")
+    await node.kubelet.stop()
+    (node.folder / CHECKPOINT_NAME).write_text("{")
+
+    await node.kubelet.start()
+
+    assert node.kubelet.is_running
+    assert "Device allocation info may NOT be up-to-date: unexpected end of JSON input" in caplog.text
+
+
+async def test_list_counts_though_the_checkpoint_cannot_be_written(node: Any, monkeypatch, caplog):
+    def fail(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    await node.plugin("d0")
+    name = await node.settled_pod(1)
+
+    assert len(node.of("devices-listed")) == 1
+    assert "no space left" in caplog.text
+    before, _, after = node.message(name).partition(f"sync {node.folder}/.")
+    assert before == (
+        'Pod was rejected: Allocate failed due to failed to write checkpoint file "kubelet_internal_checkpoint": '
+    )
+    assert after.endswith(": no space left on device, which is unexpected")

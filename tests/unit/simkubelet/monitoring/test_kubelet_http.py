@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import aiohttp
+import pytest
+
+from simkubelet.errors import HostError
+from simkubelet.monitoring.exposition import content_type
+from simkubelet.monitoring.health import Check, answer_of_all, checks_of
+from simkubelet.monitoring.kubelet_http import KubeletHttp
+from simkubelet.plugins.registration import RegistrationHandler, RegistrationServer
+from simkubelet.version import version
+
+
+def well() -> None:
+    return None
+
+
+def ill() -> str:
+    return "sync Loop took longer than expected"
+
+
+def checks(minor: str = "1.34", sync_loop: Check = well) -> dict[str, Check]:
+    return checks_of(version(minor), sync_loop=sync_loop, device_plugin=well)
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Any]]:
+    """Serves and gives a function that asks for a path: (status, content type, text)."""
+    sniffing: list[str | None] = []
+    async with AsyncExitStack() as stack:
+
+        async def serve(sync_loop: Check = well, socket: Path | None = None) -> Callable[..., Any]:
+            metrics_type = content_type(version("1.34"))
+            server = KubeletHttp(checks(sync_loop=sync_loop), lambda: "kubelet_running_pods 0\n", metrics_type)
+            await server.start(socket)
+            stack.push_async_callback(server.stop)
+            connector = None if socket is None else aiohttp.UnixConnector(str(socket))
+            session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+
+            async def ask(path: str) -> tuple[int, str, str]:
+                async with session.get(f"http://127.0.0.1:{server.port or 80}{path}") as response:
+                    sniffing.append(response.headers.get("X-Content-Type-Options"))
+                    return response.status, response.headers["Content-Type"], await response.text()
+
+            return ask
+
+        serve.sniffing = sniffing
+        yield serve
+
+
+async def test_healthy_kubelet_says_ok(serve):
+    ask = await serve()
+
+    assert await ask("/healthz") == (200, "text/plain; charset=utf-8", "ok")
+    assert (await ask("/healthz/ping"))[2] == "ok"
+    assert (await ask("/healthz/device-plugin"))[2] == "ok"
+    assert (await ask("/healthz?verbose"))[2] == (
+        "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n"
+    )
+
+
+async def test_failed_check_is_named_and_its_reason_is_told_to_who_asks_for_it(serve):
+    ask = await serve(sync_loop=ill)
+
+    status, _, text = await ask("/healthz")
+
+    assert (status, text) == (
+        500,
+        "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\n[+]device-plugin ok\nhealthz check failed\n",
+    )
+    assert (await ask("/healthz/syncloop"))[::2] == (
+        500,
+        "internal server error: sync Loop took longer than expected\n",
+    )
+    assert (await ask("/healthz?exclude=syncloop"))[::2] == (200, "ok")
+
+
+async def test_metrics_are_served_as_text(serve):
+    ask = await serve()
+
+    metrics_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
+    assert await ask("/metrics") == (200, metrics_type, "kubelet_running_pods 0\n")
+
+
+@pytest.mark.parametrize("path", ["/", "/readyz", "/healthz/none"])
+async def test_other_paths_are_not_found(serve, path: str):
+    ask = await serve()
+
+    assert (await ask(path))[::2] == (404, "404 page not found\n")
+
+
+async def test_headers_about_sniffing_are_those_of_the_kubelet(serve):
+    ask = await serve()
+
+    for path in ("/healthz", "/healthz?verbose", "/none", "/healthz/ping", "/metrics"):
+        await ask(path)
+
+    assert serve.sniffing == ["nosniff", "nosniff", "nosniff", None, None]
+
+
+@pytest.mark.parametrize(
+    ("minor", "expected"),
+    [("1.30", "utf-8"), ("1.31", "utf-8; escaping=values"), ("1.33", "utf-8; escaping=underscores")],
+)
+def test_metrics_say_how_names_are_escaped_from_1_31_on(minor: str, expected: str):
+    assert content_type(version(minor)) == f"text/plain; version=0.0.4; charset={expected}"
+
+
+async def test_unix_socket_serves_the_same(serve, short_folder: Path):
+    ask = await serve(socket=short_folder / "http.sock")
+
+    assert (await ask("/healthz"))[2] == "ok"
+
+
+async def test_socket_that_cannot_be_made_is_a_host_error(short_folder: Path):
+    server = KubeletHttp(checks(), str, "text/plain")
+
+    with pytest.raises(HostError, match=r"none/http\.sock: cannot listen: No such file or directory"):
+        await server.start(short_folder / "none" / "http.sock")
+    await server.stop()
+
+
+def test_device_plugin_check_came_with_1_32():
+    assert list(checks("1.31")) == ["ping", "log", "syncloop"]
+    assert list(checks("1.32")) == ["ping", "log", "syncloop", "device-plugin"]
+
+
+LOST = "device plugin registration gRPC server failed and no device plugins can register"
+
+
+@pytest.mark.parametrize(
+    ("release", "begin", "end"),
+    [
+        ("1.32.10", LOST, "register"),
+        ("1.32.11", f"device registration error: {LOST}: ", "use of closed network connection"),
+        ("1.33.6", LOST, "register"),
+        ("1.34.2", LOST, "register"),
+        ("1.34.3", f"device registration error: {LOST}: ", "use of closed network connection"),
+        ("1.35.0", f"device registration error: {LOST}: ", "use of closed network connection"),
+    ],
+)
+async def test_lost_registration_socket_is_told_until_the_kubelet_stops(
+    short_folder: Path, release: str, begin: str, end: str
+):
+    async with asyncio.TaskGroup() as tasks:
+        server = RegistrationServer(short_folder, Mock(spec=RegistrationHandler), tasks, version(release))
+        await server.start()
+        assert server.failure is None
+
+        await server.fail()
+
+        assert server.failure is not None
+        assert server.failure.startswith(begin)
+        assert server.failure.endswith(end)
+        await server.stop()
+        assert server.failure is None
+
+
+def test_exclusion_of_unknown_checks_is_warned_of():
+    answer = answer_of_all(checks(), excluded=["ping", "b", "a"], is_verbose=True)
+
+    assert answer.text == (
+        "[+]ping excluded: ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\n"
+        'warn: some health checks cannot be excluded: no matches for "a","b"\n'
+        "healthz check passed\n"
+    )
+
+
+@pytest.mark.slow
+def test_http_library_is_loaded_by_the_first_server_only():
+    program = "import sys, simkubelet.monitoring.kubelet_http; sys.exit('aiohttp' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from simkubelet.pods.static_pods import read_static_pods
+
+RESOURCE = "example.com/stub"
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def write(manifests: Path) -> Callable[..., None]:
+    """Writes the manifest of a static pod: ``write("web", env="1")``."""
+
+    def write_one(name: str, count: int = 0, policy: str = "Always", **labels: str) -> None:
+        container: dict[str, Any] = {"name": "c", "image": "none"}
+        if count:
+            container["resources"] = {"limits": {RESOURCE: count}}
+        metadata = {"name": name, "labels": labels}
+        manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        manifest["spec"] = {"containers": [container], "restartPolicy": policy}
+        (manifests / f"{name}.yaml").write_text(yaml.safe_dump(manifest))
+
+    return write_one
+
+
+@pytest.fixture
+async def static_node(make_node: Any, manifests: Path) -> Any:
+    return await make_node(static_pod_path=manifests)
+
+
+async def test_static_pod_runs_and_has_a_mirror(static_node: Any, write: Any, faker: Any) -> None:
+    name = f"{faker.unique.slug()}"
+    write(name)
+
+    await static_node.until(lambda: static_node.phase(f"{name}-node-1") == "Running")
+
+    mirror = static_node.store.pod_named(f"{name}-node-1")
+    annotations = mirror.manifest["metadata"]["annotations"]
+    assert annotations["kubernetes.io/config.source"] == "file"
+    assert annotations["kubernetes.io/config.hash"] == annotations["kubernetes.io/config.mirror"] == mirror.mirror_of
+    assert mirror.uid != mirror.mirror_of
+    assert ("Started", "Started container c") in static_node.pod_events(f"{name}-node-1")
+    assert static_node.kubelet.containers_of(mirror)["c"].is_running
+
+
+async def test_static_pod_that_was_there_before_the_kubelet_gets_devices_when_they_come(
+    make_node: Any, manifests: Path, write: Any
+) -> None:
+    write("web", 1)
+    node = await make_node(static_pod_path=manifests)
+
+    # The resource is not known yet, so it is admitted without: nobody waits for a plugin.
+    await node.until(lambda: node.phase("web-node-1") == "Running")
+
+    assert node.devices("web-node-1") == ()
+
+
+async def test_devices_of_a_static_pod_are_found_by_its_mirror(static_node: Any, write: Any) -> None:
+    await static_node.plugin("d0")
+    write("web", 1)
+
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+
+    assert static_node.devices("web-node-1") == ("d0",)
+
+
+async def test_phase_of_a_static_pod_that_ends_never_goes_back(static_node: Any, write: Any) -> None:
+    write("job", policy="Never")
+    await static_node.until(lambda: static_node.phase("job-node-1") == "Running")
+
+    static_node.kubelet.complete("job-node-1", "c", 0)
+    await static_node.until(lambda: static_node.phase("job-node-1") == "Succeeded")
+
+    assert [event.phase for event in static_node.of("pod-status")] == ["Running", "Succeeded"]
+
+
+async def test_static_pod_that_ended_while_the_kubelet_was_down_does_not_go_back_first(
+    static_node: Any, write: Any
+) -> None:
+    write("job", policy="Never")
+    await static_node.until(lambda: static_node.phase("job-node-1") == "Running")
+    await static_node.kubelet.stop()
+    static_node.kubelet.complete("job-node-1", "c", 1)
+    await static_node.until(lambda: static_node.of("container-exited"))
+
+    await static_node.kubelet.start()
+    await static_node.until(lambda: static_node.phase("job-node-1") == "Failed")
+
+    assert [event.phase for event in static_node.of("pod-status")] == ["Running", "Failed"]
+
+
+async def test_removed_file_ends_the_pod(static_node: Any, manifests: Path, write: Any) -> None:
+    write("web")
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+
+    (manifests / "web.yaml").unlink()
+
+    await static_node.until(lambda: static_node.of("container-exited"))
+    assert static_node.store.pod_named("web-node-1") is None
+
+
+async def test_changed_file_is_another_pod_that_begins_when_the_first_has_ended(static_node: Any, write: Any) -> None:
+    write("web")
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+    first = static_node.store.pod_named("web-node-1").mirror_of
+
+    write("web", tier="back")
+    await static_node.until(lambda: len(static_node.of("container-started")) == 2)
+
+    kinds = [event.kind for event in static_node.events if event.kind.startswith("container-")]
+    assert kinds == ["container-started", "container-exited", "container-started"]
+    assert static_node.store.pod_named("web-node-1").mirror_of != first
+
+
+async def test_manifest_that_comes_back_while_its_pod_ends_begins_anew_after_that_end(
+    static_node: Any, manifests: Path, write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("web")
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+    may_end, stop = asyncio.Event(), static_node.kubelet.runtime.stop
+
+    async def stop_late(*arguments: Any, **options: Any) -> None:
+        await may_end.wait()
+        await stop(*arguments, **options)
+
+    monkeypatch.setattr(static_node.kubelet.runtime, "stop", stop_late)
+    (manifests / "web.yaml").unlink()
+    await static_node.until(lambda: static_node.store.pod_named("web-node-1") is None)
+    write("web")
+    (manifests / "other.yaml").write_text((manifests / "web.yaml").read_text().replace("name: web", "name: other"))
+    await static_node.until(lambda: static_node.phase("other-node-1") == "Running")
+
+    may_end.set()
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+
+    lives = [event.kind for event in static_node.events if event.kind.startswith("container-") and "web" in event.pod]
+    assert lives == ["container-started", "container-exited", "container-started"]
+    (manifests / "web.yaml").unlink()
+    await static_node.until(lambda: len(static_node.of("container-exited")) == 2)
+
+
+async def test_mirror_that_somebody_deletes_comes_back(static_node: Any, write: Any) -> None:
+    write("web")
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+    mirror = static_node.store.pod_named("web-node-1")
+
+    static_node.store.delete_pod(mirror.uid)
+    await static_node.until(lambda: static_node.of("pod-removed"))
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+
+    assert static_node.store.pod_named("web-node-1").uid != mirror.uid
+    assert not static_node.of("container-exited")
+
+
+async def test_static_pod_goes_on_over_a_restart_of_the_kubelet(static_node: Any, write: Any) -> None:
+    write("web")
+    await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
+    mirror = static_node.store.pod_named("web-node-1")
+
+    await static_node.kubelet.restart()
+    await static_node.settled_pod(None)
+
+    assert static_node.store.pod_named("web-node-1").uid == mirror.uid
+    assert len([e for e in static_node.of("container-started") if e.pod == "web-node-1"]) == 1
+
+
+def test_files_that_are_no_manifests_are_left_out(manifests: Path, write: Any) -> None:
+    write("web")
+    (manifests / "broken.yaml").write_text("kind: [")
+    (manifests / "other.yaml").write_text("kind: Service\nmetadata: {name: x}\n")
+    (manifests / ".hidden.yaml").write_text((manifests / "web.yaml").read_text())
+    (manifests / "folder").mkdir()
+
+    pods = read_static_pods(manifests, "Node-1")
+
+    assert [pod.name for pod in pods.values()] == ["web-node-1"]
+    assert read_static_pods(manifests / "missing", "node-1") == {}
+
+
+def test_last_file_of_a_name_counts(manifests: Path, write: Any) -> None:
+    write("web")
+    (manifests / "z.yaml").write_text((manifests / "web.yaml").read_text().replace("none", "other"))
+
+    (pod,) = read_static_pods(manifests, "node-1").values()
+
+    assert pod.manifest["spec"]["containers"][0]["image"] == "other"
+
+
+def test_static_pods_stay_on_a_node_in_trouble(manifests: Path, write: Any) -> None:
+    write("web")
+
+    (pod,) = read_static_pods(manifests, "node-1").values()
+
+    assert pod.manifest["spec"]["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
+
+
+def test_uid_says_manifest_node_and_file(manifests: Path, write: Any) -> None:
+    write("web")
+    (first,) = read_static_pods(manifests, "a")
+    (second,) = read_static_pods(manifests, "b")
+    write("web", tier="back")
+    (third,) = read_static_pods(manifests, "a")
+
+    assert len({first, second, third}) == 3
+    assert read_static_pods(manifests, "a").keys() == {third}

@@ -1,0 +1,130 @@
+"""Pods whose containers are processes, from the plugin's answer to the status; under the real bubblewrap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simkubelet.apis import deviceplugin as api
+from simkubelet.config import RuntimeKind
+from simkubelet.errors import HostError
+from simkubelet.pod_status import Running, Terminated, Waiting
+from simkubelet.runtime.bubblewrap import check_bubblewrap
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _can_run() -> None:
+    try:
+        check_bubblewrap()
+    except HostError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+async def process_node(make_node: Any) -> Any:
+    return await make_node(runtime=RuntimeKind.PROCESS)
+
+
+def write(folder: Path, path: str, text: str) -> None:
+    """A file at a path of the node, before the kubelet's own folder in which its root file system lies."""
+    place = folder / "root" / path.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(text)
+
+
+def spec_of(name: str) -> str:
+    edits = {"env": ["FROM_CDI=yes"], "deviceNodes": [{"path": "/dev/cdi0"}]}
+    devices = [{"name": name, "containerEdits": edits}]
+    return json.dumps({"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": devices})
+
+
+def answer(**fields: Any) -> Any:
+    response = api.ContainerAllocateResponse(**fields)
+    return lambda request: api.AllocateResponse(container_responses=[response])
+
+
+def limited(script: str) -> dict[str, Any]:
+    resources = {"limits": {"example.com/stub": 1}}
+    return {"containers": [{"name": "c", "image": "none", "command": ["sh", "-c", script], "resources": resources}]}
+
+
+async def test_container_finds_all_that_its_plugin_asked_for(process_node: Any, short_folder: Path) -> None:
+    write(short_folder, "/dev/stub0", "a device")
+    write(short_folder, "/dev/cdi0", "")
+    write(short_folder, "/opt/driver/version", "7")
+    write(short_folder, "/etc/cdi/vendor.json", spec_of("0"))
+    plugin = await process_node.plugin("d0")
+    plugin.allocate_answer = answer(
+        envs={"STUB": "d0"},
+        devices=[api.DeviceSpec(host_path="/dev/stub0", container_path="/dev/mine", permissions="r")],
+        mounts=[api.Mount(host_path="/opt/driver", container_path="/driver", read_only=True)],
+        cdi_devices=[api.CDIDevice(name="vendor.com/gpu=0")],
+    )
+    script = (
+        'exec >/dev/termination-log; echo "$STUB $FROM_CDI $(cat /dev/mine) $(cat /driver/version)"; ls /dev/cdi0; '
+        "touch /driver/x 2>/dev/null || exit 7"
+    )
+
+    name = await process_node.settled_pod(None, restartPolicy="Never", **limited(script))
+    await process_node.until(lambda: process_node.phase(name) == "Failed")
+
+    end = process_node.container(name).state
+    assert isinstance(end, Terminated)
+    assert (end.exit_code, end.reason, end.message) == (7, "Error", "d0 yes a device 7\n/dev/cdi0\n")
+
+
+async def test_container_with_unknown_cdi_devices_waits_for_them(process_node: Any, short_folder: Path) -> None:
+    plugin = await process_node.plugin("d0")
+    plugin.allocate_answer = answer(cdi_devices=[api.CDIDevice(name="vendor.com/gpu=9")])
+    message = (
+        "failed to create containerd container: CDI device injection failed: unresolvable CDI devices vendor.com/gpu=9"
+    )
+
+    name = process_node.pod(None, **limited("exec sleep 1000"))
+    await process_node.until(lambda: process_node.pod_events(name))
+
+    assert process_node.container(name).state == Waiting("CreateContainerError", message)
+    assert process_node.pod_events(name) == [("Failed", f"Error: {message}")]
+    assert process_node.phase(name) == "Pending"
+
+    write(short_folder, "/dev/cdi0", "")
+    write(short_folder, "/etc/cdi/vendor.json", spec_of("9"))
+    await process_node.clock.advance(10)
+    await process_node.until(lambda: process_node.phase(name) == "Running")
+    assert process_node.container(name).restart_count == 0
+
+
+async def test_containers_go_on_while_the_kubelet_restarts_and_end_with_the_pod(process_node: Any) -> None:
+    name = await process_node.settled_pod(None, **_plain("trap 'exit 0' TERM; while :; do sleep 0.01; done"))
+
+    await process_node.kubelet.restart()
+    other = await process_node.settled_pod(None, **_plain("exec sleep 1000"))
+
+    assert isinstance(process_node.container(name).state, Running)
+    assert process_node.container(name).restart_count == 0
+    await process_node.delete(name)
+    assert process_node.of("container-exited")[-1].exit_code == 0
+    assert process_node.phase(other) == "Running"
+
+
+async def test_program_that_is_not_there_is_tried_again_at_once_and_then_with_a_back_off(process_node: Any) -> None:
+    name = process_node.pod(None, containers=[{"name": "c", "image": "none", "command": ["no-such-program"]}])
+    await process_node.until(lambda: "BackOff" in dict(process_node.pod_events(name)))
+
+    assert process_node.clock.now() == 0
+    assert process_node.container(name).restart_count == 1
+    assert process_node.container(name).state.reason == "CrashLoopBackOff"
+    end = process_node.container(name).last_state
+    assert (end.exit_code, end.reason) == (128, "StartError")
+    assert end.message.endswith('exec: "no-such-program": executable file not found in $PATH: unknown')
+    await process_node.clock.advance(10)
+    await process_node.until(lambda: process_node.container(name).restart_count == 2)
+
+
+def _plain(script: str) -> dict[str, Any]:
+    return {"containers": [{"name": "c", "image": "none", "command": ["sh", "-c", script]}]}

@@ -1,0 +1,147 @@
+"""Write ``schema.json`` and ``field_numbers.json`` in ``simkubelet/cluster/api``: the fields of the served kinds.
+
+The first has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required fields, and
+how lists and maps are merged; no descriptions and no defaults. The second has the fields' numbers in protobuf, from
+the modules' ``generated.proto``. One definition stands on one line.
+
+    python tools/api_schema.py FOLDER 1.34.4
+
+reads the modules kubernetes@v1.34.4, api@v0.34.4 and apimachinery@v0.34.4 in a folder, as Go's module cache has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+TARGET = Path(__file__).resolve().parent.parent / "simkubelet" / "cluster" / "api"
+REF: Final = "#/components/schemas/"
+
+ROOTS: Final = {
+    "api__v1": (
+        "Binding",
+        "ConfigMap",
+        "DeleteOptions",
+        "Event",
+        "Eviction",
+        "Namespace",
+        "Node",
+        "Pod",
+        "Secret",
+        "ServiceAccount",
+    ),
+    "apis__apps__v1": ("ControllerRevision", "DaemonSet"),
+    "apis__authorization.k8s.io__v1": ("SelfSubjectAccessReview",),
+    "apis__coordination.k8s.io__v1": ("Lease",),
+    "apis__events.k8s.io__v1": ("Event",),
+    "apis__scheduling.k8s.io__v1": ("PriorityClass",),
+}
+
+
+def plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without descriptions and defaults; what it refers to is a bare name."""
+    (single,) = schema.get("allOf", [{}])
+    if "$ref" in {**schema, **single}:
+        extras = {key: value for key, value in schema.items() if key.startswith("x-")}
+        return {"$ref": {**schema, **single}["$ref"].removeprefix(REF), **extras}
+    found: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("description", "default", "allOf"):
+            continue
+        if key == "properties":
+            found[key] = {name: plain(inner) for name, inner in value.items()}
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            found[key] = plain(value)
+        elif key == "x-kubernetes-group-version-kind" and len(value) > 1:
+            # Options of requests are of all groups there are.
+            found[key] = [gvk for gvk in value if (gvk["group"], gvk["version"]) == ("", "v1")]
+        else:
+            found[key] = value
+    return found
+
+
+def referred(schema: object) -> set[str]:
+    """Return the names that a schema refers to."""
+    if isinstance(schema, dict):
+        return {schema["$ref"]} if "$ref" in schema else set().union(*map(referred, schema.values()), set())
+    return set().union(*map(referred, schema), set()) if isinstance(schema, list) else set()
+
+
+def definitions(kubernetes: Path) -> dict[str, Any]:
+    """Return the definitions of the served kinds and of all that they are made of."""
+    found: dict[str, Any] = {}
+    for document, kinds in ROOTS.items():
+        text = (kubernetes / "api" / "openapi-spec" / "v3" / f"{document}_openapi.json").read_text()
+        schemas = json.loads(text)["components"]["schemas"]
+        wanted = {
+            name
+            for name, schema in schemas.items()
+            for gvk in schema.get("x-kubernetes-group-version-kind", ())
+            if gvk["kind"] in kinds
+        }
+        while wanted:
+            name = wanted.pop()
+            if name not in found:
+                found[name] = plain(schemas[name])
+                wanted |= referred(found[name])
+    return found
+
+
+def messages(proto: str) -> Iterator[tuple[str, dict[str, tuple[int, str]]]]:
+    """Return the messages of a proto file by the name of their definition: fields with number and type."""
+    (package,) = re.findall(r"^package k8s\.io\.(.*);", proto, re.MULTILINE)
+    for message, body in re.findall(r"^message (\w+) {\n(.*?)^}", proto, re.MULTILINE | re.DOTALL):
+        fields = re.findall(r"^  (?:optional |repeated |map)([\w.<>, ]+) (\w+) = (\d+);", body, re.MULTILINE)
+        yield (
+            f"io.k8s.{package}.{message}",
+            {name: (int(number), f"io.k8s.{package}.{type_}") for type_, name, number in fields},
+        )
+
+
+def field_numbers(schemas: dict[str, Any], modules: list[Path]) -> dict[str, dict[str, Any]]:
+    """Return the numbers of the definitions' fields.
+
+    What JSON has in the object itself may be a message of its own in protobuf; it stands with its number and name.
+    """
+    known: dict[str, dict[str, tuple[int, str]]] = {}
+    for module in modules:
+        for path in module.rglob("generated.proto"):
+            known |= dict(messages(path.read_text()))
+    found: dict[str, dict[str, Any]] = {}
+    waiting = {name: schema.get("properties", {}) for name, schema in schemas.items() if name in known}
+    while waiting:
+        name, properties = waiting.popitem()
+        found[name] = {}
+        for field, (number, type_) in known[name].items():
+            embedded = bool(properties) and field not in properties and type_ in known
+            found[name][field] = [number, type_] if embedded else number
+            if embedded and type_ not in found:
+                waiting[type_] = {inner: {} for inner in known[type_]}
+    return found
+
+
+def write(name: str, found: dict[str, Any]) -> None:
+    """Write a file with one entry on a line."""
+    lines = (f"{json.dumps(key)}:{json.dumps(found[key], separators=(',', ':'))}" for key in sorted(found))
+    (TARGET / name).write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def main() -> None:
+    """Write the files."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("modules", type=Path)
+    parser.add_argument("version")
+    arguments = parser.parse_args()
+    minor = arguments.version.partition(".")[2]
+    found = definitions(arguments.modules / f"kubernetes@v{arguments.version}")
+    write("schema.json", found)
+    modules = [arguments.modules / f"{module}@v0.{minor}" for module in ("api", "apimachinery")]
+    write("field_numbers.json", {name: fields for name, fields in field_numbers(found, modules).items() if fields})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""Build the oracle on the kubelet's real device manager, the stub plugin, and the real scheduler; print their paths.
+
+``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
+others. The build tags say which side of a change of the real code a version stands on: ``before1_31`` is set for all
+older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
+as the wire is; the scheduler is that of the usual version.
+
+Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import go_build
+from go_build import BuildError, Program
+
+MODULE = go_build.ROOT / "tests" / "oracle"
+CACHE = go_build.ROOT / "build" / "oracle"
+DEFAULT_MINOR = "1.34"
+
+
+class Binaries(NamedTuple):
+    """The paths of what was built."""
+
+    oracle: Path
+    stub: Path
+    scheduler: Path
+
+
+def find_go() -> str:
+    """Return the path of the Go command.
+
+    Raises:
+        BuildError: There is none on the PATH.
+    """
+    return go_build.find_go("1.26", "to build the oracle")
+
+
+def minors() -> list[str]:
+    """Return the Kubernetes minors that have pins, oldest first: "1.29" and so on."""
+    return sorted({DEFAULT_MINOR, *(path.stem for path in (MODULE / "versions").glob("*.mod"))}, key=_number)
+
+
+def modfile(minor: str) -> Path:
+    """Return the file that pins a minor.
+
+    Raises:
+        BuildError: There is none for it.
+    """
+    path = MODULE / ("go.mod" if minor == DEFAULT_MINOR else f"versions/{minor}.mod")
+    if minor not in minors() or not path.exists():
+        raise BuildError(f"no pins for Kubernetes {minor}: choose one of {', '.join(minors())}")
+    return path
+
+
+def tags(minor: str) -> str:
+    """Return the build tags of a minor: where it stands to each minor at which the real code's interface changed."""
+    number, usual = _number(minor), _number(DEFAULT_MINOR)
+    before = [f"before1_{change}" for change in range(number + 1, usual + 1)]
+    since = [f"since1_{change}" for change in range(usual + 1, number + 1)]
+    return ",".join(before + since)
+
+
+def oracle(minor: str) -> Program:
+    """Return how the oracle is built for a minor.
+
+    Raises:
+        BuildError: There are no pins for it.
+    """
+    return _program("oracle", modfile(minor), ("-tags", tags(minor)) if tags(minor) else ())
+
+
+def stub() -> Program:
+    """Return how the stub plugin is built."""
+    return _program("stub", modfile(DEFAULT_MINOR), ())
+
+
+def scheduler() -> Program:
+    """Return how the scheduler's oracle is built."""
+    return _program("scheduler", modfile(DEFAULT_MINOR), ())
+
+
+def build(minor: str = DEFAULT_MINOR) -> Binaries:
+    """Return the binaries' paths, built now if no earlier builds fit.
+
+    Raises:
+        BuildError: Go is missing, there are no pins for this minor, or the build failed.
+    """
+    wanted = oracle(minor)
+    go = find_go()
+    return Binaries(
+        wanted.build(go, CACHE / minor),
+        stub().build(go, CACHE / "stub"),
+        scheduler().build(go, CACHE / "scheduler"),
+    )
+
+
+def _program(name: str, pins: Path, flags: tuple[str, ...]) -> Program:
+    sources = (MODULE / name, MODULE / "wire")
+    return Program(name=name, module=MODULE, package=f"./{name}", modfile=pins, flags=flags, sources=sources)
+
+
+def _number(minor: str) -> int:
+    return int(minor.removeprefix("1."))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Build the oracle, the stub plugin and the scheduler; print their paths, one a line."
+    )
+    parser.add_argument("--kubernetes", default=DEFAULT_MINOR, metavar="MINOR", help=f"usually {DEFAULT_MINOR}")
+    try:
+        print(*build(parser.parse_args(arguments).kubernetes), sep="\n")
+    except BuildError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

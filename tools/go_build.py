@@ -1,0 +1,114 @@
+"""Build Go programs for the tests once, and keep them until their sources, pins, flags or the Go toolchain change.
+
+What to build is a `Program`; where it lies is its digest. Builds of other checkouts or of other flags do not disturb
+each other, and a build that is broken off leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class BuildError(Exception):
+    """The program cannot be built on this machine; the message says why and how to mend it."""
+
+
+def find_go(needed: str, purpose: str) -> str:
+    """Return the path of the Go command.
+
+    Args:
+        needed: The lowest version that will do, for the message.
+        purpose: What Go is wanted for, for the message.
+
+    Raises:
+        BuildError: There is none on the PATH.
+    """
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError(f"no `go` on the PATH: install Go {needed} or newer {purpose}")
+    return go
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One Go program to build.
+
+    Attributes:
+        name: The binary's file name.
+        module: The folder of the Go module that pins it, where Go is run.
+        package: The package to build, as Go names it from there.
+        modfile: The file with the pins, its ``.sum`` beside it.
+        flags: What else `go build` is given.
+        sources: Folders of own Go files: part of the digest.
+        cgo: Whether C code is linked in.
+    """
+
+    name: str
+    module: Path
+    package: str
+    modfile: Path
+    flags: tuple[str, ...] = ()
+    sources: tuple[Path, ...] = ()
+    cgo: bool = False
+
+    def command(self, go: str, output: Path) -> list[str]:
+        """Return the command line that builds the program into `output`."""
+        pins = () if self.modfile == self.module / "go.mod" else (f"-modfile={self.modfile}",)
+        return [go, "build", "-mod=readonly", "-trimpath", *pins, *self.flags, "-o", str(output), self.package]
+
+    def digest(self, go: str) -> str:
+        """Return a digest of all that decides how the binary looks: sources, pins, flags, toolchain."""
+        digest = hashlib.sha256()
+        for path in (self.modfile, self.modfile.with_suffix(".sum"), *self._own_files()):
+            digest.update(f"{path.relative_to(self.module)}\0".encode())
+            digest.update(path.read_bytes())
+        portable = [part.replace(str(self.module), ".") for part in self.command("go", Path(self.name))]
+        digest.update("\0".join(portable).encode())
+        digest.update(self.run([go, "version"]).encode())
+        return digest.hexdigest()[:16]
+
+    def build(self, go: str, cache: Path) -> Path:
+        """Return the binary's path below `cache`, built now if no earlier build fits.
+
+        Raises:
+            BuildError: The build failed.
+        """
+        binary = cache / self.digest(go) / self.name
+        if not binary.exists():
+            binary.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = binary.with_name(f".{binary.name}.{os.getpid()}")
+            try:
+                self.run(self.command(go, unfinished))
+                unfinished.replace(binary)
+            finally:
+                unfinished.unlink(missing_ok=True)
+        return binary
+
+    def run(self, command: list[str]) -> str:
+        """Return what a Go command wrote to standard output.
+
+        Raises:
+            BuildError: It failed; the message has its last line.
+        """
+        environment = os.environ | {"CGO_ENABLED": str(int(self.cgo)), "GOWORK": "off"}
+        result = subprocess.run(command, cwd=self.module, env=environment, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            said = [line for line in result.stderr.splitlines() if line.strip()] or [f"exit status {result.returncode}"]
+            raise BuildError(f"`go {command[1]}` failed in {_below_root(self.module)}: {said[-1].strip()}")
+        return result.stdout
+
+    def _own_files(self) -> Iterator[Path]:
+        for folder in self.sources:
+            yield from sorted(folder.rglob("*.go"))
+
+
+def _below_root(folder: Path) -> Path:
+    return folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
