@@ -227,9 +227,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has enough; Python must not complain when it flushes the rest.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         return 0
+    except OSError as error:
+        if error.filename is None:
+            _give_up_output()
+        return _complain(f"{error.filename or 'output'}: {error.strerror}", HostError.exit_status)
+
+
+def _give_up_output() -> None:
+    """What standard output still holds cannot be written; the interpreter would complain again when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(message: str, status: int) -> int:

@@ -108,12 +108,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         status = _complain("interrupted; everything was ended", status=INTERRUPTED)
     except BrokenPipeError:
-        # Nobody reads on; without this the interpreter would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_output()
         status = 1
     except OSError as error:
+        if error.filename is None:
+            _give_up_output()
         status = _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=3)
     sys.exit(status)
+
+
+def _give_up_output() -> None:
+    """What standard output still holds cannot be written; the interpreter would complain again when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _with_help(error: click.UsageError) -> str:

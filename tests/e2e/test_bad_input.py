@@ -212,6 +212,23 @@ def test_folder_without_write_permission_is_refused(run: Any) -> None:
     assert_one_line(run(f"simkubelet run gopher-pending --dir {place}"), 2, str(place), "Permission denied")
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["simkubelet list", "simkubelet --help", "fakegpu profiles"])
+def test_output_that_cannot_be_written_is_told_in_one_line(run: Any, command: str, unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            run.argv(command),
+            env={**run.environment(), "PYTHONUNBUFFERED": unbuffered},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (3, "error: output: No space left on device\n")
+
+
 @pytest.mark.parametrize("parallel", ["", "-n 2"])
 def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) -> None:
     marker = run.scratch / "started"

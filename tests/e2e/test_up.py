@@ -177,11 +177,12 @@ def test_runtime_folder_too_deep_for_sockets_is_told(tmp_path: Path) -> None:
     assert "a socket path holds 107 bytes" in refused(deep, "up")
 
 
-def test_introduction_that_nobody_can_read_is_told(scratch: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_introduction_that_nobody_can_read_is_told(scratch: Path, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "simkubelet", "up"],
-            env=environment(scratch),
+            env={**environment(scratch), "PYTHONUNBUFFERED": unbuffered},
             cwd=scratch,
             stdout=full,
             stderr=subprocess.PIPE,
