@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import logging
 import secrets
 from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from ..objects import JSON, Objects
 from .certificates import Certificates, make_certificates
@@ -21,6 +23,15 @@ __all__ = ["ApiServer"]
 _HOST: Final = "127.0.0.1"
 _LARGEST_BODY: Final = 3 * 1024 * 1024
 _SHUTDOWN_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+def _is_of_the_server(record: logging.LogRecord) -> bool:
+    """Whether a line is no mere complaint about bytes that are no HTTP: their sender is answered 400, which is all."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_LOG.addFilter(_is_of_the_server)
 
 
 class ApiServer:
@@ -82,7 +93,9 @@ class ApiServer:
         """
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handlers.answer)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_LOG, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
+        )
         await self._runner.setup()
         context = self._certificates.server_context() if self._certificates is not None else None
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -19,6 +20,14 @@ from .conftest import Client, ScriptedLogs
 @pytest.fixture
 async def locked(objects: Objects, rules: Mapping[str, Strategy], logs: ScriptedLogs) -> AsyncIterator[ApiServer]:
     server = ApiServer(objects, rules, logs=logs)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def open_to_all(objects: Objects, rules: Mapping[str, Strategy], logs: ScriptedLogs) -> AsyncIterator[ApiServer]:
+    server = ApiServer(objects, rules, logs=logs, plain=True)
     await server.start()
     yield server
     await server.stop()
@@ -74,6 +83,17 @@ async def test_port_that_is_taken_is_an_error_and_leaves_nothing(
     with pytest.raises(OSError, match="address already in use"):
         await other.start()
     await other.stop()
+
+
+@pytest.mark.parametrize("line", ["GET * HTTP/1.1", "GET api HTTP/1.1", "GET /api HTTP/9.9", "nonsense"])
+async def test_bytes_that_are_no_request_are_refused_and_not_told(
+    open_to_all: ApiServer, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(open_to_all.url.rpartition(":")[2]))
+    writer.write(f"{line}\r\nHost: here\r\n\r\n".encode())
+    assert (await reader.readline()).split()[1] == b"400"
+    writer.close()
+    assert caplog.records == []
 
 
 async def test_unknown_path_is_not_found(client: Client) -> None:
