@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +22,17 @@ from .runtime.container_records import ContainerRecord, ContainerRecords
 from .runtime.container_runtime import ContainerRuntime
 from .surroundings import Surroundings
 
-__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "Kubelet", "new_runtime"]
+__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "Kubelet", "StartPause", "new_runtime", "no_pause"]
+
+StartPause = Callable[[], Awaitable[None]]
 
 DEVICE_PLUGINS: Final = "device-plugins"
 CONTAINER_LOGS: Final = "logs/pods"
 """Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
+
+
+async def no_pause() -> None:
+    """No plugin is so quick."""
 
 
 class Kubelet:
@@ -65,12 +71,20 @@ class Kubelet:
     def is_running(self) -> bool:
         return self._instance is not None
 
-    async def start(self) -> None:
-        """Start an instance: read the checkpoint, clean the folder, publish the node, serve ``kubelet.sock``.
+    async def start(self, while_starting: StartPause = no_pause) -> None:
+        """Start an instance: read the checkpoint, clean the folder, serve ``kubelet.sock``, publish the node.
+
+        Args:
+            while_starting: awaited before the node is published. A kubelet takes a tenth of a second from its socket to
+                the node's status, and longer to its pods: a plugin that registers within that time is not missed.
 
         Raises:
             InputError: the folder cannot hold sockets.
             HostError: the socket cannot be made.
+
+        Source: kubelet/kubelet.go, ``Run``: ``updateRuntimeUp`` starts the device manager, then comes
+        ``syncNodeStatus``; kubelet_node_status.go, ``registerWithAPIServer``; config/apiserver.go,
+        ``WaitForAPIServerSyncPeriod`` (kubernetes v1.26.15, v1.34.4, v1.37.0).
         """
         if self._instance is not None:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
@@ -81,12 +95,17 @@ class Kubelet:
         self._prepare_static_pods()
         instance = KubeletInstance(self._directory, self.folder, self.runtime, self.config, self._around, self._crash)
         try:
-            await instance.start()
+            await instance.serve()
+            self._instance = instance
+            self._around.observe(KubeletStarted(self.node))
+            await while_starting()
         except BaseException:
+            self._instance = None
             await instance.stop()
             raise
-        self._instance = instance
-        self._around.observe(KubeletStarted(self.node))
+        if self._instance is instance:
+            # It has not crashed meanwhile.
+            instance.begin()
 
     async def stop(self) -> None:
         """End the instance, if there is one: streams are cut, containers and plugins go on."""
@@ -100,10 +119,10 @@ class Kubelet:
                 raise
             self._around.observe(KubeletStopped(self.node))
 
-    async def restart(self) -> None:
-        """Stop the instance and start the next one, as ``systemctl restart kubelet`` does."""
+    async def restart(self, while_starting: StartPause = no_pause) -> None:
+        """Stop the instance and start the next one, as ``systemctl restart kubelet`` does; see `start`."""
         await self.stop()
-        await self.start()
+        await self.start(while_starting)
 
     async def reboot(self) -> None:
         """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
@@ -119,8 +138,8 @@ class Kubelet:
         await self.stop()
         await self.runtime.close()
 
-    def complete(self, pod_key: str, container: str, exit_code: int = 0) -> None:
-        """End a book-keeping container as if its process had exited.
+    async def complete(self, pod_key: str, container: str, exit_code: int = 0) -> None:
+        """End a book-keeping container as if its process had exited; returns when its end is on record.
 
         Raises:
             InputError: it does not run, or its end is not ours to say as it is a process.
@@ -130,6 +149,7 @@ class Kubelet:
             raise InputError(f"pod {pod_key!r}: container {container!r} is a process and ends by itself")
         if not self._runtime.complete(_node_uid(pod), container, exit_code):
             raise InputError(f"pod {pod_key!r}: container {container!r} does not run now")
+        await self.runtime.stop(_node_uid(pod), container, grace_s=0)
 
     async def restart_container(self, pod_key: str, container: str) -> None:
         """Kill a container and wait for its end; the kubelet starts it again where its restart policy says so.

@@ -1,9 +1,10 @@
 """One life of a kubelet, from its start to its stop.
 
-Two loops run side by side: pods of this node are admitted, started and ended one after the other as their sources tell
-of them (`Pods`), and the node's status is published every ten seconds.
+It serves plugins before it publishes its node and takes pods. Then two loops run side by side: pods of this node are
+admitted, started and ended one after the other as their sources tell of them (`Pods`), and the node's status is
+published every ten seconds.
 
-Source: kubelet/kubelet.go, ``syncLoop``; kubelet_node_status.go (kubernetes v1.34.4).
+Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -65,13 +66,19 @@ class KubeletInstance:
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
 
-    async def start(self) -> None:
-        """Publish the node, then serve plugins, then take pods."""
-        # Before plugins can register, so that the capacity of 0 after a restart is seen.
-        self._publisher.register()
+    async def serve(self) -> None:
+        """Serve plugins and monitoring agents.
+
+        Raises:
+            HostError: a socket cannot be made.
+        """
         await self.containers.start()
         DevicePluginHandler.mark(self._folder.directory)
         await self._services.start()
+
+    def begin(self) -> None:
+        """Publish the node, then take pods."""
+        self._publisher.register()
         group = self._around.tasks
         self._tasks = [
             group.create_task(self._until_panic(self.pods.run), name=f"pods of {self._node}"),

@@ -10,6 +10,7 @@ Source: devicemanager/plugin/v1beta1/client.go, ``dial``; pluginmanager/operatio
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,6 +27,8 @@ __all__ = ["PluginChannel"]
 M = TypeVar("M", bound=Message)
 
 _DIAL_TIMEOUT_S: Final = 10.0
+_BREAKS_WITHIN_S: Final = 1.0
+"""How long calls may take to notice that their connection is gone."""
 # What a client of Go takes, google.golang.org/grpc v1.72.1, internal/transport/defaults.go. The text of an error comes
 # as such metadata, and a plugin may name all its devices in one.
 _MAX_METADATA_BYTES: Final = 16 << 20
@@ -38,6 +41,9 @@ class PluginChannel:
         self._version = version
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_options())
         self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+        self._under_way = 0
+        self._is_quiet = asyncio.Event()
+        self._is_quiet.set()
 
     async def dial(self) -> None:
         """Wait until somebody speaks gRPC there.
@@ -58,7 +64,14 @@ class PluginChannel:
         """
         if (ask := self._methods.get(method)) is None:
             ask = self._methods[method] = self._channel.unary_unary(method)
-        received = await answer_to(lambda: ask(request.SerializeToString(), timeout=timeout_s))
+        self._under_way += 1
+        self._is_quiet.clear()
+        try:
+            received = await answer_to(lambda: ask(request.SerializeToString(), timeout=timeout_s))
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._is_quiet.set()
         try:
             return read_message(answer, received, self._version)
         except UnreadableMessageError as error:
@@ -68,6 +81,12 @@ class PluginChannel:
         """Ask for a stream of messages, which come unread; it ends as gRPC's do, also with grpc.aio.AioRpcError."""
         listen: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(method)
         return listen(request.SerializeToString())
+
+    async def broken(self) -> None:
+        """Wait until the calls under way have ended by the break of the connection, before anybody closes it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_BREAKS_WITHIN_S):
+                await self._is_quiet.wait()
 
     async def close(self) -> None:
         """Close the connection, which cancels streams and fails the calls that are under way."""

@@ -87,6 +87,9 @@ class PluginClient:
             reason = str(UnreadableAnswerError(error))
         except (grpc.aio.AioRpcError, ConnectionClosedError) as error:
             reason = go_text(error)
+            if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
+                # In Go a connection that breaks ends all its calls at once, whatever is done about the first of them.
+                await self._channel.broken()
         _log.error("ListAndWatch ended unexpectedly for device plugin %s: %s", self.resource, reason)
 
     async def _pass_on(self) -> None:

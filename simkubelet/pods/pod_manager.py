@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -32,14 +33,14 @@ from .pod_admission import PodAdmission
 from .pod_worker import PodTools, PodWorker
 from .static_pods import read_static_pods, watch_static_pods
 from .status_generator import StatusGenerator
-from .termination import end_containers
+from .terminated_pod import terminated
+from .termination import end_orphan
 
 __all__ = ["Pods"]
 
 _log = logging.getLogger(__name__)
 
 _COMPONENT: Final = "kubelet"
-_ORPHAN_GRACE_S: Final = 1.0
 _SYNC_PERIOD_S: Final = 60.0
 
 
@@ -189,11 +190,11 @@ class Pods:
     async def _take(self, pod: Pod) -> None:
         """A pod that this kubelet has not seen before."""
         self._known[pod.uid] = pod
-        if pod.status.phase.is_terminal:
-            self._end_leftovers(pod)
+        has_ended = pod.status.phase.is_terminal
+        if has_ended and not self._records.is_any_running(pod.uid):
             return
         self._active.add(pod)
-        rejection = await self._admission.rejection(pod)
+        rejection = None if has_ended else await self._admission.rejection(pod)
         if rejection is not None:
             self._reject(pod, rejection)
             return
@@ -232,8 +233,11 @@ class Pods:
     def _reject(self, pod: Pod, rejection: Rejection) -> None:
         self._record(pod, "Warning", rejection.reason, self._admission.event_message(rejection))
         self._active.discard(pod.uid)
-        self._publish(pod, PodStatus(PodPhase.FAILED, rejection.reason, f"Pod was rejected: {rejection.message}"))
-        self._end_leftovers(pod)
+        status = PodStatus(PodPhase.FAILED, rejection.reason, f"Pod was rejected: {rejection.message}")
+        if self._records.is_any_running(pod.uid):
+            self._run(pod, self._end_refused(pod, status))
+        else:
+            self._publish(pod, status)
 
     # Workers
 
@@ -273,18 +277,26 @@ class Pods:
             # The same manifest may be back already; its pod begins when the one before has ended.
             self._note_files()
 
-    def _end_leftovers(self, pod: Pod) -> None:
-        """End what still runs of a pod that has no worker."""
-        if self._records.is_any_running(pod.uid):
-            self._run(pod, self._end_and_forget(pod))
+    async def _end_refused(self, pod: Pod, refused: PodStatus) -> None:
+        """A pod that was refused while its containers run has a terminal phase when they have ended.
 
-    async def _end_and_forget(self, pod: Pod) -> None:
+        Where all of them ended well it is that of success, and the refusal is forgotten.
+
+        Source: status/status_manager.go, ``mergePodStatus``; pod_workers.go, ``CouldHaveRunningContainers``;
+        kubelet_pods.go, ``generateAPIPodStatus`` (kubernetes v1.34.4).
+        """
+        await self._end_orphan(pod)
+        statuses = self._tools.statuses
+        status = statuses.status_of(pod, {}, is_over=self._config.version.ends_deleted_pods)
+        if status.phase is not PodPhase.SUCCEEDED:
+            status = statuses.status_of(replace(pod, status=refused), {}, is_over=True)
+        self._publish(pod, terminated(pod, pod.status, status))
+
+    async def _end_orphan(self, pod: Pod) -> None:
         def tell(container: str) -> None:
             self._record(pod, "Normal", "Killing", f"Stopping container {container}", container)
 
-        # The runtime is asked what runs, and to it all containers are alike.
-        alike = pod.with_kinds(dict.fromkeys(ContainerKind, ContainerKind.APP))
-        await end_containers(alike, _ORPHAN_GRACE_S, self._records, self._around.clock, tell)
+        await end_orphan(pod, self._records, self._around.clock, tell)
         if pod.uid not in self._known:
             self._records.remove(pod.uid)
 
@@ -292,7 +304,7 @@ class Pods:
         """End the containers of pods that went while no kubelet looked."""
         for pod in self._records.pods():
             if pod.uid not in self._known:
-                self._run(pod, self._end_and_forget(pod))
+                self._run(pod, self._end_orphan(pod))
 
     # Static pods
 

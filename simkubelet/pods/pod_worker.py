@@ -113,6 +113,7 @@ class PodWorker:
             KubeletPanicError: a late Allocate made the kubelet of this minor crash.
             HostError: this machine cannot run containers.
         """
+        self._records.catch_up(self.pod.uid)
         while self._grace_s is None:
             seen = self._change.count
             status = self._status()

@@ -1,7 +1,7 @@
 """The end of a pod's containers: all at once, sidecars after the others, each with what is left of the grace.
 
 Source: kuberuntime/kuberuntime_container.go, ``killContainer``; kuberuntime_termination_order.go,
-``newTerminationOrdering`` (kubernetes v1.34.4).
+``newTerminationOrdering``; kubelet_pods.go, ``HandlePodCleanups`` for orphans (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from ..clock import Clock
 from ..pod import ContainerKind, Pod
 from ..runtime.container_records import ContainerRecords
 
-__all__ = ["end_containers"]
+__all__ = ["end_containers", "end_orphan"]
 
 _SHORTEST_GRACE_S: Final = 2.0
 """What a container gets at least, however short the pod's grace is."""
+_ORPHAN_GRACE_S: Final = 1.0
 
 
 async def end_containers(
@@ -39,6 +40,25 @@ async def end_containers(
         for name in running:
             turn = [ended[other] for other in _goes_before(pod, name)]
             tasks.create_task(_end(pod, name, grace_s, turn, ended[name], records, clock))
+    records.end_sandbox(pod.uid)
+
+
+async def end_orphan(pod: Pod, records: ContainerRecords, clock: Clock, on_killing: Callable[[str], None]) -> None:
+    """End what runs of a pod that the kubelet does not look after, a refused one for instance.
+
+    It has a second of grace, but its cgroup goes at the same time and kills every process in it. Only the cgroup of a
+    pod with volumes stays until these are gone.
+    """
+    if pod.spec.get("volumes"):
+        # The runtime is asked what runs, and to it all containers are alike.
+        alike = pod.with_kinds(dict.fromkeys(ContainerKind, ContainerKind.APP))
+        await end_containers(alike, _ORPHAN_GRACE_S, records, clock, on_killing)
+        return
+    running = [name for name, life in records.containers(pod.uid).items() if life.is_running]
+    for name in running:
+        on_killing(name)
+    for name in running:
+        await records.stop(pod.uid, name, grace_s=0)
     records.end_sandbox(pod.uid)
 
 

@@ -67,6 +67,7 @@ class _PodRecord:
     lives: dict[str, list[ContainerRecord]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     handles: dict[str, ContainerHandle] = field(default_factory=dict)
+    unseen_ends: list[ContainerExited] = field(default_factory=list)
 
 
 class ContainerRecords:
@@ -76,7 +77,7 @@ class ContainerRecords:
         node: the node's name.
         runtime: starts them.
         clock: the node's time.
-        observe: told when a container starts and ends.
+        observe: told when a container starts, and of its end when a kubelet knows; see `catch_up`.
         tasks: owns the waits for their ends; `close` ends these.
     """
 
@@ -199,6 +200,17 @@ class ContainerRecords:
             return
         self._ended(record, life, await record.handles[container].stop(grace_s))
 
+    def catch_up(self, pod_uid: PodUID) -> None:
+        """A kubelet begins to look after a pod: what ended while none listened is told.
+
+        The ends of a pod that no kubelet takes back are told to nobody, as its status never has them.
+        """
+        record = self._pods.get(pod_uid)
+        if record is not None:
+            ends, record.unseen_ends = record.unseen_ends, []
+            for end in ends:
+                self._observe(end)
+
     def remove(self, pod_uid: PodUID) -> None:
         """Forget the ended containers of a pod."""
         self._pods.pop(pod_uid, None)
@@ -234,7 +246,11 @@ class ContainerRecords:
             if known.attempt == life.attempt and known.is_running:
                 lives[place] = replace(known, exit=status, finished_at=self._clock.now())
                 reason = status.reason.value
-                self._observe(ContainerExited(self._node, record.pod.key, life.name, life.attempt, status.code, reason))
+                end = ContainerExited(self._node, record.pod.key, life.name, life.attempt, status.code, reason)
+                if self.on_change is None:
+                    record.unseen_ends.append(end)
+                else:
+                    self._observe(end)
                 self._tell(record.pod.uid)
 
     def _tell(self, pod_uid: PodUID) -> None:

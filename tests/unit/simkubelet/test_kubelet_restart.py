@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import asyncio
 import gc
 from pathlib import Path
 from typing import Any
 
+from simkubelet.panic import KubeletPanicError
 from tests.support.node import running_node
 
 RESOURCE = "example.com/stub"
@@ -30,6 +32,53 @@ async def test_restarted_kubelet_reports_zero_until_plugin_registers(node: Any) 
     await node.plugin("d0", "d1")
     await node.tick()
     assert node.status() == (2, 2)
+
+
+async def test_plugin_that_registers_before_the_first_status_is_never_missed(node: Any) -> None:
+    plugin = await node.plugin("d0", "d1")
+    await node.tick()
+    await plugin.stop()
+    await node.kubelet.stop()
+    early = node.pod(1)
+
+    async def register_again() -> None:
+        assert node.of("kubelet-started")[-1] is node.events[-1]
+        assert node.phase(early) == "Pending"
+        await node.plugin("d0", "d1")
+
+    await node.kubelet.start(register_again)
+    await node.until(lambda: node.phase(early) == "Running")
+    await node.tick()
+
+    published = [event.capacity.get(RESOURCE) for event in node.of("node-status")]
+    assert set(published[published.index(2) :]) == {2}
+
+
+async def test_kubelet_that_is_ended_before_its_first_status_leaves_nothing(node: Any) -> None:
+    await node.kubelet.stop()
+    never = asyncio.create_task(node.kubelet.start(asyncio.Event().wait))
+    await node.until(lambda: len(node.of("kubelet-started")) == 2)
+
+    never.cancel()
+    await asyncio.gather(never, return_exceptions=True)
+    assert not node.kubelet.is_running
+
+    await node.kubelet.start()
+    await node.plugin("d0")
+
+
+async def test_kubelet_that_crashes_before_its_first_status_publishes_none(node: Any) -> None:
+    await node.kubelet.stop()
+    published = len(node.of("node-status"))
+    name = node.pod(None)
+
+    async def crash() -> None:
+        node.kubelet._crash(KubeletPanicError("panic: test"))
+
+    await node.kubelet.start(crash)
+
+    assert not node.kubelet.is_running
+    assert (len(node.of("node-status")), node.phase(name)) == (published, "Pending")
 
 
 async def test_pod_keeps_its_devices_over_a_restart_without_another_allocate(node: Any) -> None:

@@ -48,6 +48,9 @@ async def test_pod_with_devices_is_refused_when_its_plugin_is_late(node: Any) ->
         "Pod was rejected: Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
         f"{RESOURCE}, which is unexpected"
     )
+    # Its status never had the end that the reboot was, so nobody hears of it.
+    assert node.pod_status(name).containers == ()
+    assert not node.of("container-exited")
 
 
 async def test_running_pod_survives_a_kubelet_restart_without_its_plugin(node: Any) -> None:
@@ -69,7 +72,26 @@ async def test_finished_init_container_makes_a_restarted_kubelet_refuse_its_pod(
     await node.until(lambda: node.phase(name) == "Failed")
 
     assert node.store.pod_named(name).status.reason == "UnexpectedAdmissionError"
-    await node.until(lambda: ("Killing", "Stopping container c") in node.pod_events(name))
+    # Its cgroup is removed with the process in it, and only then is it Failed.
+    assert node.container(name).state == Terminated(137, "Error", 0.0, 0.0)
+    assert [event.kind for event in node.events][-3:] == ["event", "container-exited", "pod-status"]
+    assert ("Killing", "Stopping container c") in node.pod_events(name)
+
+
+@pytest.mark.parametrize(("minor", "phase"), [("1.26.8", "Failed"), ("1.34", "Succeeded")])
+async def test_refused_pod_whose_containers_end_well_has_succeeded(make_node: Any, minor: str, phase: str) -> None:
+    node = await make_node(minor)
+    await node.plugin("d0")
+    name = await node.settled_pod(
+        1, initContainers=[{"name": "i", "image": "none", **limits(1)}], volumes=[{"name": "v", "emptyDir": {}}]
+    )
+
+    await node.kubelet.restart()
+    await node.until(lambda: node.phase(name) != "Running")
+
+    assert node.phase(name) == phase
+    assert node.container(name).state == Terminated(0, "Completed", 0.0, 0.0)
+    assert (node.message(name) == "") == (phase == "Succeeded")
 
 
 @pytest.mark.parametrize(("minor", "phase"), [("1.34", "Failed"), ("1.34.7", "Running"), ("1.35", "Running")])
@@ -109,12 +131,13 @@ async def test_kubelet_that_crashes_tells_nothing_more(node: Any) -> None:
     assert not node.kubelet.is_running
     published = node.pod_status(name)
 
-    node.kubelet.complete(name, "c", 1)
-    await node.until(lambda: node.of("container-exited"))
+    await node.kubelet.complete(name, "c", 1)
     assert node.pod_status(name) == published
+    assert not node.of("container-exited")
 
     await node.kubelet.start()
     await node.until(lambda: node.container(name).restart_count == 1)
+    assert [event.exit_code for event in node.of("container-exited")] == [1]
 
 
 async def test_kubelet_that_starts_right_after_a_crash_keeps_its_socket(node: Any) -> None:
@@ -134,8 +157,8 @@ async def test_end_of_a_container_that_does_not_run_is_an_error_of_the_caller(no
     name = await node.settled_pod(None)
 
     with pytest.raises(InputError, match="does not run now"):
-        node.kubelet.complete(name, "other", 0)
+        await node.kubelet.complete(name, "other", 0)
     with pytest.raises(InputError, match="does not run now"):
         await node.kubelet.restart_container(name, "other")
     with pytest.raises(InputError, match="no pod"):
-        node.kubelet.complete("missing", "c", 0)
+        await node.kubelet.complete("missing", "c", 0)

@@ -168,7 +168,7 @@ def test_rejections_are_counted_by_reason_and_all_extended_resources_as_one():
 async def test_running_pods_and_containers_are_those_of_the_node(make_node: Any):
     node = await make_node(serves_http=True)
     ended = await node.settled_pod(None, restartPolicy="Never")
-    node.kubelet.complete(ended, "c", 0)
+    await node.kubelet.complete(ended, "c", 0)
     await node.until(lambda: node.phase(ended) == "Succeeded")
     init = [{"name": "i", "image": "none"}, {"name": "s", "image": "none", "restartPolicy": "Always"}]
     await node.settled_pod(None, initContainers=init)

@@ -228,7 +228,7 @@ async def test_late_allocate_that_fails_holds_the_container_back_with_the_plugin
         raise ValueError("no memory left")
 
     plugin.allocate_answer = refuse
-    node.kubelet.complete(name, "c", 1)
+    await node.kubelet.complete(name, "c", 1)
     await node.until(lambda: isinstance(node.container(name).state, Waiting))
 
     assert node.container(name).state == Waiting("CreateContainerConfigError", "no memory left")

@@ -71,7 +71,7 @@ async def test_pod_ends_with_its_last_container(node: Any, policy: str, exit_cod
     await node.plugin("d0")
     name = await node.settled_pod(1, restartPolicy=policy)
 
-    node.kubelet.complete(name, "c", exit_code)
+    await node.kubelet.complete(name, "c", exit_code)
     await node.until(lambda: node.phase(name) == phase)
 
     assert node.container(name).state == Terminated(exit_code, "Error" if exit_code else "Completed", 0.0, 0.0)
@@ -90,7 +90,7 @@ async def test_first_restart_comes_at_once_with_the_same_devices(node: Any, poli
     await node.until(lambda: len(node.of("devices-listed")) == 2)
     name = await node.settled_pod(1, restartPolicy=policy)
 
-    node.kubelet.complete(name, "c", exit_code)
+    await node.kubelet.complete(name, "c", exit_code)
     await node.until(lambda: node.container(name).restart_count == 1)
 
     assert node.phase(name) == "Running"
@@ -103,10 +103,10 @@ async def test_first_restart_comes_at_once_with_the_same_devices(node: Any, poli
 async def test_second_restart_waits_ten_seconds(node: Any) -> None:
     name = await node.settled_pod(None)
     uid = node.store.pod_named(name).uid
-    node.kubelet.complete(name, "c", 1)
+    await node.kubelet.complete(name, "c", 1)
     await node.until(lambda: node.container(name).restart_count == 1)
 
-    node.kubelet.complete(name, "c", 1)
+    await node.kubelet.complete(name, "c", 1)
     await node.until(lambda: isinstance(node.container(name).state, Waiting))
 
     message = f"back-off 10s restarting failed container=c pod={name}_default({uid})"
@@ -135,7 +135,7 @@ async def test_minors_look_at_a_back_off_at_different_times(make_node: Any, mino
     seen = []
 
     for restarts in range(1, 4):
-        node.kubelet.complete(name, "c", 1)
+        await node.kubelet.complete(name, "c", 1)
         if restarts > 1:
             await node.until(lambda: isinstance(node.container(name).state, Waiting))
         while node.container(name).restart_count < restarts:
@@ -153,7 +153,7 @@ async def test_failed_init_container_of_a_pod_that_never_restarts_fails_it(make_
     node = await make_node()
     name = await node.settled_pod(None, restartPolicy="Never", initContainers=[container("s", restartPolicy="Always")])
 
-    node.kubelet.complete(name, "c", 2)
+    await node.kubelet.complete(name, "c", 2)
     await node.until(lambda: node.phase(name) == "Failed")
 
     assert events(node, name, "Killing") == ["Stopping container s"]
@@ -164,7 +164,7 @@ async def test_sidecar_that_ends_is_started_again_beside_the_app(node: Any) -> N
     init = [container("s", restartPolicy="Always")]
     name = await node.settled_pod(None, restartPolicy="Never", initContainers=init)
 
-    node.kubelet.complete(name, "s", 0)
+    await node.kubelet.complete(name, "s", 0)
     await node.until(lambda: node.container(name, "s").restart_count == 1)
 
     assert node.phase(name) == "Running"
@@ -176,7 +176,7 @@ async def test_container_of_1_35_has_a_restart_policy_of_its_own(make_node: Any)
     node = await make_node("1.35")
     name = await node.settled_pod(None, **spec)
 
-    node.kubelet.complete(name, "c", 0)
+    await node.kubelet.complete(name, "c", 0)
 
     await node.until(lambda: node.container(name).restart_count == 1)
     assert node.phase(name) == "Running"
@@ -197,7 +197,7 @@ async def test_killed_container_is_restarted_and_its_status_says_137(node: Any) 
 async def test_ended_pod_is_not_admitted_again_after_a_kubelet_restart(node: Any) -> None:
     await node.plugin("d0")
     name = await node.settled_pod(1, restartPolicy="Never")
-    node.kubelet.complete(name, "c", 0)
+    await node.kubelet.complete(name, "c", 0)
     await node.until(lambda: node.phase(name) == "Succeeded")
 
     await node.kubelet.restart()

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from simkubelet.pod_status import Condition, ConditionType, Running, Terminated
+from simkubelet.pod_status import Condition, ConditionType, PodPhase, Running, Terminated
 from simkubelet.runtime.container_runtime import ExitStatus
 
 RESOURCE = "example.com/stub"
@@ -136,7 +137,7 @@ async def test_sidecar_waits_for_the_next_one_only(node: Any) -> None:
     init = [{"name": n, "image": "none", "restartPolicy": "Always"} for n in ("first", "second", "third")]
     name = await node.settled_pod(None, initContainers=init)
     for life in range(2):
-        node.kubelet.complete(name, "second", 1)
+        await node.kubelet.complete(name, "second", 1)
         await node.until(lambda seen=life: len(node.of("container-exited")) == seen + 1)
         await node.until(lambda seen=life: seen or node.container(name, "second").restart_count == 1)
 
@@ -149,25 +150,43 @@ async def test_sidecar_waits_for_the_next_one_only(node: Any) -> None:
     await node.until(lambda: node.store.pod_named(name) is None)
 
 
-async def test_containers_of_an_orphan_end_all_at_once(node: Any) -> None:
+@pytest.mark.parametrize(("volumes", "grace_s"), [([], 0.0), ([{"name": "v", "emptyDir": {}}], 2.0)])
+async def test_containers_of_an_orphan_end_all_at_once(node: Any, volumes: list[Any], grace_s: float) -> None:
     stubborn = make_stubborn(node, "c", "side")
     init = [{"name": "side", "image": "none", "restartPolicy": "Always"}]
-    name = await node.settled_pod(None, initContainers=init)
+    name = await node.settled_pod(None, initContainers=init, volumes=volumes)
     await node.kubelet.stop()
     node.store.delete_pod(node.store.pod_named(name).uid, 0)
 
     await node.kubelet.start()
     await node.until(lambda: all(container.graces for container in stubborn.values()))
 
-    assert [container.graces for container in stubborn.values()] == [[2.0], [2.0]]
-    await node.clock.advance(2)
+    assert [container.graces for container in stubborn.values()] == [[grace_s], [grace_s]]
+    await node.clock.advance(grace_s)
     await node.until(lambda: len(node.of("container-exited")) == 2)
+    assert {event.exit_code for event in node.of("container-exited")} == {137}
+
+
+async def test_container_that_runs_on_in_an_ended_pod_gets_the_grace_of_its_pod(node: Any) -> None:
+    stubborn = make_stubborn(node, "c")
+    name = await node.settled_pod(None, terminationGracePeriodSeconds=7)
+    await node.kubelet.stop()
+    pod = node.store.pod_named(name)
+    node.store.set_pod_status(pod.uid, replace(pod.status, phase=PodPhase.FAILED))
+
+    await node.kubelet.start()
+    await node.until(lambda: stubborn["c"].graces)
+    await node.clock.advance(7)
+    await node.until(lambda: node.of("container-exited"))
+
+    assert stubborn["c"].graces == [7.0]
+    assert node.phase(name) == "Failed"
 
 
 async def test_ended_pod_has_no_sandbox(node: Any) -> None:
     name = await node.settled_pod(None, restartPolicy="Never")
 
-    node.kubelet.complete(name, "c", 0)
+    await node.kubelet.complete(name, "c", 0)
     await node.until(lambda: node.phase(name) == "Succeeded")
 
     assert node.pod_status(name).condition(ConditionType.READY_TO_START_CONTAINERS) == Condition(
@@ -180,7 +199,7 @@ async def test_terminal_phase_waits_for_the_sidecars_and_what_ended_is_told_befo
     init = [{"name": "side", "image": "none", "restartPolicy": "Always"}]
     name = await node.settled_pod(None, restartPolicy="Never", initContainers=init)
 
-    node.kubelet.complete(name, "c", 0)
+    await node.kubelet.complete(name, "c", 0)
     await node.until(lambda: killed(node))
 
     assert node.phase(name) == "Running"

@@ -81,7 +81,7 @@ async def test_phase_of_a_static_pod_that_ends_never_goes_back(static_node: Any,
     write("job", policy="Never")
     await static_node.until(lambda: static_node.phase("job-node-1") == "Running")
 
-    static_node.kubelet.complete("job-node-1", "c", 0)
+    await static_node.kubelet.complete("job-node-1", "c", 0)
     await static_node.until(lambda: static_node.phase("job-node-1") == "Succeeded")
 
     assert [event.phase for event in static_node.of("pod-status")] == ["Running", "Succeeded"]
@@ -93,8 +93,7 @@ async def test_static_pod_that_ended_while_the_kubelet_was_down_does_not_go_back
     write("job", policy="Never")
     await static_node.until(lambda: static_node.phase("job-node-1") == "Running")
     await static_node.kubelet.stop()
-    static_node.kubelet.complete("job-node-1", "c", 1)
-    await static_node.until(lambda: static_node.of("container-exited"))
+    await static_node.kubelet.complete("job-node-1", "c", 1)
 
     await static_node.kubelet.start()
     await static_node.until(lambda: static_node.phase("job-node-1") == "Failed")
