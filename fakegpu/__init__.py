@@ -10,8 +10,9 @@ machine.destroy()
 
 from __future__ import annotations
 
+from .cdi import cdi_spec
 from .errors import FakeGpuError, HostError, InputError
 from .gpu import Gpu
 from .machine import Machine, default_directory
 
-__all__ = ["FakeGpuError", "Gpu", "HostError", "InputError", "Machine", "default_directory"]
+__all__ = ["FakeGpuError", "Gpu", "HostError", "InputError", "Machine", "cdi_spec", "default_directory"]

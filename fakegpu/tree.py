@@ -22,7 +22,7 @@ PARTS: Final = frozenset({SEGMENT, "lib", "dev", "sys", "profile.yaml"})
 """Everything that lies at the top of a machine's folder."""
 
 _PCI_CLASS_3D: Final = 0x030200
-_SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
+SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
 
 
 def write_tree(root: Path, states: Iterable[_layout.GpuState], profile_text: str) -> None:
@@ -38,7 +38,7 @@ def write_tree(root: Path, states: Iterable[_layout.GpuState], profile_text: str
     (root / "profile.yaml").write_text(profile_text, encoding="utf-8")
     devices = root / "dev"
     devices.mkdir()
-    for name in _SHARED_DEVICES:
+    for name in SHARED_DEVICES:
         (devices / name).touch()
     for index, state in enumerate(states):
         gpu = Gpu.from_state(index, state)

@@ -1,5 +1,5 @@
 /* Counting GPUs and finding their handles. A lost GPU is counted, but hands out no handle. */
-#include "nvml_api.h"
+#include "visible.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static nvmlReturn_t hand_out(const struct fg_gpu *gpu, nvmlDevice_t *device)
 FG_API nvmlDeviceGetCount_v2(unsigned int *count)
 {
     FG_ENTER_SYSTEM(count != NULL);
-    *count = segment->gpu_count;
+    *count = fg_visible_count;
     return NVML_SUCCESS;
 }
 
@@ -22,8 +22,8 @@ FG_ALIAS(nvmlDeviceGetCount, nvmlDeviceGetCount_v2);
 
 FG_API nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
 {
-    FG_ENTER_SYSTEM(device != NULL && index < segment->gpu_count);
-    return hand_out(&segment->gpus[index], device);
+    FG_ENTER_SYSTEM(device != NULL && index < fg_visible_count);
+    return hand_out(fg_visible_gpu(segment, index), device);
 }
 
 FG_ALIAS(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
@@ -31,10 +31,10 @@ FG_ALIAS(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2);
 FG_API nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     FG_ENTER_SYSTEM(uuid != NULL && device != NULL);
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], identity.uuid, found);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.uuid, found);
         if (strcmp(uuid, found) == 0)
-            return hand_out(&segment->gpus[index], device);
+            return hand_out(fg_visible_gpu(segment, position), device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
@@ -58,14 +58,14 @@ FG_API nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
     FG_ENTER_SYSTEM(uuid != NULL && device != NULL);
     FG_REQUIRE(uuid->version == nvmlUUID_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     FG_REQUIRE(uuid->type == NVML_UUID_TYPE_ASCII || uuid->type == NVML_UUID_TYPE_BINARY, NVML_ERROR_INVALID_ARGUMENT);
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], identity.uuid, found);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.uuid, found);
         unsigned char bytes[NVML_DEVICE_UUID_BINARY_LEN] = {0};
         bytes_of_uuid(found, bytes);
         bool is_equal = uuid->type == NVML_UUID_TYPE_ASCII ? strncmp(uuid->value.str, found, sizeof uuid->value.str) == 0
                                                            : memcmp(uuid->value.bytes, bytes, sizeof bytes) == 0;
         if (is_equal)
-            return hand_out(&segment->gpus[index], device);
+            return hand_out(fg_visible_gpu(segment, position), device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
@@ -73,10 +73,10 @@ FG_API nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 FG_API nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
 {
     FG_ENTER_SYSTEM(serial != NULL && device != NULL);
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], identity.serial, found);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.serial, found);
         if (strcmp(serial, found) == 0)
-            return hand_out(&segment->gpus[index], device);
+            return hand_out(fg_visible_gpu(segment, position), device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
@@ -102,10 +102,10 @@ FG_API nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device
 {
     struct fg_pci wanted = {0};
     FG_ENTER_SYSTEM(bus_id != NULL && device != NULL && parse_bus_id(bus_id, &wanted));
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], pci, found);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), pci, found);
         if (found.domain == wanted.domain && found.bus == wanted.bus && found.device == wanted.device)
-            return hand_out(&segment->gpus[index], device);
+            return hand_out(fg_visible_gpu(segment, position), device);
     }
     return NVML_ERROR_NOT_FOUND;
 }
@@ -116,6 +116,11 @@ FG_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 FG_API nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     FG_ENTER(device, index != NULL);
-    *index = fg_index_of(segment, gpu);
-    return NVML_SUCCESS;
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        if (fg_visible_gpu(segment, position) == gpu) {
+            *index = position;
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_INVALID_ARGUMENT;
 }

@@ -1,5 +1,5 @@
 /* What is printed on the board: names, numbers, firmware. */
-#include "nvml_api.h"
+#include "visible.h"
 
 #include <string.h>
 
@@ -88,9 +88,9 @@ FG_API nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *is_multi_gp
     FG_ENTER(device, is_multi_gpu != NULL);
     FG_READ(gpu, placement, mine);
     *is_multi_gpu = 0;
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], placement, theirs);
-        if (&segment->gpus[index] != gpu && theirs.board == mine.board)
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), placement, theirs);
+        if (fg_visible_gpu(segment, position) != gpu && theirs.board == mine.board)
             *is_multi_gpu = 1;
     }
     return NVML_SUCCESS;

@@ -1,6 +1,7 @@
 /* nvmlInit, nvmlShutdown and the texts of return codes. */
 #include "events.h"
 #include "segment.h"
+#include "visible.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -35,6 +36,8 @@ FG_API nvmlInitWithFlags(unsigned int flags)
     if (references == 0) {
         const struct fg_segment *segment = NULL;
         result = fg_segment_attach(&segment);
+        if (result == NVML_SUCCESS)
+            result = fg_look_for_devices(segment);
         if (result == NVML_SUCCESS)
             __atomic_store_n(&fg_session, segment, __ATOMIC_RELEASE);
     }

@@ -1,5 +1,5 @@
 /* How GPUs, CPUs and memory lie to each other. */
-#include "nvml_api.h"
+#include "visible.h"
 
 #include <limits.h>
 #include <string.h>
@@ -43,8 +43,8 @@ FG_API nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLeve
     FG_READ(gpu, placement, mine);
     unsigned int room = *count;
     unsigned int found = 0;
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        const struct fg_gpu *other = &segment->gpus[index];
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        const struct fg_gpu *other = fg_visible_gpu(segment, position);
         FG_READ_EVEN_IF_LOST(other, placement, theirs);
         if (other == gpu || level_between(&mine, &theirs) != level)
             continue;
@@ -61,12 +61,12 @@ FG_API nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *count, nvmlDe
     FG_ENTER_SYSTEM(count != NULL && cpu < FG_CPU_WORDS * 64u && (*count == 0 || devices != NULL));
     unsigned int room = *count;
     unsigned int found = 0;
-    for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        FG_READ_EVEN_IF_LOST(&segment->gpus[index], placement, placement);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), placement, placement);
         if ((placement.cpu_mask[cpu / 64u] >> cpu % 64u & 1u) == 0)
             continue;
         if (found < room)
-            devices[found] = fg_handle_of(&segment->gpus[index]);
+            devices[found] = fg_handle_of(fg_visible_gpu(segment, position));
         found++;
     }
     *count = room == 0 || found < room ? found : room;

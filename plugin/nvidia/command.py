@@ -33,7 +33,7 @@ __all__ = ["command"]
     default="envvar",
     show_default=True,
     metavar="LIST",
-    help="How a container learns of its GPUs: envvar.",
+    help="How a container learns of its GPUs: envvar, cdi-cri, or both.",
 )
 @click.option(
     "--device-id-strategy",

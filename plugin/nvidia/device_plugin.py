@@ -1,6 +1,8 @@
-"""The resource ``nvidia.com/gpu``: whole GPUs, named to the container in its environment.
+"""The resource ``nvidia.com/gpu``: whole GPUs, named to the container in its environment or to its runtime by CDI.
 
-Source: internal/plugin/server.go, internal/rm/nvml_manager.go (k8s-device-plugin v0.19.0).
+The original also writes the CDI specification that the names stand in, this one leaves it to the node's owner.
+
+Source: internal/plugin/server.go, internal/rm/nvml_manager.go, internal/cdi (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .xid_policy import XidPolicy
 
 __all__ = ["NvidiaPlugin"]
 
+_CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 _PREFERENCE_FAILED = "error getting list of preferred allocation devices"
 
 
@@ -59,7 +62,7 @@ class NvidiaPlugin(DevicePlugin):
                 yield self._list(unhealthy)
 
     def allocate(self, device_ids: Sequence[DeviceID]) -> api.ContainerAllocateResponse:
-        """Name the GPUs in NVIDIA_VISIBLE_DEVICES, each once, in the order asked; health does not matter.
+        """Name the GPUs, each once, in the order asked, as the strategies say; health does not matter.
 
         Raises:
             AllocationRefusedError: an id is not one of ours.
@@ -71,7 +74,10 @@ class NvidiaPlugin(DevicePlugin):
                     f"unknown device: {device_id}"
                 )
         names = dict.fromkeys(self._runtime_name(device_id) for device_id in device_ids)
-        return api.ContainerAllocateResponse(envs=self._modes() | {"NVIDIA_VISIBLE_DEVICES": ",".join(names)})
+        strategies = self._settings.device_list_strategies
+        visible = {"NVIDIA_VISIBLE_DEVICES": ",".join(names)} if "envvar" in strategies else {}
+        cdi = [api.CDIDevice(name=f"{_CDI_KIND}={name}") for name in names if "cdi-cri" in strategies]
+        return api.ContainerAllocateResponse(envs=self._modes() | visible, cdi_devices=cdi)
 
     def preferred(
         self, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int

@@ -9,7 +9,7 @@ from typing import Final
 __all__ = ["DeviceIdStrategy", "NvidiaSettings", "SettingsError", "split_list"]
 
 _ORIGINAL_LIST_STRATEGIES: Final = frozenset(("envvar", "volume-mounts", "cdi-annotations", "cdi-cri"))
-_OFFERED_LIST_STRATEGY: Final = "envvar"
+_OFFERED_LIST_STRATEGIES: Final = ("envvar", "cdi-cri")
 
 
 class DeviceIdStrategy(StrEnum):
@@ -28,7 +28,7 @@ class NvidiaSettings:
     """The settings as given; `device_id_strategy` and the strategies are only checked by `validate`."""
 
     fail_on_init_error: bool = True
-    device_list_strategies: tuple[str, ...] = (_OFFERED_LIST_STRATEGY,)
+    device_list_strategies: tuple[str, ...] = ("envvar",)
     device_id_strategy: str = DeviceIdStrategy.UUID
     gdrcopy_enabled: bool = True
     gds_enabled: bool = True
@@ -44,10 +44,9 @@ class NvidiaSettings:
             if strategy not in _ORIGINAL_LIST_STRATEGIES:
                 raise SettingsError(f"invalid --device-list-strategy option: invalid strategy: {strategy}")
         for strategy in self.device_list_strategies:
-            if strategy != _OFFERED_LIST_STRATEGY:
-                raise SettingsError(
-                    f"--device-list-strategy {strategy} is not offered by this plugin; use {_OFFERED_LIST_STRATEGY}"
-                )
+            if strategy not in _OFFERED_LIST_STRATEGIES:
+                offered = " or ".join(_OFFERED_LIST_STRATEGIES)
+                raise SettingsError(f"--device-list-strategy {strategy} is not offered by this plugin; use {offered}")
         if self.device_id_strategy not in list(DeviceIdStrategy):
             raise SettingsError(f"invalid --device-id-strategy option: {self.device_id_strategy}")
 

@@ -140,8 +140,8 @@ def test_missing_nvml_ends_the_start_unless_told_otherwise(
             id="empty list strategy",
         ),
         pytest.param(
-            NvidiaSettings(device_list_strategies=("cdi-cri",)),
-            "--device-list-strategy cdi-cri is not offered by this plugin; use envvar",
+            NvidiaSettings(device_list_strategies=("volume-mounts",)),
+            "--device-list-strategy volume-mounts is not offered by this plugin; use envvar or cdi-cri",
             id="list strategy of the original that is not offered",
         ),
         pytest.param(
@@ -183,6 +183,21 @@ def test_index_strategy_names_gpus_by_nvml_index(make_nvml: Any, tmp_path: Path)
     plugin = _start(nvml, tmp_path, NvidiaSettings(device_id_strategy="index"))
 
     assert _allocated(plugin, "GPU-2", "GPU-1")["NVIDIA_VISIBLE_DEVICES"] == "2,1"
+
+
+@pytest.mark.parametrize("strategies", [("cdi-cri",), ("envvar", "cdi-cri")])
+def test_cdi_strategy_names_each_gpu_once_to_the_runtime(
+    strategies: tuple[str, ...], make_nvml: Any, tmp_path: Path
+) -> None:
+    plugin = _start(make_nvml(3), tmp_path, NvidiaSettings(device_list_strategies=strategies))
+
+    answer = plugin.allocate([DeviceID("GPU-2"), DeviceID("GPU-0"), DeviceID("GPU-2")])
+
+    assert [device.name for device in answer.cdi_devices] == [
+        "k8s.device-plugin.nvidia.com/gpu=GPU-2",
+        "k8s.device-plugin.nvidia.com/gpu=GPU-0",
+    ]
+    assert ("NVIDIA_VISIBLE_DEVICES" in answer.envs) is ("envvar" in strategies)
 
 
 def test_unknown_gpu_is_refused(make_nvml: Any, tmp_path: Path) -> None:
