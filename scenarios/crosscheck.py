@@ -34,7 +34,7 @@ from .expectation import NodeExpectation, PluginExpectation, PodExpectation
 from .kubernetes import is_met, versions_in
 from .model import Scenario, Step
 from .node_spec import NodeSpec
-from .plugin_action import PluginAction, StubAction
+from .plugin_action import CallAction, PluginAction, StubAction
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
@@ -170,12 +170,16 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
         case PluginExpectation(node=None), _ if len(nodes) > 1:
             yield (*path, "expect"), _which_node(nodes)
         case PluginExpectation(plugin=name) as wanted, _ if wanted.expected & {"calls", "refusal"}:
-            if not plugins[name].is_stub:
-                yield (*path, "expect"), f"plugin '{name}' is no 'builtin: stub'; only that tells its calls"
+            if not plugins[name].tells_calls:
+                yield (*path, "expect"), f"nobody tells the calls of plugin '{name}'; add 'tap: true' to it"
         case _, PluginAction(plugin=name) as action if name not in plugins:
             yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
         case _, StubAction(plugin=name) if not plugins[name].is_stub:
             yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only that can be told so"
+        case _, CallAction(plugin=name) as action if not plugins[name].tells_calls:
+            yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
+        case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
+            yield (*path, step.verb), f"that takes a tap, which plugin '{name}' does not have; add 'tap: true' to it"
         case _, action if isinstance(action, _NodeAction):
             yield from _node_action(action, (*path, step.verb), nodes)
             if isinstance(action, RebootNode):

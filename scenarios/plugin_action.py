@@ -1,9 +1,8 @@
-"""The verbs that act on a plugin: on its process, and on what the scriptable plugin ``stub`` says and does."""
+"""The verbs that act on a plugin: on its process, on what the scriptable ``stub`` does, on calls through a tap."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_validator
@@ -11,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from .duration import Duration
 from .part import Count, Name, Part
+from .tap.answer import Rpc
 
 
 class StubDevice(Part):
@@ -96,25 +96,27 @@ class ListDevices(StubAction):
     devices: tuple[Device, ...]
 
 
-class Rpc(StrEnum):
-    """The calls that a kubelet makes."""
+class CallAction(PluginAction):
+    """Base of the verbs that a stub understands, and any other plugin with a tap."""
 
-    GET_DEVICE_PLUGIN_OPTIONS = "GetDevicePluginOptions"
-    LIST_AND_WATCH = "ListAndWatch"
-    GET_PREFERRED_ALLOCATION = "GetPreferredAllocation"
-    ALLOCATE = "Allocate"
-    PRE_START_CONTAINER = "PreStartContainer"
+    @property
+    def needs_tap(self) -> bool:
+        """Whether a stub does not understand it by itself."""
+        return False
 
 
-class AnswerRpc(StubAction):
-    """Let the stub answer the coming calls of an RPC otherwise; without any of the keys below, as usual again.
+class AnswerRpc(CallAction):
+    """Let the coming calls of an RPC be answered otherwise; without any of the keys below, as usual again.
 
     Attributes:
         error: Refuse with this text.
         empty: Answer with an empty message; ListAndWatch ends its stream at once.
         never: Do not answer.
         after: Real time that passes before the answer.
-        devices: A list to send before the answer.
+        devices: A list that the kubelet gets before the answer.
+        twice: Make the call twice and answer with the second answer; of ListAndWatch, send each list twice.
+        parts: How many lists each list of ListAndWatch becomes.
+        bytes: How long each message of the answer is made, with a field that nobody knows.
         times: How many calls are answered so; all from now on where it is left out.
     """
 
@@ -124,17 +126,33 @@ class AnswerRpc(StubAction):
     never: Literal[True] | None = None
     after: Duration = 0.0
     devices: tuple[Device, ...] | None = None
+    twice: Literal[True] | None = None
+    parts: Annotated[StrictInt, Field(ge=2, le=1000)] | None = None
+    bytes: Annotated[StrictInt, Field(ge=1, le=2**30)] | None = None
     times: Annotated[StrictInt, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
     def _one_answer(self) -> AnswerRpc:
         if sum(value is not None for value in (self.error, self.empty, self.never)) > 1:
             raise PydanticCustomError("answer", "give at most one of 'error', 'empty' and 'never'")
+        if not {"error", "empty", "never"}.isdisjoint(self.model_fields_set) and self._changes_the_answer:
+            raise PydanticCustomError("answer", "with 'error', 'empty' or 'never' there is no answer to change")
+        if self.parts is not None and self.rpc is not Rpc.LIST_AND_WATCH:
+            raise PydanticCustomError("answer", "'parts' is about the lists of ListAndWatch")
         return self
 
+    @property
+    def needs_tap(self) -> bool:
+        """Whether a stub does not understand it by itself."""
+        return self.rpc is Rpc.REGISTER or self._changes_the_answer
 
-class EndStream(StubAction):
-    """Let the stub end its ListAndWatch stream and go on serving."""
+    @property
+    def _changes_the_answer(self) -> bool:
+        return not {"twice", "parts", "bytes"}.isdisjoint(self.model_fields_set)
+
+
+class EndStream(CallAction):
+    """End the ListAndWatch stream; the plugin goes on serving."""
 
 
 class StopServer(StubAction):
@@ -142,12 +160,12 @@ class StopServer(StubAction):
 
 
 ProcessAction = StartPlugin | StopPlugin | KillPlugin | PausePlugin | ResumePlugin
-TOLD_TO_STUB = (RegisterPlugin, ListDevices, AnswerRpc, EndStream, StopServer)
-AnyStubAction = RegisterPlugin | ListDevices | AnswerRpc | EndStream | StopServer
+AnyStubAction = RegisterPlugin | ListDevices | StopServer
+AnyCallAction = AnswerRpc | EndStream
 
 
-def stub_command(action: AnyStubAction) -> dict[str, Any]:
-    """What the stub is told, in its own words: see `plugin.stub.commands`."""
+def command_of(action: AnyStubAction | AnyCallAction) -> dict[str, Any]:
+    """What the stub or the tap is told, in words of their own: see `plugin.stub.commands` and `tap.tap`."""
     match action:
         case RegisterPlugin():
             given = action.model_dump(exclude_none=True, exclude={"plugin", "node"})
@@ -155,7 +173,7 @@ def stub_command(action: AnyStubAction) -> dict[str, Any]:
         case ListDevices(devices=devices):
             return {"command": "list", "devices": devices_in_full(devices)}
         case AnswerRpc():
-            given = action.model_dump(exclude_none=True, include={"error", "empty", "never", "times"})
+            given = action.model_dump(exclude_none=True, exclude={"plugin", "node", "rpc", "after", "devices"})
             listed = {} if action.devices is None else {"devices": devices_in_full(action.devices)}
             return {"command": "answer", "rpc": action.rpc.value, "after_s": action.after, **given, **listed}
         case EndStream():

@@ -47,7 +47,7 @@ _KILL_GRACE_S: Final = 5.0
 class PluginCommand:
     """How a plugin is run: `argv` and `env` are complete, `log` takes what it writes.
 
-    `is_told` says that it reads commands and reports, see `StubControl`.
+    `is_told` says that it reads commands and reports, see `StubControl`; `is_tapped` that a tap reports in its place.
     """
 
     name: str
@@ -56,6 +56,7 @@ class PluginCommand:
     env: Mapping[str, str]
     log: Path
     is_told: bool = False
+    is_tapped: bool = False
 
 
 class PluginProcess:
@@ -81,6 +82,9 @@ class PluginProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._control: StubControl | None = None
         self._pause: asyncio.Task[None] | None = None
+        self.tended = asyncio.Event()
+        """A kubelet is there to start it again when it has ended; so it is in the beginning."""
+        self.tended.set()
         self._wanted, self._up, self._down = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._down.set()
         if is_wanted:
@@ -161,9 +165,7 @@ class PluginProcess:
         Raises:
             InputError: there is no process.
         """
-        if not self.is_wanted:
-            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
-        await self._up.wait()
+        await self._until_up()
         if self._process is not None:
             self._process.kill()
         await self._down.wait()
@@ -187,9 +189,7 @@ class PluginProcess:
         self._trace.append(PluginResumed(self.command.name, self.command.node))
 
     async def _signal(self, number: signal.Signals) -> None:
-        if not self.is_wanted:
-            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
-        await self._up.wait()
+        await self._until_up()
         signal_marked(self._mark, number)
 
     async def tell(self, command: Mapping[str, Any]) -> None:
@@ -201,9 +201,7 @@ class PluginProcess:
         """
         if not self.command.is_told:
             raise InputError(f"plugin '{self.command.name}' is no stub here, so it cannot be told what to do")
-        if not self.is_wanted:
-            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
-        await self._up.wait()
+        await self._until_up()
         if self._control is not None:
             await self._control.tell(command)
 
@@ -211,14 +209,30 @@ class PluginProcess:
         """Whether a process of this plugin listens on a Unix socket of this file name."""
         return self._process is not None and owns_socket(self._mark, socket_name)
 
+    async def _until_up(self) -> None:
+        """Wait for its process.
+
+        Raises:
+            InputError: nobody wants one, or none will come.
+        """
+        if not self.is_wanted:
+            raise InputError(f"plugin '{self.command.name}' does not run; start it first")
+        if self._pause is not None and not self.tended.is_set():
+            raise InputError(f"plugin '{self.command.name}' has ended, and no kubelet is there to start it again")
+        await self._up.wait()
+
     async def _back_off(self, delay_s: float) -> None:
         """Wait before the next start, or until the plugin is stopped."""
-        self._pause = asyncio.ensure_future(self._clock.sleep(delay_s))
+        self._pause = asyncio.ensure_future(self._until_due(delay_s))
         try:
             await asyncio.wait([self._pause])
         finally:
             self._pause.cancel()
             self._pause = None
+
+    async def _until_due(self, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+        await self.tended.wait()
 
     async def _live(self) -> int:
         """One life, from the start of the process to its end; the status, negative for a signal."""
@@ -227,7 +241,8 @@ class PluginProcess:
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self._life))
         if self.command.is_told:
-            self._control = StubControl(self.command.name, process, self._reported)
+            on_report = self._unheard if self.command.is_tapped else self.reported
+            self._control = StubControl(self.command.name, process, on_report)
         self._down.clear()
         self._up.set()
         try:
@@ -243,17 +258,21 @@ class PluginProcess:
         self._process = None
         return status
 
-    def _reported(self, report: Mapping[str, Any]) -> None:
-        """Keep what the scriptable plugin saw."""
+    def reported(self, report: Mapping[str, Any]) -> None:
+        """Keep what the scriptable plugin, or a tap, saw."""
         name, node = self.command.name, self.command.node
         if "called" in report:
             self._calls[report["called"]] += 1
             self._trace.append(PluginCalled(name, node, report["called"], tuple(report["devices"])))
         else:
             self._refusal = report["error"]
-            self.registrations += not self._refusal
+            self._calls["Register"] += 1
+            self.registrations += self.command.is_told and not self._refusal
             answered = RegistrationAnswered(name, node, report["registered"], report["endpoint"], self._refusal)
             self._trace.append(answered)
+
+    def _unheard(self, report: Mapping[str, Any]) -> None:
+        """Leave it to the tap, which sees the same."""
 
     async def _spawn(self) -> asyncio.subprocess.Process:
         try:

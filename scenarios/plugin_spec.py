@@ -48,6 +48,7 @@ class PluginSpec(Part):
         builtin: One of the plugins that come along.
         command: Any other program's argv.
         serves: What the builtin ``stub`` serves.
+        tap: Whether it talks to the kubelet through a tap, so that its calls are seen and can be answered otherwise.
         start: Whether it runs from the beginning, or from the step that starts it.
         args: Appended to the argv of either.
         env: Added to the plugin's environment.
@@ -57,6 +58,7 @@ class PluginSpec(Part):
     builtin: Literal["gopher", "nvidia", "stub"] | None = None
     command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
     serves: Serves | None = None
+    tap: StrictBool = False
     start: Literal["with-node", "manual"] = "with-node"
     args: tuple[StrictStr, ...] = ()
     env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
@@ -73,3 +75,8 @@ class PluginSpec(Part):
     def is_stub(self) -> bool:
         """Whether it understands the verbs of `plugin_action.StubAction`."""
         return self.builtin == "stub"
+
+    @property
+    def tells_calls(self) -> bool:
+        """Whether it is known what the kubelet asks it, and the verbs of `plugin_action.CallAction` act on it."""
+        return self.is_stub or self.tap

@@ -1,12 +1,14 @@
 """One simulated node of a story: its folder, fake GPUs, kubelet and plugins.
 
-The folder holds ``device-plugins/`` (the kubelet's), ``machine/`` (the fake GPUs), ``root/`` (the node's files as
-plugins see them) and ``logs/`` (what the kubelet and the plugins wrote).
+The folder holds ``device-plugins/`` (the kubelet's), ``taps/`` (folders of sockets of plugins with a tap),
+``machine/`` (the fake GPUs), ``root/`` (the node's files as plugins see them) and ``logs/`` (what the kubelet and the
+plugins wrote).
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import sys
@@ -24,7 +26,7 @@ from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.topology.settings import TopologySettings
 from simkubelet.version import version
 
-from ..node_spec import MANIFESTS, GpuSpec, NodeSpec
+from ..node_spec import CDI_KIND, CDI_SPEC, MANIFESTS, GpuSpec, NodeSpec
 from ..plugin_process import PluginCommand
 from ..plugin_spec import PluginSpec, Serves
 from .stub_options import stub_options
@@ -62,8 +64,11 @@ class SimNode:
         for folder in (self.root, self._plugin_logs):
             folder.mkdir(parents=True)
         if self.spec.gpus is not None:
+            from fakegpu import cdi_spec
+
             self.machine = _machine(self.directory / "machine", self.spec.gpus)
             (self.root / "sys").symlink_to(self.machine.sys)
+            self.create_file(CDI_SPEC, json.dumps(cdi_spec(self.machine, CDI_KIND)))
         for path in self.spec.files:
             self.create_file(path)
 
@@ -118,21 +123,28 @@ class SimNode:
         if replacement is None and spec.builtin is not None:
             env["PYTHONPATH"] = _bundle.python_path("plugin")
             settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-            argv = tied_to_parent([*self._builtin(spec.builtin), *settings, *spec.args])
+            argv = tied_to_parent([*self._builtin(spec.builtin, self.socket_folder(spec)), *settings, *spec.args])
         else:
             check_sandbox()
-            argv = sandboxed(replacement or (*(spec.command or ()), *spec.args), self._folders())
+            argv = sandboxed(
+                replacement or (*(spec.command or ()), *spec.args), self._folders(self.socket_folder(spec))
+            )
         is_told = spec.is_stub and replacement is None
-        return PluginCommand(spec.name, self.name, tuple(argv), {**env, **spec.env}, self._log(spec.name), is_told)
+        env |= spec.env
+        return PluginCommand(spec.name, self.name, tuple(argv), env, self._log(spec.name), is_told, spec.tap)
 
-    def _builtin(self, name: str) -> list[str]:
+    def socket_folder(self, spec: PluginSpec) -> Path:
+        """What a plugin takes for the kubelet's folder of sockets: one of its own where it has a tap."""
+        return self.directory / "taps" / spec.name if spec.tap else self.plugin_folder
+
+    def _builtin(self, name: str, socket_folder: Path) -> list[str]:
         # -P: the folder in which the command was given is no place to look for Python modules.
         program = [sys.executable, "-P", "-m", _bundle.module_name("plugin"), name]
-        return [*program, "--kubelet-dir", str(self.plugin_folder), "--host-root", str(self.root)]
+        return [*program, "--kubelet-dir", str(socket_folder), "--host-root", str(self.root)]
 
-    def _folders(self) -> Mapping[str, Path]:
+    def _folders(self, socket_folder: Path) -> Mapping[str, Path]:
         """What a program with the node's paths built in must find there."""
-        folders = {DEVICE_PLUGIN_PATH: self.plugin_folder}
+        folders = {DEVICE_PLUGIN_PATH: socket_folder}
         if self.machine is not None:
             folders[f"/sys/{_PCI_DEVICES}"] = self.machine.sys / _PCI_DEVICES
         for path in self.spec.files:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.clock import Clock
+from simkubelet.errors import HostError, InputError
 from simkubelet.events import PluginRegistered
 
 from ..plugin_action import (
+    AnswerRpc,
+    AnyCallAction,
     AnyStubAction,
+    EndStream,
     KillPlugin,
     PausePlugin,
     ProcessAction,
     ResumePlugin,
     StartPlugin,
     StopPlugin,
-    stub_command,
+    command_of,
 )
 from ..plugin_process import PluginProcess
 from ..plugin_spec import PluginSpec
 from ..snapshot import PluginView
+from ..tap.tap import Tap
 from ..trace import Record
 from .sim_node import SimNode
 
@@ -51,6 +57,7 @@ class SimPlugins:
         self._trace = trace
         self._folders: dict[str, Path] = {}
         self._processes: dict[tuple[str, str], PluginProcess] = {}
+        self._taps: dict[tuple[str, str], Tap] = {}
 
     @property
     def views(self) -> tuple[PluginView, ...]:
@@ -66,13 +73,27 @@ class SimPlugins:
         """Prepare the plugins of a node.
 
         Raises:
+            InputError: A tap's folder cannot be made.
             HostError: A foreign program cannot be given the node's paths.
         """
         self._folders[node.name] = node.plugin_folder
         for spec in self._specs:
             command = node.plugin_command(spec, self._replacements.get(spec.name))
             is_wanted = spec.start == "with-node"
-            self._processes[node.name, spec.name] = PluginProcess(command, self._clock, self._trace, is_wanted)
+            process = PluginProcess(command, self._clock, self._trace, is_wanted)
+            self._processes[node.name, spec.name] = process
+            if spec.tap:
+                tap = Tap(node.socket_folder(spec), node.plugin_folder, process.reported)
+                self._taps[node.name, spec.name] = tap
+                try:
+                    tap.start()
+                except OSError as error:
+                    kind = HostError if error.errno == errno.ENOSPC else InputError
+                    raise kind(f"plugin '{spec.name}': cannot make a tap: {error}; choose another --dir") from None
+
+    async def close(self) -> None:
+        """Take the taps away."""
+        await asyncio.gather(*(tap.close() for tap in self._taps.values()))
 
     def run(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
         """Start the plugins that run from the beginning, and supervise all."""
@@ -85,7 +106,7 @@ class SimPlugins:
             if not process.command.is_told and (len(here) == 1 or process.owns(event.endpoint)):
                 process.registrations += 1
 
-    async def perform(self, action: ProcessAction | AnyStubAction, node: str) -> None:
+    async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
 
         Raises:
@@ -106,11 +127,22 @@ class SimPlugins:
                 await process.pause()
             case ResumePlugin():
                 await process.resume()
+            case AnswerRpc() | EndStream() if tap := self._taps.get((node, action.plugin)):
+                tap.tell(command_of(action))
             case _:
-                await process.tell(stub_command(action))
+                await process.tell(command_of(action))
+
+    def tend(self, node: str, is_tended: bool) -> None:
+        """Say whether a kubelet is there that starts a node's plugins again when they have ended."""
+        for (where, _), process in self._processes.items():
+            if where == node:
+                (process.tended.set if is_tended else process.tended.clear)()
 
     async def power_off(self, node: str) -> tuple[str, ...]:
         """End all plugins of a node at once; the names of those that ran, in the story's order."""
+        for (where, _), tap in self._taps.items():
+            if where == node:
+                tap.tell({"command": "forget"})
         running = [(name, one) for (where, name), one in self._processes.items() if where == node and one.is_wanted]
         await asyncio.gather(*(process.stop(grace_s=0) for _, process in running))
         return tuple(name for name, _ in running)

@@ -1,0 +1,293 @@
+"""One connection that speaks HTTP/2, seen from the tap: frames in, frames out, and what the other side can take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from hpack import Decoder, HPACKError
+
+from .http2 import (
+    FRAME_BYTES,
+    INITIAL_WINDOW_SIZE,
+    PREFACE,
+    WINDOW_BYTES,
+    Flag,
+    Frame,
+    FrameReader,
+    Headers,
+    Type,
+    header_block,
+)
+
+_NO_LIMIT: Final = 1 << 32
+OnSent = Callable[[], None]
+
+
+class Heed(Protocol):
+    """Who is told what comes on a connection; called in the event loop."""
+
+    def raw(self, data: bytes) -> None:
+        """What is to be passed on as it is: the preface, and all of a connection that does not speak HTTP/2."""
+
+    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        """Headers, the first or the last of a stream's side."""
+
+    def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
+        """Data; `size` is what it takes of the windows, to be given back with `End.credit`."""
+
+    def reset(self, stream: int, code: int) -> None:
+        """A stream was broken off."""
+
+    def frame(self, frame: Frame) -> None:
+        """A frame that concerns the whole connection."""
+
+    def lost(self) -> None:
+        """It has ended."""
+
+
+@dataclass(slots=True)
+class _Data:
+    """Data that waits to be sent, and what is to be done when it is gone."""
+
+    left: memoryview
+    is_last: bool
+    on_sent: OnSent | None
+
+
+@dataclass(slots=True)
+class _Outbox:
+    """What waits to be sent on one stream: data, and frames with headers as bytes."""
+
+    window: int
+    waiting: deque[_Data | bytes] = field(default_factory=deque)
+    is_over: bool = False
+
+
+class End(asyncio.Protocol):
+    """A connection to a kubelet or a plugin.
+
+    Args:
+        heed: Told what comes.
+        begins: Whether the other side began the connection; then a preface comes first, and nothing before `resume`.
+    """
+
+    def __init__(self, heed: Heed, *, begins: bool) -> None:
+        self._heed = heed
+        self._reader = FrameReader()
+        self._awaits_preface = begins
+        self._is_first = True
+        self._is_raw = False
+        self._decoder = Decoder(max_header_list_size=_NO_LIMIT)
+        self._decoder.max_allowed_table_size = _NO_LIMIT
+        self._block: tuple[Frame, bytearray] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._window = self._initial_window = WINDOW_BYTES
+        self._unacknowledged = deque[Frame]()
+        self._streams: dict[int, _Outbox] = {}
+
+    # What comes
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # of a stream socket
+        self._transport = transport
+        if self._awaits_preface:
+            transport.pause_reading()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        for stream in list(self._streams):
+            self._drop(stream)
+        self._heed.lost()
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        if not self._is_raw and not self._has_begun():
+            return
+        if self._is_raw:
+            self._heed.raw(self._reader.rest())
+            return
+        try:
+            for frame in self._reader.frames():
+                self._take(frame)
+        except (HPACKError, IndexError):
+            # Nonsense ends a connection, at whichever side of the tap.
+            self.close()
+
+    def be_raw(self) -> None:
+        """Pass on all that comes from here on, and what has come of a frame."""
+        self._is_raw = True
+        self._heed.raw(self._reader.rest())
+
+    def resume(self) -> None:
+        """Take what comes from the one who began."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def _has_begun(self) -> bool:
+        """Whether it is known what is spoken; what is no HTTP/2 is passed on as it is."""
+        if self._awaits_preface:
+            preface = self._reader.take(len(PREFACE))
+            if preface is None:
+                return False
+            self._awaits_preface = False
+            self._is_raw = preface != PREFACE
+            self._heed.raw(preface)
+        if self._is_first and not self._is_raw:
+            kind = self._reader.next_type()
+            if kind is None:
+                return False
+            self._is_first = False
+            self._is_raw = kind != Type.SETTINGS
+        return True
+
+    def _take(self, frame: Frame) -> None:
+        match frame.type:
+            case Type.HEADERS | Type.CONTINUATION:
+                self._take_headers(frame)
+            case Type.DATA:
+                self._heed.data(frame.stream, frame.content(), len(frame.payload), frame.has(Flag.END_STREAM))
+            case Type.RST_STREAM:
+                self._drop(frame.stream)
+                self._heed.reset(frame.stream, int.from_bytes(frame.payload))
+            case Type.WINDOW_UPDATE:
+                self._widen(frame.stream, int.from_bytes(frame.payload) & 0x7FFFFFFF)
+            case Type.SETTINGS:
+                if not frame.has(Flag.ACK):
+                    self._unacknowledged.append(frame)
+                self._heed.frame(frame)
+            case _ if frame.stream == 0:
+                self._heed.frame(frame)
+
+    def _take_headers(self, frame: Frame) -> None:
+        if frame.type == Type.HEADERS:
+            self._block = frame, bytearray(frame.content())
+        elif self._block is not None:
+            self._block[1].extend(frame.payload)
+        if frame.has(Flag.END_HEADERS) and self._block is not None:
+            first, block = self._block
+            self._block = None
+            headers = [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(bytes(block), raw=True)]
+            self._heed.headers(first.stream, headers, first.has(Flag.END_STREAM))
+
+    def _widen(self, stream: int, count: int) -> None:
+        if stream == 0:
+            self._window += count
+            self._flush_all()
+        elif stream in self._streams:
+            self._streams[stream].window += count
+            self._flush(stream)
+
+    # What goes
+
+    def open(self, stream: int) -> None:
+        """A stream begins, from whichever side."""
+        self._streams[stream] = _Outbox(self._initial_window)
+
+    def finish(self, stream: int) -> None:
+        """Nothing more will be sent on a stream than what waits."""
+        if outbox := self._streams.get(stream):
+            outbox.is_over = True
+            self._flush(stream)
+
+    def send_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        """Send headers after what waits."""
+        block, size = header_block(headers), FRAME_BYTES
+        pieces = [block[at : at + size] for at in range(0, len(block), size)] or [b""]
+        encoded = b""
+        for number, piece in enumerate(pieces):
+            kind, flags = (Type.CONTINUATION, 0) if number else (Type.HEADERS, Flag.END_STREAM * is_last)
+            last = Flag.END_HEADERS if number == len(pieces) - 1 else 0
+            encoded += Frame(kind, flags | last, stream, piece).encoded()
+        self._queue(stream, encoded)
+
+    def send_data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None = None) -> None:
+        """Send data when the windows let it; `on_sent` is called when it is gone, or will never go."""
+        self._queue(stream, _Data(memoryview(data), is_last, on_sent))
+
+    def send_reset(self, stream: int, code: int) -> None:
+        """Break off a stream; what waits is dropped."""
+        if stream in self._streams:
+            self._drop(stream)
+            self.write(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
+
+    def credit(self, stream: int, size: int) -> None:
+        """Let the other side send so much more, on a stream and on the connection."""
+        if size:
+            number = size.to_bytes(4)
+            of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._streams else b""
+            self.write(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
+
+    def send_frame(self, frame: Frame) -> None:
+        """Send a frame that concerns the whole connection."""
+        self.write(frame.encoded())
+        if frame.type == Type.SETTINGS and frame.has(Flag.ACK) and self._unacknowledged:
+            # The other side does not keep to its settings before it has this.
+            self._apply(self._unacknowledged.popleft())
+
+    def write(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """End the connection when what was written is gone; may be called twice."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _apply(self, settings: Frame) -> None:
+        for number, value in settings.settings():
+            if number == INITIAL_WINDOW_SIZE:
+                for outbox in self._streams.values():
+                    outbox.window += value - self._initial_window
+                self._initial_window = value
+        self._flush_all()
+
+    def _queue(self, stream: int, item: _Data | bytes) -> None:
+        if outbox := self._streams.get(stream):
+            outbox.waiting.append(item)
+            self._flush(stream)
+        elif isinstance(item, _Data) and item.on_sent is not None:
+            item.on_sent()
+
+    def _flush_all(self) -> None:
+        for stream in list(self._streams):
+            self._flush(stream)
+
+    def _flush(self, stream: int) -> None:
+        """Send what the windows let through."""
+        outbox = self._streams[stream]
+        while outbox.waiting:
+            item = outbox.waiting[0]
+            if isinstance(item, bytes):
+                self.write(item)
+            elif not self._send_some(stream, outbox, item):
+                return
+            outbox.waiting.popleft()
+            if isinstance(item, _Data) and item.on_sent is not None:
+                item.on_sent()
+        if outbox.is_over:
+            self._streams.pop(stream, None)
+
+    def _send_some(self, stream: int, outbox: _Outbox, item: _Data) -> bool:
+        """Send of some data what the windows let through; whether that was all."""
+        while True:
+            count = min(len(item.left), FRAME_BYTES, self._window, outbox.window)
+            if item.left and count <= 0:
+                return False
+            piece, item.left = bytes(item.left[:count]), item.left[count:]
+            self._window -= count
+            outbox.window -= count
+            flags = Flag.END_STREAM if item.is_last and not item.left else 0
+            self.write(Frame(Type.DATA, flags, stream, piece).encoded())
+            if not item.left:
+                return True
+
+    def _drop(self, stream: int) -> None:
+        outbox = self._streams.pop(stream, None)
+        for item in outbox.waiting if outbox else ():
+            if isinstance(item, _Data) and item.on_sent is not None:
+                item.on_sent()

@@ -1,0 +1,139 @@
+"""HTTP/2 on the wire, as far as gRPC uses it: frames, and headers in the plainest form.
+
+Source: RFC 9113, sections 3.4, 4.1, 6 and 7; RFC 7541, sections 5 and 6.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+"""What a client begins with."""
+CANCEL: Final = 8
+"""The code of a stream that nobody needs any more."""
+WINDOW_BYTES: Final = 65535
+"""What a receiver takes of a stream, and of a connection, before it says otherwise."""
+FRAME_BYTES: Final = 16384
+"""The longest payload that every receiver takes."""
+INITIAL_WINDOW_SIZE: Final = 4
+"""The setting that says how much its sender takes of each stream."""
+_HEADER_BYTES: Final = 9
+
+Headers: TypeAlias = list[tuple[bytes, bytes]]
+
+
+class Type(IntEnum):
+    """The kinds of frames that are not just passed on."""
+
+    DATA = 0
+    HEADERS = 1
+    PRIORITY = 2
+    RST_STREAM = 3
+    SETTINGS = 4
+    GOAWAY = 7
+    WINDOW_UPDATE = 8
+    CONTINUATION = 9
+
+
+class Flag(IntEnum):
+    """Bits of a frame; ACK is of settings."""
+
+    END_STREAM = 0x1
+    ACK = 0x1
+    END_HEADERS = 0x4
+    PADDED = 0x8
+    PRIORITY = 0x20
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame; `stream` 0 is the connection."""
+
+    type: int
+    flags: int
+    stream: int
+    payload: bytes
+
+    def encoded(self) -> bytes:
+        """Its bytes."""
+        head = len(self.payload).to_bytes(3) + bytes((self.type, self.flags)) + self.stream.to_bytes(4)
+        return head + self.payload
+
+    def has(self, flag: Flag) -> bool:
+        """Whether a bit is set."""
+        return bool(self.flags & flag)
+
+    def content(self) -> bytes:
+        """The payload of DATA or HEADERS without padding and priority."""
+        begin, end = 0, len(self.payload)
+        if self.has(Flag.PADDED):
+            begin, end = 1, end - self.payload[0]
+        if self.type == Type.HEADERS and self.has(Flag.PRIORITY):
+            begin += 5
+        return self.payload[begin:end]
+
+    def settings(self) -> Iterator[tuple[int, int]]:
+        """Number and value of each setting."""
+        for at in range(0, len(self.payload) - 5, 6):
+            yield int.from_bytes(self.payload[at : at + 2]), int.from_bytes(self.payload[at + 2 : at + 6])
+
+
+class FrameReader:
+    """Cuts what comes on a connection into frames."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what has come."""
+        self._received += data
+
+    def take(self, count: int) -> bytes | None:
+        """The next bytes as they are; None while there are fewer."""
+        if len(self._received) < count:
+            return None
+        taken = bytes(self._received[:count])
+        del self._received[:count]
+        return taken
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(len(self._received)) or b""
+
+    def next_type(self) -> int | None:
+        """The kind of the next frame; None while it is not known."""
+        return self._received[3] if len(self._received) >= _HEADER_BYTES else None
+
+    def frames(self) -> Iterator[Frame]:
+        """All frames that are complete."""
+        while len(self._received) >= _HEADER_BYTES:
+            length = int.from_bytes(self._received[:3])
+            if len(self._received) < _HEADER_BYTES + length:
+                return
+            head = bytes(self._received[:_HEADER_BYTES])
+            payload = bytes(self._received[_HEADER_BYTES : _HEADER_BYTES + length])
+            del self._received[: _HEADER_BYTES + length]
+            yield Frame(head[3], head[4], int.from_bytes(head[5:]) & 0x7FFFFFFF, payload)
+
+
+def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Headers as literals that no table remembers, so that blocks can be left out and put in."""
+    return b"".join(b"\0" + _text(name) + _text(value) for name, value in headers)
+
+
+def _text(text: bytes) -> bytes:
+    return _integer(len(text)) + text
+
+
+def _integer(value: int) -> bytes:
+    """A number with a prefix of seven bits."""
+    if value < 127:
+        return bytes((value,))
+    rest, digits = value - 127, bytearray((127,))
+    while rest >= 128:
+        digits.append(rest % 128 + 128)
+        rest //= 128
+    return bytes((*digits, rest))

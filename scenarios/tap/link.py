@@ -1,0 +1,187 @@
+"""A connection through the tap: one to the caller, one to the server, and the calls that go from one to the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from .call import Call
+from .end import End
+from .http2 import Frame, Headers, Type
+from .known_call import KnownCall, Supervisor
+from .messages import PATHS
+
+_ALL_STREAMS: Final = 2**31 - 1
+
+
+class Link:
+    """What ends one of its connections ends the other; `run` makes them.
+
+    Args:
+        supervisor: Told of the calls that the tap knows.
+
+    Attributes:
+        known_calls: Those that are under way.
+    """
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self.caller = End(_FromCaller(self), begins=True)
+        self.server = End(_FromServer(self), begins=False)
+        self.known_calls: set[KnownCall] = set()
+        self._supervisor = supervisor
+        self._by_source: dict[int, Call] = {}
+        self._by_target: dict[int, Call] = {}
+        self._next_target = 1
+        self._has_ended = asyncio.Event()
+
+    async def run(self, connection: socket.socket, server_socket: Path) -> None:
+        """Connect the one who has come with the one who is meant; until either goes.
+
+        Args:
+            connection: Of the caller.
+            server_socket: Where the one listens who is meant.
+        """
+        with contextlib.ExitStack() as unused:
+            to_server = socket.socket(socket.AF_UNIX)
+            to_server.setblocking(False)
+            unused.callback(connection.close)
+            unused.callback(to_server.close)
+            try:
+                to_server.connect(str(server_socket))
+                await self._join(connection, to_server)
+                unused.pop_all()
+                await self._has_ended.wait()
+            except OSError:
+                # As a socket that nobody serves.
+                return
+            finally:
+                self._close()
+
+    async def _join(self, connection: socket.socket, to_server: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.connect_accepted_socket(lambda: self.caller, connection)
+        await loop.create_unix_connection(lambda: self.server, sock=to_server)
+        self.caller.resume()
+
+    def _close(self) -> None:
+        self.caller.close()
+        self.server.close()
+        for call in self._by_source.values():
+            call.close()
+
+    def lost(self) -> None:
+        """One of the connections has ended."""
+        self._has_ended.set()
+
+    def began(self, source: int, headers: Headers) -> Call:
+        """A stream of the caller begins."""
+        rpc = PATHS.get(dict(headers).get(b":path", b""))
+        if rpc is None:
+            call = Call(self, source)
+        else:
+            call = KnownCall(self, source, rpc, self._supervisor)
+            self.known_calls.add(call)
+        self._by_source[source] = call
+        self.caller.open(source)
+        return call
+
+    def opened(self, call: Call) -> int:
+        """A new stream of the server's connection, in the place of the one that the call had; see `Route`."""
+        self._forget_target(call)
+        target, self._next_target = self._next_target, self._next_target + 2
+        self._by_target[target] = call
+        self.server.open(target)
+        return target
+
+    def ended(self, call: Call) -> None:
+        """See `Route`."""
+        self._by_source.pop(call.source, None)
+        self.caller.finish(call.source)
+        self._forget_target(call)
+        self.known_calls -= {call}
+
+    def of_source(self, stream: int) -> Call | None:
+        """The call on a stream of the caller."""
+        return self._by_source.get(stream)
+
+    def of_target(self, stream: int) -> Call | None:
+        """The call on a stream of the server."""
+        return self._by_target.get(stream)
+
+    def in_callers_numbers(self, frame: Frame) -> Frame:
+        """A server's frame; the last stream that it still serves, which GOAWAY names, is another for the caller."""
+        last = int.from_bytes(frame.payload[:4]) & _ALL_STREAMS
+        if frame.type != Type.GOAWAY or last == _ALL_STREAMS:
+            return frame
+        served = [call.source for target, call in self._by_target.items() if target <= last]
+        return replace(frame, payload=max(served, default=0).to_bytes(4) + frame.payload[4:])
+
+    def _forget_target(self, call: Call) -> None:
+        if self._by_target.pop(call.target, None) is not None:
+            self.server.finish(call.target)
+
+
+class _FromCaller:
+    """What comes from the caller."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def raw(self, data: bytes) -> None:
+        self._link.server.write(data)
+
+    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        call = self._link.of_source(stream) or self._link.began(stream, headers)
+        call.asks(headers, is_last)
+
+    def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
+        if call := self._link.of_source(stream):
+            call.says(data, size, is_last)
+        else:
+            self._link.caller.credit(stream, size)
+
+    def reset(self, stream: int, code: int) -> None:
+        if call := self._link.of_source(stream):
+            call.gives_up(code)
+
+    def frame(self, frame: Frame) -> None:
+        self._link.server.send_frame(frame)
+
+    def lost(self) -> None:
+        self._link.lost()
+
+
+class _FromServer:
+    """What comes from the server."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def raw(self, data: bytes) -> None:
+        # What the caller said already has gone to the server as it was.
+        self._link.caller.be_raw()
+        self._link.caller.write(data)
+
+    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        if call := self._link.of_target(stream):
+            call.answers(headers, is_last)
+
+    def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
+        if call := self._link.of_target(stream):
+            call.brings(data, size, is_last)
+        else:
+            self._link.server.credit(stream, size)
+
+    def reset(self, stream: int, code: int) -> None:
+        if call := self._link.of_target(stream):
+            call.breaks(code)
+
+    def frame(self, frame: Frame) -> None:
+        self._link.caller.send_frame(self._link.in_callers_numbers(frame))
+
+    def lost(self) -> None:
+        self._link.lost()

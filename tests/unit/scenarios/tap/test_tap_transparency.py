@@ -1,0 +1,278 @@
+"""What goes through the tap arrives as it would without: bytes, metadata, codes, texts, deadlines, breaks, both ways."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .conftest import PLUGIN, REGISTER, Between, ByteServer, Context, channel, until
+
+CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
+Metadata = Sequence[tuple[str, Any]]
+
+names = st.from_regex(r"x-[a-z0-9_.-]{1,12}", fullmatch=True).filter(lambda name: not name.endswith("-bin"))
+printable = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=40)
+plain = st.tuples(names, printable)
+binary = st.tuples(names.map(lambda name: f"{name}-bin"), st.binary(max_size=40))
+metadata = st.lists(plain | binary, max_size=4)
+messages = st.binary(max_size=200) | st.binary(min_size=1, max_size=8).map(lambda part: part * 40_000)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One call: what is asked, and how it is answered; an error where there is a code."""
+
+    method: str
+    request: bytes
+    sent: Metadata
+    answers: tuple[bytes, ...]
+    initial: Metadata
+    trailing: Metadata
+    code: grpc.StatusCode | None
+    text: str
+
+
+def exchanges(methods: Sequence[str], answers: int) -> st.SearchStrategy[Exchange]:
+    return st.builds(
+        Exchange,
+        st.sampled_from(methods),
+        messages,
+        metadata,
+        st.lists(messages, min_size=1, max_size=answers).map(tuple),
+        metadata,
+        metadata,
+        st.none() | st.sampled_from(CODES),
+        st.text(max_size=60),
+    )
+
+
+UNARY = [f"{PLUGIN}Allocate", f"{PLUGIN}GetPreferredAllocation", f"{PLUGIN}Unheard", "/some.Other/Call"]
+
+
+async def told(server: ByteServer, to: grpc.aio.Channel, exchange: Exchange) -> tuple[Any, ...]:
+    """All that both sides see of an exchange."""
+
+    async def begin(context: Context) -> None:
+        await context.send_initial_metadata(tuple(exchange.initial))
+        context.set_trailing_metadata(tuple(exchange.trailing))
+
+    async def end(context: Context) -> None:
+        if exchange.code is not None:
+            await context.abort(exchange.code, exchange.text, tuple(exchange.trailing))
+
+    async def answer(request: bytes, context: Context) -> bytes:
+        await begin(context)
+        await end(context)
+        return exchange.answers[0]
+
+    async def stream(request: bytes, context: Context) -> AsyncIterator[bytes]:
+        await begin(context)
+        for message in exchange.answers:
+            yield message
+        await end(context)
+
+    is_stream = exchange.method in server.streams
+    server.answers[exchange.method] = stream if is_stream else answer
+    call: Any = (to.unary_stream if is_stream else to.unary_unary)(exchange.method)(
+        exchange.request, metadata=tuple(exchange.sent), timeout=60
+    )
+    received = []
+    try:
+        if is_stream:
+            received = [message async for message in call]
+        else:
+            received = [await call]
+    except grpc.aio.AioRpcError:
+        pass
+    return (
+        received,
+        await call.code(),
+        await call.details(),
+        sorted(await call.initial_metadata()),
+        sorted(await call.trailing_metadata()),
+        server.seen[-1],
+        server.metadata,
+    )
+
+
+def compare_all(way: str, strategy: st.SearchStrategy[Exchange], examples: int) -> None:
+    """Play exchanges directly and through one tap."""
+    folder = Path(tempfile.mkdtemp(prefix="tap-", dir="/tmp"))
+    with asyncio.Runner() as runner:
+
+        async def made() -> tuple[Between, ByteServer, grpc.aio.Channel, grpc.aio.Channel]:
+            between = Between(folder)
+            between.tap.start()
+            server = await (between.plugin() if way == "to the plugin" else between.kubelet())
+            return between, server, channel(server.socket), between.channel_to(server)
+
+        between, server, directly, through = runner.run(made())
+
+        @settings(max_examples=examples, deadline=None)
+        @given(strategy)
+        def same(exchange: Exchange) -> None:
+            assert runner.run(told(server, through, exchange)) == runner.run(told(server, directly, exchange))
+
+        async def ended() -> None:
+            await directly.close()
+            await through.close()
+            await between.close()
+
+        try:
+            same()
+        finally:
+            runner.run(ended())
+            shutil.rmtree(folder)
+
+
+def test_calls_of_a_kubelet_arrive_unchanged() -> None:
+    compare_all("to the plugin", exchanges(UNARY, answers=1), examples=150)
+
+
+def test_streams_of_a_plugin_arrive_unchanged() -> None:
+    compare_all("to the plugin", exchanges([f"{PLUGIN}ListAndWatch"], answers=4), examples=80)
+
+
+def test_calls_of_a_plugin_arrive_unchanged() -> None:
+    compare_all("to the kubelet", exchanges([REGISTER, f"{REGISTER}Again"], answers=1), examples=80)
+
+
+@pytest.mark.parametrize("size", [5 << 20, 64 << 20])
+async def test_message_of_any_size_passes_both_ways(between: Between, size: int) -> None:
+    plugin = await between.plugin()
+    message = bytes(range(256)) * (size // 256)
+    async with between.channel_to(plugin) as to:
+        assert await to.unary_unary(f"{PLUGIN}Allocate")(message) == message
+
+
+async def test_error_of_many_devices_passes(between: Between) -> None:
+    plugin = await between.plugin()
+    text = "device not there: " + ", ".join(f"GPU-{number}" for number in range(40_000))
+
+    async def refuse(request: bytes, context: Context) -> bytes:
+        await context.abort(grpc.StatusCode.NOT_FOUND, text)
+
+    plugin.answers[f"{PLUGIN}Allocate"] = refuse
+    async with between.channel_to(plugin) as to:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await to.unary_unary(f"{PLUGIN}Allocate")(b"")
+    assert refused.value.details() == text
+
+
+async def hang(request: bytes, context: Context) -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+async def test_call_that_the_kubelet_gives_up_is_given_up_at_the_plugin(between: Between) -> None:
+    plugin = await between.plugin()
+    plugin.answers[f"{PLUGIN}Allocate"] = hang
+    async with between.channel_to(plugin) as to:
+        call = to.unary_unary(f"{PLUGIN}Allocate")(b"x")
+        await until(lambda: plugin.seen)
+        call.cancel()
+        async with asyncio.timeout(20):
+            await plugin.given_up.wait()
+
+
+async def test_deadline_reaches_the_plugin(between: Between) -> None:
+    plugin = await between.plugin()
+    left: list[float | None] = []
+
+    async def look(request: bytes, context: Context) -> bytes:
+        left.append(context.time_remaining())
+        return b""
+
+    plugin.answers[f"{PLUGIN}PreStartContainer"] = look
+    async with between.channel_to(plugin) as to:
+        await to.unary_unary(f"{PLUGIN}PreStartContainer")(b"", timeout=900)
+    assert left[0] is not None
+    assert 0 < left[0] <= 900
+
+
+async def test_plugin_that_dies_ends_the_stream_and_the_call_as_without_a_tap(between: Between) -> None:
+
+    ends = []
+    for is_tapped in (False, True):
+        socket = between.of_plugin / f"dies-{is_tapped}.sock"
+        plugin = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", SERVE_AND_DIE, str(socket)), stdin=asyncio.subprocess.PIPE
+        )
+        await until(between.mirror_of(socket).exists)
+        async with channel(between.mirror_of(socket) if is_tapped else socket) as to:
+            lists = to.unary_stream(f"{PLUGIN}ListAndWatch")(b"", wait_for_ready=True)
+            assert await lists.read() == b"list"
+            call = to.unary_unary(f"{PLUGIN}Allocate")(b"")
+            assert plugin.stdin is not None
+            plugin.stdin.write(b"die\n")
+            ends.append([(await one.code(), await one.details()) for one in (lists, call)])
+        await plugin.wait()
+
+    assert ends[0] == ends[1]
+    assert ends[0][0][0] is grpc.StatusCode.UNAVAILABLE
+
+
+SERVE_AND_DIE = """
+import asyncio, os, sys, grpc
+async def stream(request, context):
+    yield b"list"
+    await asyncio.Event().wait()
+async def hang(request, context):
+    await asyncio.Event().wait()
+class All(grpc.GenericRpcHandler):
+    def service(self, call):
+        if call.method.endswith("ListAndWatch"):
+            return grpc.unary_stream_rpc_method_handler(stream)
+        return grpc.unary_unary_rpc_method_handler(hang)
+async def main():
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((All(),))
+    server.add_insecure_port("unix:" + sys.argv[1])
+    await server.start()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    os._exit(1)
+asyncio.run(main())
+"""
+
+
+async def test_what_does_not_speak_http2_passes_as_it_is(between: Between) -> None:
+    async def chat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"ECHO " + await reader.readline())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(chat, between.of_plugin / "odd.sock")
+    await until((between.of_kubelet / "odd.sock").exists)
+    reader, writer = await asyncio.open_unix_connection(between.of_kubelet / "odd.sock")
+    writer.write(b"this is no HTTP/2 whatever one thinks of it\n")
+
+    assert await reader.read() == b"ECHO this is no HTTP/2 whatever one thinks of it\n"
+    writer.close()
+    server.close()
+
+
+async def test_several_calls_go_on_beside_each_other(between: Between) -> None:
+    plugin = await between.plugin()
+    gate = asyncio.Event()
+
+    async def wait(request: bytes, context: Context) -> bytes:
+        await gate.wait()
+        return request
+
+    plugin.answers[f"{PLUGIN}Allocate"] = wait
+    async with between.channel_to(plugin) as to:
+        waiting = [to.unary_unary(f"{PLUGIN}Allocate")(bytes([number])) for number in range(50)]
+        assert await to.unary_unary(f"{PLUGIN}GetDevicePluginOptions")(b"now") == b"now"
+        gate.set()
+        assert [await call for call in waiting] == [bytes([number]) for number in range(50)]
