@@ -37,14 +37,16 @@ from .trace import Trace
 class Capability(StrEnum):
     """What not every backend can do; the value completes "cannot …" in a reason to skip."""
 
-    SEVERAL_NODES = "run several nodes"
+    SEVERAL_NODES = "run so many nodes"
     FAKE_GPUS = "give a node fake GPUs"
     GPU_FAULTS = "inject GPU faults"
     NODE_FILES = "change files on a node"
     RESTART_KUBELET = "restart a kubelet"
     REBOOT_NODE = "reboot a node"
     CHANGE_CHECKPOINT = "change a kubelet's checkpoint"
-    KUBELET_SETTINGS = "set up a kubelet's NUMA nodes, topology policy or feature gates"
+    KUBELET_SETTINGS = "set up a kubelet's topology policy or feature gates"
+    API_FEATURE_GATES = "switch a feature gate that the API server has too"
+    FAKE_NUMA_NODES = "give a machine NUMA nodes"
     PROCESS_RUNTIME = "run the processes of containers"
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
@@ -120,6 +122,8 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.FAKE_GPUS: any(node.gpus for node in scenario.nodes),
         Capability.NODE_FILES: any(node.files for node in scenario.nodes),
         Capability.KUBELET_SETTINGS: any(_has_settings(node) for node in scenario.nodes),
+        Capability.API_FEATURE_GATES: any(_GATES_OF_THE_API & node.feature_gates.keys() for node in scenario.nodes),
+        Capability.FAKE_NUMA_NODES: any(node.numa_nodes > 1 for node in scenario.nodes),
         Capability.PROCESS_RUNTIME: any(node.runtime is Runtime.PROCESS for node in scenario.nodes),
         Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
@@ -131,8 +135,14 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
 
 
 def _has_settings(node: NodeSpec) -> bool:
-    return node.numa_nodes > 1 or node.topology != TopologySpec() or bool(node.feature_gates)
+    return node.topology != TopologySpec() or bool(node.feature_gates)
 
+
+_GATES_OF_THE_API = frozenset({"ContainerRestartRules", "ResourceHealthStatus", "SidecarContainers"})
+"""Feature gates without which an API server drops fields of pods.
+
+Source: pkg/api/pod/util.go, ``dropDisabledFields``, ``dropDisabledPodStatusFields`` (kubernetes v1.34.4).
+"""
 
 _BY_ACTION: dict[type, Capability] = {
     RestartKubelet: Capability.RESTART_KUBELET,

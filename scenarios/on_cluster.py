@@ -7,9 +7,12 @@ from dataclasses import replace
 
 from simkubelet.errors import InputError
 
+from .backend import needed
+from .backends.kind.backend import CAPABILITIES
+from .backends.kind.program import programs_of
 from .backends.kind.session import KindSession, kind_session
-from .document import Document
-from .equivalence import compare, explained, last_action, normal_form
+from .comparison import Comparison
+from .equivalence import explained
 from .job import BackendName, Job, Options, Played, play_in, play_job
 from .parallel import RunProgress
 from .verdict import Outcome
@@ -26,16 +29,16 @@ async def play_on_cluster(
     """
     if processes > 1:
         raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")
-    if options.plugin_commands:
-        raise InputError("--plugin: a cluster's plugins are those that come along; leave --plugin out")
     jobs = _once(jobs)
-    async with kind_session(options.cluster, options.node_image, options.keep) as session:
+    for job in jobs:
+        programs_of(job.document().scenario.plugins, options.plugin_commands)
+    async with kind_session(options.cluster, options.node_image, options.keep, nodes_needed(jobs)) as session:
         if options.kubernetes is not None and not session.kubernetes.startswith(options.kubernetes):
             raise InputError(
                 f"--kubelet-version: cluster '{options.cluster}' runs {session.kubernetes}; leave the option out, "
                 f"or choose a node image with --image"
             )
-        return tuple([await _play(job, session, _told_for(job, progress)) for job in jobs])
+        return tuple([await play_story(job, session, _told_for(job, progress)) for job in jobs])
 
 
 def _once(jobs: Sequence[Job]) -> list[Job]:
@@ -43,34 +46,41 @@ def _once(jobs: Sequence[Job]) -> list[Job]:
     return list({job.story: replace(job, kubernetes=None) for job in jobs}.values())
 
 
+def nodes_needed(jobs: Sequence[Job]) -> int:
+    """How many a cluster needs for all stories that it can play at all."""
+    stories = [job.document().scenario for job in jobs]
+    return max((len(story.nodes) for story in stories if needed(story) <= CAPABILITIES), default=1)
+
+
 def _told_for(job: Job, progress: RunProgress) -> Callable[[str], None]:
     return lambda title: progress(job.name, title)
 
 
-async def _play(job: Job, session: KindSession, told: Callable[[str], None]) -> Played:
+async def play_story(job: Job, session: KindSession, told: Callable[[str], None]) -> Played:
+    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+    """
     job = replace(job, kubernetes=session.kubernetes)
     document = job.document()
-    real = await play_in(session.world(document.scenario), document, job, told)
-    real = replace(real, verdict=replace(real.verdict, scenario=job.story.stem))
-    if job.options.backend is not BackendName.BOTH or real.verdict.outcome is not Outcome.VALID:
-        return real
-    simulated = await play_job(job, told)
-    if simulated.verdict.outcome is not Outcome.VALID:
-        reason = f"on the simulator: {simulated.verdict.reason}"
-        return replace(simulated, verdict=replace(simulated.verdict, scenario=job.story.stem, reason=reason))
-    return _compared(simulated, real, document)
+    world = session.world(document.scenario, job.options.plugin_commands)
+    if job.options.backend is not BackendName.BOTH:
+        return _named(job, await play_in(world, document, job, told))
+    comparison = Comparison(document.scenario)
+    simulated = await play_job(job, told, comparison.simulate_on)
+    real = await play_in(world, document, job, told, comparison.wait_for_the_same)
+    if real.verdict.outcome is Outcome.VALID:
+        if simulated.verdict.outcome is not Outcome.VALID:
+            reason = f"on the simulator: {simulated.verdict.reason}"
+            real = replace(simulated, verdict=replace(simulated.verdict, reason=reason))
+        elif (divergence := comparison.divergence) is not None:
+            reason = explained(divergence, document.scenario)
+            verdict = replace(real.verdict, outcome=Outcome.INVALID, reason=reason, difference=divergence.lines)
+            real = replace(real, verdict=verdict)
+    return _named(job, real)
 
 
-def _compared(simulated: Played, real: Played, document: Document) -> Played:
-    scenario = document.scenario
-    forms = normal_form(simulated.events, scenario), normal_form(real.events, scenario)
-    divergence = compare(*forms, ("sim", "kind"), last_action(scenario))
-    if divergence is None:
-        return real
-    verdict = replace(
-        real.verdict,
-        outcome=Outcome.INVALID,
-        reason=explained(divergence, scenario),
-        difference=divergence.lines,
-    )
-    return replace(real, verdict=verdict)
+def _named(job: Job, played: Played) -> Played:
+    """A cluster has one version, so the story's name says enough."""
+    return replace(played, verdict=replace(played.verdict, scenario=job.story.stem))

@@ -18,7 +18,7 @@ from typing import Self
 from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.errors import HostError, InputError
-from simkubelet.events import KubeletCrashed, KubeletStarted, NodeEvent, PluginRegistered
+from simkubelet.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
 from simkubelet.kubelet import Kubelet
 from simkubelet.node.node_status import NodeStatus
 from simkubelet.pod import Pod
@@ -129,7 +129,7 @@ class SimBackend:
             case Delete(pod=name):
                 self._store.delete_pod(self._pod(name).uid)
             case ExitContainer():
-                self._exit_container(action)
+                await self._exit_container(action)
             case RestartKubelet() | StopKubelet() | StartKubelet() | RebootNode() | ChangeCheckpoint():
                 node = self._node(action.node)
                 with self._logs.of(node.name):
@@ -183,6 +183,7 @@ class SimBackend:
         async with AsyncExitStack() as stack:
             stack.callback(self._remove_folder)
             stack.callback(self._logs.close)
+            stack.push_async_callback(self._plugins.close)
             for kubelet in self._kubelets.values():
                 stack.push_async_callback(kubelet.close)
             for task in self._tasks:
@@ -203,6 +204,9 @@ class SimBackend:
                 self._plugins.registered(event)
             case KubeletCrashed(node=node, reason=reason):
                 self._panics[node] = reason
+                self._plugins.tend(node, False)
+            case KubeletStopped(node=node):
+                self._plugins.tend(node, False)
             case KubeletStarted(node=node):
                 self._panics.pop(node, None)
         self.trace.append(event)
@@ -233,13 +237,13 @@ class SimBackend:
         kubelet = self._kubelets[node.name]
         match action:
             case RestartKubelet():
-                await kubelet.restart()
+                await kubelet.restart(self._until_settled)
             case StopKubelet():
                 await kubelet.stop()
             case StartKubelet() if kubelet.is_running:
                 raise InputError(f"the kubelet of node '{node.name}' runs already; stop it first")
             case StartKubelet():
-                await kubelet.start()
+                await kubelet.start(self._until_settled)
             case RebootNode(plugins=plugins):
                 ran = await self._plugins.power_off(node.name)
                 self.trace.append(NodeRebooted(node.name))
@@ -248,8 +252,13 @@ class SimBackend:
             case ChangeCheckpoint(to=to):
                 change_checkpoint(node.plugin_folder, to)
                 self.trace.append(CheckpointChanged(node.name, to.value))
+        self._plugins.tend(node.name, kubelet.is_running)
 
-    def _exit_container(self, action: ExitContainer) -> None:
+    async def _until_settled(self) -> None:
+        """What quick plugins do at the start of a kubelet; those of a node that has rebooted are not there yet."""
+        await settled(self.trace)
+
+    async def _exit_container(self, action: ExitContainer) -> None:
         pod = self._pod(action.pod)
         names = [container.name for container in pod.containers]
         container = action.container or names[-1]
@@ -257,4 +266,4 @@ class SimBackend:
             raise InputError(f"pod '{pod.key}' has no container '{container}'; it has {', '.join(names)}")
         if pod.node_name is None:
             raise InputError(f"pod '{pod.key}' is on no node, so none of its containers runs")
-        self._kubelets[pod.node_name].complete(pod.key, container, action.code)
+        await self._kubelets[pod.node_name].complete(pod.key, container, action.code)

@@ -3,34 +3,84 @@
 ``KIND_NODE_IMAGE`` names the node image, kind's default where it is not set.
 """
 
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
+
+from scenarios.backends.kind.session import KindSession, kind_session
+from simkubelet.errors import HostError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+NODES = 2
+RECORD = Path(__file__).with_name("equal.json")
+"""Story -> Kubernetes version -> the day on which both worlds told the same; `tools/kind_column.py` reads it."""
 
 
-def _simkubelet(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "simkubelet", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record", action="store_true", help=f"note in {RECORD.name} which stories were equal")
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
-    name, kind = f"sk-e2e-{os.getpid()}", shutil.which("kind")
-    assert kind is not None, "kind has to be on PATH"
-    image = os.environ.get("KIND_NODE_IMAGE")
-    chosen = ("--image", image) if image else ()
-    subprocess.run([kind, "create", "cluster", "--name", name, *chosen, "--wait", "180s"], check=True, timeout=500)
-    yield name
-    subprocess.run([kind, "delete", "cluster", "--name", name], check=True, timeout=120)
+    """A cluster's name; nobody uses the cluster yet."""
+    name = f"sk-e2e-{os.getpid()}"
+    try:
+        try:
+            asyncio.run(_make(name))
+        except HostError as error:
+            print(f"the cluster could not be made, trying once more: {error}", file=sys.stderr)
+            asyncio.run(_make(name))
+        yield name
+    finally:
+        delete = ["kind", "delete", "cluster", "--quiet", "--name", name]
+        subprocess.run(delete, check=True, timeout=120)
+
+
+async def _make(name: str) -> None:
+    async with kind_session(name, os.environ.get("KIND_NODE_IMAGE") or None, keep=True, count=NODES):
+        pass
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def session(cluster: str) -> AsyncIterator[KindSession]:
+    """The cluster, used by this process alone."""
+    async with kind_session(cluster, None, keep=False) as made:
+        yield made
 
 
 @pytest.fixture
 def run(cluster: str) -> Run:
     """Plays stories on the cluster: the arguments that follow ``simkubelet run``."""
-    return lambda *arguments: _simkubelet("run", *arguments, "--cluster", cluster)
+
+    def play(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "simkubelet", "run", *arguments, "--cluster", cluster]
+        return subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+
+    return play
+
+
+@pytest.fixture(scope="session")
+def record(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str, bool], None]]:
+    """Takes a story's name, the version it was played on, and whether both worlds told the same."""
+    told: dict[str, dict[str, str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+
+    def note(story: str, kubernetes: str, is_equal: bool) -> None:
+        versions = told.setdefault(story, {})
+        versions.pop(kubernetes, None)
+        if is_equal:
+            versions[kubernetes] = datetime.datetime.now(datetime.UTC).date().isoformat()
+
+    yield note
+    if request.config.getoption("--record"):
+        kept = {story: versions for story, versions in told.items() if versions}
+        RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")

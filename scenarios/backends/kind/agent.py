@@ -7,6 +7,7 @@ or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itse
     {"kubelet": true}                          kubelet.sock has appeared, or is there at the start
     {"checkpoint": "…"}                        the text of the checkpoint has changed, empty where there is none
     {"output": "PLUGIN", "line": "…"}          a stub has written a line
+    {"tapped": "PLUGIN", "report": {…}}        a tap has seen a call, see `tap.tap`
 
 It ends with its input. The node's root is mounted at ``/host``, the folder of the run at its own path.
 """
@@ -26,13 +27,15 @@ from typing import Any, Final
 from asyncinotify import Event, Inotify, Mask
 
 from ...marked_processes import signal_marked
+from ...tap.tap import Tap
 
 HOST: Final = Path("/host")
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
 PLACE: Final = Path("/var/lib/simkubelet")
-"""The run's folder on the node: ``machine``, and for each stub ``PLUGIN.in`` and
-``PLUGIN.out``."""
+"""The run's folder on the node: ``machine``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap
+``taps/PLUGIN``."""
+TAPS: Final = PLACE / "taps"
 POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 _API_LIMIT_S: Final = 5.0
@@ -46,6 +49,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._checkpoint: str | None = None
+        self._taps: dict[str, Tap] = {}
         # What is there already was told by the agent of before a reboot.
         self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
 
@@ -56,6 +60,9 @@ class Agent:
             watch.add_watch(PLACE, Mask.CREATE | Mask.MODIFY)
             watch.add_watch(PLUGINS, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
             self._look()
+            # Those of before a reboot.
+            for folder in TAPS.glob("*"):
+                self.do_add_tap(folder.name)
             if _is_served(PLUGINS / "kubelet.sock"):
                 _tell(kubelet=True)
             _tell(ready=True)
@@ -129,6 +136,16 @@ class Agent:
         finally:
             os.close(pipe)
 
+    def do_add_tap(self, plugin: str) -> None:
+        """Stand between a plugin and the kubelet."""
+        tap = Tap(TAPS / plugin, PLUGINS, lambda report: _tell(tapped=plugin, report=report))
+        tap.start()
+        self._taps[plugin] = tap
+
+    def do_tell_tap(self, plugin: str, command: dict[str, Any]) -> None:
+        """Let a tap answer calls otherwise, or end a stream."""
+        self._taps[plugin].tell(command)
+
     def do_signal(self, mark: str, number: int) -> int:
         """Signal all processes with a mark; how many there were."""
         return signal_marked(mark, signal.Signals(number))
@@ -167,12 +184,16 @@ class Agent:
         }
         return {"pods": pods, "allocatable": _ids(allocatable.devices)}
 
-    def do_machine(self, profile: str, count: int) -> dict[str, Any]:
-        """Make the fake machine; its GPUs, and what a process needs to see them."""
-        from fakegpu import Machine
+    def do_machine(self, profile: str, count: int, cdi: str) -> dict[str, Any]:
+        """Make the fake machine; its GPUs, what a process needs to see them, and its CDI specification of a kind."""
+        from fakegpu import Machine, cdi_spec
 
         machine = Machine.create(PLACE / "machine", profile=profile, count=count)
-        return {"gpus": [gpu.uuid for gpu in machine.gpus], "environment": machine.environment()}
+        return {
+            "gpus": [gpu.uuid for gpu in machine.gpus],
+            "environment": machine.environment(),
+            "cdi": json.dumps(cdi_spec(machine, cdi)),
+        }
 
     def do_fail(self, gpu: str, xid: int) -> None:
         """Let a GPU report an XID."""

@@ -10,11 +10,11 @@ from typing import Final
 from simkubelet.errors import HostError, InputError
 
 from .docker import output_of
-from .image import PluginImage
 
 _CREATE_WITHIN_S: Final = 400.0
-_LOAD_WITHIN_S: Final = 200.0
 
+# A kubelet tells of lists of devices at level 2, and publishes every ten seconds if nothing is said. With one control
+# plane nobody else can lead; after a reboot its controllers would wait until their own old leases are over.
 _CONFIG: Final = """\
 kind: Cluster
 apiVersion: kind.x-k8s.io/v1alpha4
@@ -23,8 +23,16 @@ kubeadmConfigPatches:
     kind: KubeletConfiguration
     apiVersion: kubelet.config.k8s.io/v1beta1
     logging: {verbosity: 2}
+    nodeStatusUpdateFrequency: 1s
+  - |
+    kind: ClusterConfiguration
+    apiVersion: kubeadm.k8s.io/v1beta3
+    controllerManager: {extraArgs: {leader-elect: "false"}}
+    scheduler: {extraArgs: {leader-elect: "false"}}
+nodes:
+  - role: control-plane
 """
-"""A kubelet tells of lists of devices at level 2."""
+_WORKER: Final = "  - role: worker\n"
 
 
 class KindCluster:
@@ -34,16 +42,23 @@ class KindCluster:
         name: Its name for kind.
         node_image: Of its nodes, where it has to be made; kind's default where it is None.
         keep: Do not delete it.
+        count: How many nodes it has, where it has to be made.
     """
 
-    def __init__(self, name: str, node_image: str | None, keep: bool) -> None:
+    def __init__(self, name: str, node_image: str | None, keep: bool, count: int = 1) -> None:
         self.name = name
         self.is_ours = False
         self._node_image = node_image
         self._keep = keep
+        self._count = count
         self._lock: socket.socket | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="sk-kind-")
         self.kubeconfig = Path(self._folder.name) / "kubeconfig"
+
+    @property
+    def stays(self) -> bool:
+        """Whether `leave` lets it be."""
+        return self._keep or not self.is_ours
 
     async def enter(self) -> tuple[str, ...]:
         """Make sure that the cluster is there; the names of its nodes' containers.
@@ -64,18 +79,10 @@ class KindCluster:
             raise HostError(f"cluster '{self.name}' has no nodes; delete it: kind delete cluster --name {self.name}")
         return tuple(sorted(nodes))
 
-    async def load(self, image: PluginImage) -> None:
-        """Bring an image into every node.
-
-        Raises:
-            HostError: kind fails.
-        """
-        await output_of("kind", "load", "docker-image", image.name, "--name", self.name, within_s=_LOAD_WITHIN_S)
-
     async def leave(self) -> None:
         """Delete what was made; give the name free."""
         try:
-            if self.is_ours and not self._keep:
+            if not self.stays:
                 await output_of("kind", "delete", "cluster", "--name", self.name, "--kubeconfig", str(self.kubeconfig))
         finally:
             self._folder.cleanup()
@@ -99,7 +106,7 @@ class KindCluster:
                 "180s",
                 "--kubeconfig",
                 str(self.kubeconfig),
-                given=_CONFIG.encode(),
+                given=(_CONFIG + _WORKER * (self._count - 1)).encode(),
                 within_s=_CREATE_WITHIN_S,
             )
         except BaseException:

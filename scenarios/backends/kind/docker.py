@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
@@ -15,6 +17,7 @@ from simkubelet.errors import HostError, SimkubeletError
 
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0
+_LOOK_AGAIN_S: Final = 0.05
 _MENDED = {
     "is not running": "a node's container does not run any more; somebody has ended it",
     "permission denied": "the docker daemon lets this user do nothing; join its socket's group, or use sudo",
@@ -79,15 +82,22 @@ async def process(*argv: str, has_input: bool = True) -> AsyncIterator[asyncio.s
         yield running
     finally:
         if running.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                running.terminate()
-            try:
-                async with asyncio.timeout(_END_GRACE_S):
-                    await running.communicate()
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    running.kill()
-                await running.wait()
+            await _end(running)
+
+
+async def _end(running: asyncio.subprocess.Process) -> None:
+    """End a command and what it has started: kind's own docker commands would go on without it, and make containers."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_END_GRACE_S):
+                await running.communicate()
+                while True:
+                    os.killpg(running.pid, 0)
+                    await asyncio.sleep(_LOOK_AGAIN_S)
+        except TimeoutError:
+            os.killpg(running.pid, signal.SIGKILL)
+    await running.wait()
 
 
 def _named(argv: Sequence[str]) -> str:

@@ -1,35 +1,40 @@
 """The image of plugins, stand-ins and the agent: this very interpreter, what it imports, and the libraries below both.
 
 Everything lies in the image at the path that it has here, so nothing is built or downloaded, and what runs on the node
-is what runs here, checkout or installed wheel.
+is what runs here, checkout or installed wheel. What changes often, our own code, is a layer on top of an image with the
+rest, so a node that has the rest is sent little.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import importlib.metadata
 import re
 import subprocess
 import sys
 import sysconfig
-import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 from simkubelet import _bundle
 
-from .docker import output_of
+from .oci import archive, layer
 
-_OURS: Final = ("simkubelet/__init__.py", "simkubelet/apis", "fakegpu")
+_OURS: Final = (
+    "simkubelet/__init__.py",
+    "simkubelet/apis",
+    "simkubelet/plugins/__init__.py",
+    "simkubelet/plugins/folder_events.py",
+    "fakegpu",
+)
 _BUNDLED: Final = {
     "plugin": ("",),
     "scenarios": (
         "__init__.py",
         "marked_processes.py",
+        "tap",
         "backends/__init__.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
@@ -49,13 +54,12 @@ _UNUSED: Final = {
     "pydoc_data",
     "_generated_tests",
 }
-_BUILD_WITHIN_S: Final = 300.0
 _SHELL: Final = Path("/bin/sh")
 
 
 @dataclass(frozen=True, slots=True)
 class PluginImage:
-    """An image that docker has: its `name` with a tag that tells its content, the interpreter, and its search path."""
+    """What runs on a node: its `name` with a tag that tells its content, the interpreter, and its search path."""
 
     name: str
     python: str
@@ -72,35 +76,37 @@ class PluginImage:
         return {"PYTHONPATH": self.python_path, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-async def built_image() -> PluginImage:
-    """Build the image, or find the one with the same content.
+@dataclass(frozen=True, slots=True)
+class ImageSource:
+    """An image that can be made.
 
-    Raises:
-        HostError: docker is missing or fails.
+    Attributes:
+        base: Full name of the image below it.
+        others: The files of both images.
+        own: The files of the upper one alone.
     """
-    python, files = await asyncio.to_thread(_interpreter_and_files)
-    name = f"simkubelet/plugin:{_content(files)}"
-    if not (await output_of("docker", "image", "ls", "--quiet", name)).strip():
-        with tempfile.TemporaryFile() as context:
-            await asyncio.to_thread(_write_context, context, files)
-            context.seek(0)
-            await output_of(
-                "docker",
-                "build",
-                "--label",
-                "simkubelet=plugin",
-                "--tag",
-                name,
-                "-",
-                given=context.read(),
-                within_s=_BUILD_WITHIN_S,
-            )
-    return PluginImage(name, str(python), ":".join(str(path) for path in _search_path()))
+
+    image: PluginImage
+    base: str
+    others: tuple[Path, ...]
+    own: tuple[Path, ...]
+
+    def archive(self, *, with_base: bool) -> bytes:
+        """The image, with or without the one below it, as `ctr images import` takes it."""
+        lower, upper = layer(self.others), layer(self.own)
+        images = {self.image.reference: (lower, upper)}
+        return archive({self.base: (lower,), **images}) if with_base else archive(images, left_out=(lower,))
 
 
-def _interpreter_and_files() -> tuple[Path, list[Path]]:
+def image_source() -> ImageSource:
+    """Look up all files of the image."""
     python = Path(sys.executable).resolve()
-    return python, sorted(set(_files(python)))
+    own = sorted(set(_packages()))
+    others = sorted(set(_files(python)) - set(own))
+    image = PluginImage(
+        f"simkubelet/plugin:{_content([*others, *own])}", str(python), ":".join(str(path) for path in _search_path())
+    )
+    return ImageSource(image, f"docker.io/simkubelet/interpreter:{_content(others)}", tuple(others), tuple(own))
 
 
 def _search_path() -> list[Path]:
@@ -109,10 +115,10 @@ def _search_path() -> list[Path]:
 
 
 def _files(python: Path) -> Iterator[Path]:
-    """All files of the image, libraries included."""
-    own = [python, _SHELL, *_below(Path(sysconfig.get_path("stdlib"))), *_packages(), *_distributions()]
-    yield from own
-    yield from _libraries(path for path in own if path in (python, _SHELL) or ".so" in path.name)
+    """All that is not ours, libraries included, and distributions."""
+    found = [python, _SHELL, *_below(Path(sysconfig.get_path("stdlib"))), *_distributions()]
+    yield from found
+    yield from _libraries(path for path in found if path in (python, _SHELL) or ".so" in path.name)
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -169,10 +175,3 @@ def _content(files: Iterable[Path]) -> str:
         state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
     return digest.hexdigest()[:16]
-
-
-def _write_context(stream: IO[bytes], files: Iterable[Path]) -> None:
-    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        archive.add(Path(__file__).with_name("Dockerfile"), "Dockerfile")
-        for path in files:
-            archive.add(path.resolve(), f"tree{path}", recursive=False)

@@ -16,12 +16,17 @@ from .image import PluginImage
 
 PLACE: Final = "/var/lib/simkubelet"
 PLUGIN_FOLDER: Final = "/var/lib/kubelet/device-plugins"
+TAPS: Final = f"{PLACE}/taps"
+"""Below it each plugin with a tap has what it takes for the plugin folder, by its name."""
 _CTR: Final = ("ctr", "--namespace=k8s.io")
 _DROP_IN: Final = "/run/systemd/system/kubelet.service.d"
 _AGENT: Final = "simkubelet-agent"
 _ANSWER_WITHIN_S: Final = 30.0
 _READY_WITHIN_S: Final = 60.0
 _BOOT_WITHIN_S: Final = 120.0
+_COPY_WITHIN_S: Final = 120.0
+UP_WITHIN_S: Final = 90.0
+"""How long a kubelet may take to serve its socket, and an API server to answer, after a start."""
 
 OnTold = Callable[[Mapping[str, Any]], None]
 """Takes what the agent sees by itself, and ``{"journal": "…"}`` for each line of the kubelet's log."""
@@ -67,6 +72,14 @@ class KindNode:
         """``start``, ``stop`` or ``restart`` the kubelet."""
         await self.run("systemctl", verb, "kubelet")
 
+    async def until_serving(self) -> None:
+        """Wait until plugins can register with the kubelet.
+
+        Raises:
+            HostError: It does not come up.
+        """
+        await self._wait_for(f"test -S {PLUGIN_FOLDER}/kubelet.sock", UP_WITHIN_S, "the kubelet does not come up")
+
     async def watch(self) -> None:
         """Start the agent and follow the kubelet's log.
 
@@ -75,10 +88,8 @@ class KindNode:
         """
         await self._remove_agent()
         # A kubelet that crashes stays so until the story starts it.
-        await self.run(
-            "sh", "-c", f"mkdir -p {_DROP_IN} && printf '[Service]\\nRestart=no\\n' >{_DROP_IN}/simkubelet.conf"
-        )
-        await self.run("systemctl", "daemon-reload")
+        stays_down = f"mkdir -p {_DROP_IN} && printf '[Service]\\nRestart=no\\n' >{_DROP_IN}/simkubelet.conf"
+        await self.run("sh", "-c", f"{stays_down} && systemctl daemon-reload")
         self._ready.clear()
         journal = ("docker", "exec", self.container, "journalctl", "-u", "kubelet", "-f", "-n", "0", "-o", "cat")
         following = await self._stack.enter_async_context(process(*journal))
@@ -106,7 +117,8 @@ class KindNode:
         await self._stack.aclose()
         with contextlib.suppress(HostError):
             await self._remove_agent()
-            await self.run("sh", "-c", f"rm -f {_DROP_IN}/simkubelet.conf && systemctl daemon-reload")
+            restarts_again = f"rm {_DROP_IN}/simkubelet.conf && systemctl daemon-reload"
+            await self.run("sh", "-c", f"[ ! -e {_DROP_IN}/simkubelet.conf ] || {{ {restarts_again}; }}")
 
     async def ask(self, do: str, **given: Any) -> Any:
         """Let the agent do something; see `agent.Agent`.
@@ -139,13 +151,29 @@ class KindNode:
         await self.close()
         await output_of("docker", "kill", self.container)
         await output_of("docker", "start", self.container)
-        await self._wait_for("systemctl is-active --quiet containerd", _BOOT_WITHIN_S)
+        await self._wait_for("systemctl is-active --quiet containerd", _BOOT_WITHIN_S, "containerd does not start")
 
-    async def has_image(self, name: str) -> bool:
-        """Whether containerd has an image, by its full name."""
-        return name in (await self.run(*_CTR, "images", "list", "-q")).split()
+    async def put(self, archive: bytes) -> None:
+        """Unpack a tar archive at the node's root.
 
-    async def _wait_for(self, condition: str, within_s: float) -> None:
+        Raises:
+            HostError: docker fails.
+        """
+        await output_of("docker", "cp", "-", f"{self.container}:/", given=archive, within_s=_COPY_WITHIN_S)
+
+    async def images(self) -> list[str]:
+        """Full names of the images that containerd has."""
+        return (await self.run(*_CTR, "images", "list", "-q")).split()
+
+    async def load(self, archive: bytes) -> None:
+        """Give containerd the images of an archive.
+
+        Raises:
+            HostError: It does not take them.
+        """
+        await self.run(*_CTR, "images", "import", "-", given=archive, within_s=_COPY_WITHIN_S)
+
+    async def _wait_for(self, condition: str, within_s: float, otherwise: str) -> None:
         loop = asyncio.get_running_loop()
         limit = loop.time() + within_s
         while True:
@@ -153,7 +181,7 @@ class KindNode:
                 await self.run("sh", "-c", condition)
             except CommandError:
                 if loop.time() > limit:
-                    raise HostError(f"node {self.container}: not so within {within_s:g} s: {condition}") from None
+                    raise HostError(f"node {self.container}: {otherwise} within {within_s:g} s") from None
                 await asyncio.sleep(0.3)
             else:
                 return

@@ -1,7 +1,8 @@
-"""A story's plugins on a cluster: one DaemonSet each, kept from a node by a label, observed by its pods.
+"""A story's plugins on a cluster: DaemonSets, kept from a node by a label, observed by its pods.
 
-A DaemonSet selects nodes by a label of its plugin, so starting a plugin on a node is labelling it and stopping is
-taking the label away. A plugin's process is the first of its container, so the kubelet is its supervisor.
+A plugin has a DaemonSet for each node, since nodes differ in their machines. It selects the node by a label of the
+plugin, so starting a plugin on a node is labelling it and stopping is taking the label away. A plugin's process is the
+first of its container, so the kubelet is its supervisor.
 """
 
 from __future__ import annotations
@@ -10,43 +11,47 @@ import json
 import re
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simkubelet import _bundle
 from simkubelet.errors import InputError, PluginError
 from simkubelet.events import DevicesListed, PluginRegistered
 
 from ...events import PluginCalled, PluginExited, PluginPaused, PluginResumed, PluginStarted, RegistrationAnswered
-from ...marked_processes import MARK
 from ...plugin_action import (
+    AnswerRpc,
+    AnyCallAction,
     AnyStubAction,
+    EndStream,
     KillPlugin,
     PausePlugin,
     ProcessAction,
     ResumePlugin,
     StartPlugin,
     StopPlugin,
-    stub_command,
+    command_of,
 )
 from ...plugin_spec import PluginSpec, Serves
 from ...snapshot import PluginState, PluginView
 from ...trace import Trace
-from ..stub_options import stub_options
 from .api import ClusterApi, Object
+from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set, mark_of
 from .image import PluginImage
-from .node import PLACE, PLUGIN_FOLDER, KindNode
+from .node import KindNode
+from .program import Program, archive_of
 
-LABELS: Final = {"app.kubernetes.io/managed-by": "simkubelet"}
-NAMESPACE: Final = "simkubelet"
+NAMESPACE: Final = "kube-system"
+"""Where plugins live on most clusters. One of our own would take at least five seconds to go.
+
+Source of the five: namespaceDeletionGracePeriod, pkg/controller/namespace/namespace_controller.go (kubernetes v1.34.4).
+"""
 _SERVED: Final = {"gopher": "lixueduan.com/gopher", "nvidia": "nvidia.com/gpu"}
 _REQUEST: Final = re.compile(r'"Got registration request from device plugin with resource" resourceName="([^"]*)"')
 _LISTED: Final = re.compile(
     r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
 )
 """Source of both: devicemanager/manager.go and plugin/v1beta1/server.go (kubernetes v1.34.4); the second is level 2."""
-_NODE_LABEL: Final = "simkubelet.plugin/"
 
 
 @dataclass(slots=True)
@@ -79,7 +84,7 @@ class _OnNode:
 
     @property
     def mark(self) -> str:
-        return f"plugin/{self.spec.name}"
+        return mark_of(self.spec.name)
 
 
 def _status(terminated: Mapping[str, Any]) -> int:
@@ -95,12 +100,17 @@ class KindPlugins:
 
     Args:
         specs: The story's plugins.
+        programs: Plugin -> its program, of those that do not come along.
         image: What they run in.
         trace: Gets what happens.
     """
 
-    def __init__(self, specs: tuple[PluginSpec, ...], image: PluginImage, trace: Trace) -> None:
+    def __init__(
+        self, specs: tuple[PluginSpec, ...], programs: Mapping[str, Program], image: PluginImage, trace: Trace
+    ) -> None:
         self._specs = specs
+        self._programs = programs
+        self._told = {spec.name for spec in specs if spec.is_stub and spec.name not in programs}
         self._image = image
         self._trace = trace
         self._on_nodes: dict[tuple[str, str], _OnNode] = {}
@@ -110,39 +120,44 @@ class KindPlugins:
         """What is known of each."""
         return tuple(one.view for one in self._on_nodes.values())
 
-    async def start(
-        self, api: ClusterApi, nodes: Mapping[str, KindNode], machines: Mapping[str, dict[str, str]]
-    ) -> None:
+    async def start(self, api: ClusterApi, nodes: Mapping[str, KindNode], places: Sequence[Place]) -> None:
         """Make the DaemonSets and label the nodes.
+
+        Args:
+            api: Of the cluster.
+            nodes: Its nodes, by the story's names.
+            places: What plugins find on each.
 
         Raises:
             HostError: The cluster does not do it.
         """
         self._api = api
-        await api.call(
-            "POST",
-            "namespaces",
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": LABELS}},
-        )
-        for spec in self._specs:
-            for node in nodes.values():
+        for place in places:
+            node = nodes[place.node]
+            if self._programs:
+                await node.put(archive_of(self._programs.values()))
+            for spec in self._specs:
                 self._on_nodes[node.name, spec.name] = _OnNode(spec, node, spec.start == "with-node")
-                if spec.is_stub:
+                program = self._programs.get(spec.name)
+                if spec.tap:
+                    await node.ask("add_tap", plugin=spec.name)
+                if spec.name in self._told:
                     await node.ask("add_stub", plugin=spec.name)
-            env = {**self._image.environment, **next(iter(machines.values()), {}), **spec.env}
-            await api.call("POST", f"namespaces/{NAMESPACE}/daemonsets", self._daemon_set(spec, env), group="apps/v1")
+                made = daemon_set(spec, place, self._image, program)
+                await api.call("POST", f"namespaces/{NAMESPACE}/daemonsets", made, group="apps/v1")
         for one in self._on_nodes.values():
             if one.is_wanted:
-                await self._label(one, "on")
+                await self._label(one, is_on=True)
 
-    async def remove(self, api: ClusterApi, nodes: Mapping[str, KindNode]) -> None:
-        """Remove the namespace with all in it, and the labels."""
-        await api.call("DELETE", f"namespaces/{NAMESPACE}")
-        for node in nodes.values():
-            labels = {_NODE_LABEL + spec.name: None for spec in self._specs}
+    async def remove(self, api: ClusterApi, nodes: Collection[KindNode]) -> None:
+        """Let no plugin run: take the labels away, then the DaemonSets and their pods."""
+        for node in nodes:
+            labels = {NODE_LABEL + spec.name: None for spec in self._specs}
             await api.call("PATCH", f"nodes/{node.container}", {"metadata": {"labels": labels}})
+        await api.call("DELETE", f"namespaces/{NAMESPACE}/daemonsets?{SELECTED}", group="apps/v1")
+        await api.call("DELETE", f"namespaces/{NAMESPACE}/pods?{SELECTED}")
 
-    async def perform(self, action: ProcessAction | AnyStubAction, node: str) -> None:
+    async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
 
         Raises:
@@ -164,14 +179,16 @@ class KindPlugins:
             case ResumePlugin():
                 await self._signal(one, signal.SIGCONT)
                 self._trace.append(PluginResumed(one.spec.name, node))
+            case AnswerRpc() | EndStream() if one.spec.tap:
+                await one.node.ask("tell_tap", plugin=action.plugin, command=command_of(action))
             case _:
-                await self._tell(one, stub_command(action))
+                await self._tell(one, command_of(action))
 
     async def switch_off(self, node: str) -> tuple[str, ...]:
         """Let no plugin of a node be started again; the names of those that ran, in the story's order."""
         running = [one for (where, _), one in self._on_nodes.items() if where == node and one.is_wanted]
         for one in running:
-            await self._label(one, None)
+            await self._label(one, is_on=False)
             one.is_wanted = False
         return tuple(one.spec.name for one in running)
 
@@ -186,11 +203,12 @@ class KindPlugins:
             if one.is_wanted:
                 raise InputError(f"plugin '{name}' runs already; stop it first")
             one.is_wanted = True
-            await self._label(one, "on")
+            await self._label(one, is_on=True)
 
     def seen_pod(self, pod: Object, is_there: bool) -> None:
         """Take what a plugin's pod tells."""
-        name = pod["metadata"]["labels"].get("plugin", "")
+        labels = pod["metadata"].get("labels", {})
+        name = labels["plugin"] if LABELS.items() <= labels.items() else ""
         container = pod["spec"].get("nodeName")
         one = next(
             (one for (_, plugin), one in self._on_nodes.items() if plugin == name and one.node.container == container),
@@ -229,14 +247,20 @@ class KindPlugins:
         one.state = PluginState.RUNNING if is_running else PluginState.WAITING
 
     def seen_line(self, plugin: str, node: str, line: str) -> None:
-        """Take a line that a stub wrote."""
-        one, report = self._on_nodes[node, plugin], json.loads(line)
+        """Take a line that a stub wrote; of one with a tap that tells the same."""
+        if not self._on_nodes[node, plugin].spec.tap:
+            self.seen_report(plugin, node, json.loads(line))
+
+    def seen_report(self, plugin: str, node: str, report: Mapping[str, Any]) -> None:
+        """Take what a stub or a tap tells of calls."""
+        one = self._on_nodes[node, plugin]
         if "called" in report:
             one.calls[report["called"]] += 1
             self._trace.append(PluginCalled(plugin, node, report["called"], tuple(report["devices"])))
         elif "registered" in report:
             one.refusal = report["error"]
-            one.registrations += not one.refusal
+            one.calls["Register"] += 1
+            one.registrations += plugin in self._told and not one.refusal
             answered = RegistrationAnswered(plugin, node, report["registered"], report["endpoint"], one.refusal)
             self._trace.append(answered)
 
@@ -251,10 +275,18 @@ class KindPlugins:
             self._trace.append(DevicesListed(node, found.group(1), ids[:healthy], ids[healthy:]))
 
     def _seen_registration(self, node: str, resource: str) -> None:
-        for (where, _), one in self._on_nodes.items():
-            if where == node and _SERVED.get(one.spec.builtin or "") == resource:
+        here = [one for (where, _), one in self._on_nodes.items() if where == node]
+        served = {one.spec.name: self._serves(one.spec) for one in here}
+        # The log does not tell who registers: a resource that no other plugin serves is the unknown program's.
+        by = resource if resource in served.values() else None
+        for one in here:
+            if served[one.spec.name] == by and one.spec.name not in self._told:
                 one.registrations += 1
         self._trace.append(PluginRegistered(node, resource, ""))
+
+    def _serves(self, spec: PluginSpec) -> str | None:
+        """The resource of a plugin, None where only its program knows."""
+        return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
 
     def _ended_until(self, one: _OnNode, life: int, terminated: Mapping[str, Any] | None) -> None:
         while one.ended < life:
@@ -264,11 +296,14 @@ class KindPlugins:
 
     async def _stop(self, one: _OnNode, number: signal.Signals) -> None:
         await self.switch_off_one(one)
+        # A kubelet that knows of the deletion does not start the process again.
+        selected = f"{SELECTED},plugin={one.spec.name},node={one.node.name}"
+        await self._api.call("DELETE", f"namespaces/{NAMESPACE}/pods?{selected}")
         await one.node.ask("signal", mark=one.mark, number=int(number))
 
     async def switch_off_one(self, one: _OnNode) -> None:
         """Keep a plugin from its node."""
-        await self._label(one, None)
+        await self._label(one, is_on=False)
         one.is_wanted = False
 
     async def _signal(self, one: _OnNode, number: signal.Signals) -> None:
@@ -281,51 +316,6 @@ class KindPlugins:
         except InputError:
             raise PluginError(f"plugin '{one.spec.name}' does not take the command {command['command']}") from None
 
-    async def _label(self, one: _OnNode, value: str | None) -> None:
-        labels = {_NODE_LABEL + one.spec.name: value}
+    async def _label(self, one: _OnNode, is_on: bool) -> None:
+        labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}
         await self._api.call("PATCH", f"nodes/{one.node.container}", {"metadata": {"labels": labels}})
-
-    def _daemon_set(self, spec: PluginSpec, env: Mapping[str, str]) -> dict[str, Any]:
-        labels = {**LABELS, "plugin": spec.name}
-        module = _bundle.module_name("plugin")
-        settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        argv = [
-            self._image.python,
-            "-P",
-            "-m",
-            module,
-            spec.builtin or "",
-            "--kubelet-dir",
-            PLUGIN_FOLDER,
-            "--host-root",
-            "/host",
-            *settings,
-            *spec.args,
-        ]
-        if spec.is_stub:
-            argv = ["/bin/sh", "-c", f'exec "$@" <>{PLACE}/{spec.name}.in >>{PLACE}/{spec.name}.out', "sh", *argv]
-        paths = {"place": (PLACE, PLACE), "plugins": (PLUGIN_FOLDER, PLUGIN_FOLDER), "host": ("/", "/host")}
-        if "FAKEGPU_SEGMENT" in env:
-            paths["sys"] = (f"{PLACE}/machine/sys", "/host/sys")
-        container = {
-            "name": "plugin",
-            "image": self._image.reference,
-            "imagePullPolicy": "Never",
-            "command": argv,
-            "env": [{"name": key, "value": value} for key, value in {**env, MARK: f"plugin/{spec.name}"}.items()],
-            "volumeMounts": [{"name": key, "mountPath": inside} for key, (_, inside) in paths.items()],
-        }
-        pod = {
-            "nodeSelector": {_NODE_LABEL + spec.name: "on"},
-            "tolerations": [{"operator": "Exists"}],
-            "terminationGracePeriodSeconds": 5,
-            "automountServiceAccountToken": False,
-            "containers": [container],
-            "volumes": [{"name": key, "hostPath": {"path": path}} for key, (path, _) in paths.items()],
-        }
-        return {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "metadata": {"name": spec.name, "labels": labels},
-            "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
-        }

@@ -27,6 +27,11 @@ from .api import Object
 
 _STATIC: Final = "kubernetes.io/config.source"
 """The annotation of a pod that the kubelet tells the API server of."""
+_UNKNOWN_END: Final = "ContainerStatusUnknown"
+"""How a kubelet calls the end of a container of which its runtime knows nothing, also of one that never began.
+
+Source: kubelet/status/status_manager.go, ``TerminatePod`` (kubernetes v1.34.4).
+"""
 
 
 def extended(amounts: Mapping[str, Any]) -> dict[str, int]:
@@ -47,7 +52,8 @@ class ClusterState:
     """
 
     def __init__(self, names: Mapping[str, str], versions: Mapping[str, str], trace: Trace) -> None:
-        self._names = names
+        # The longest first, as one name may be how another begins.
+        self._names = dict(sorted(names.items(), key=lambda pair: -len(pair[0])))
         self._versions = versions
         self._trace = trace
         self.kubelet = dict.fromkeys(versions, KubeletState.RUNNING)
@@ -163,7 +169,9 @@ class ClusterState:
         for status in _statuses(item):
             container, state, last = status["name"], status["state"], status.get("lastState", {})
             started, ended = self._lives.get((uid, container), (0, 0))
-            now = status["restartCount"] + 1 if "waiting" not in state else status["restartCount"] + bool(last)
+            never_began = started == 0 and state.get("terminated", {}).get("reason") == _UNKNOWN_END
+            is_waiting = "waiting" in state or never_began
+            now = status["restartCount"] + (bool(last) if is_waiting else 1)
             over = now - ("running" in state)
             while ended < over or started < now:
                 if started <= ended:

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from scenarios.backends.kind.api import ClusterApi
+from scenarios.backends.kind.daemon_set import LABELS, Place
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import KindNode
 from scenarios.backends.kind.plugins import KindPlugins
+from scenarios.backends.kind.program import Program
 from scenarios.plugin_spec import PluginSpec
 from scenarios.snapshot import PluginState, PluginView
 from scenarios.trace import Trace
@@ -40,6 +42,9 @@ class SilentNode(KindNode):
     async def ask(self, do: str, **given: Any) -> Any:
         return 1
 
+    async def put(self, archive: bytes) -> None:
+        pass
+
 
 @pytest.fixture
 def trace() -> Trace:
@@ -51,19 +56,25 @@ def api() -> SilentApi:
     return SilentApi()
 
 
+async def started(
+    trace: Trace, api: SilentApi, specs: tuple[PluginSpec, ...], programs: dict[str, Program]
+) -> KindPlugins:
+    made = KindPlugins(specs, programs, _IMAGE, trace)
+    node = SilentNode("node-1", "dev-control-plane", _IMAGE, lambda told: None)
+    await made.start(api, {"node-1": node}, [Place("node-1", {"FAKEGPU_SEGMENT": "/x"}, ())])
+    return made
+
+
 @pytest.fixture
 async def plugins(trace: Trace, api: SilentApi) -> KindPlugins:
     specs = (PluginSpec(name="nvidia", builtin="nvidia"), PluginSpec(name="gpu", builtin="stub"))
-    made = KindPlugins(specs, _IMAGE, trace)
-    node = SilentNode("node-1", "dev-control-plane", _IMAGE, lambda told: None)
-    await made.start(api, {"node-1": node}, {"node-1": {"FAKEGPU_SEGMENT": "/x"}})
-    return made
+    return await started(trace, api, specs, {})
 
 
 def pod(uid: str, restarts: int, state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
     status = {"restartCount": restarts, "state": state, "lastState": last or {}}
     return {
-        "metadata": {"uid": uid, "labels": {"plugin": "gpu"}},
+        "metadata": {"uid": uid, "labels": {**LABELS, "plugin": "gpu"}},
         "spec": {"nodeName": "dev-control-plane"},
         "status": {"containerStatuses": [status]},
     }
@@ -149,6 +160,36 @@ def test_a_kubelets_log_tells_registrations_and_lists(plugins: KindPlugins, trac
     assert view(plugins, "nvidia").registrations == 1
     assert registered.fields["resource"] == "nvidia.com/gpu"
     assert (len(listed.fields["healthy"]), len(listed.fields["unhealthy"])) == (7, 1)
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "example.com/other"])
+async def test_a_resource_that_nobody_is_known_to_serve_is_the_unknown_programs(
+    resource: str, trace: Trace, api: SilentApi
+) -> None:
+    specs = (
+        PluginSpec(name="nvidia", builtin="nvidia"),
+        PluginSpec(name="mine", command=("x",)),
+        PluginSpec(name="gpu", builtin="stub"),
+    )
+    plugins = await started(trace, api, specs, {"mine": Program(("/x",), frozenset())})
+
+    plugins.seen_journal(
+        "node-1", f'"Got registration request from device plugin with resource" resourceName="{resource}"'
+    )
+
+    counts = {one.name: one.registrations for one in plugins.views}
+    assert counts == {"nvidia": resource == "nvidia.com/gpu", "mine": resource != "nvidia.com/gpu", "gpu": 0}
+
+
+async def test_a_program_in_place_of_a_plugin_that_comes_along_serves_the_same(trace: Trace, api: SilentApi) -> None:
+    specs = (PluginSpec(name="nvidia", builtin="nvidia"),)
+    plugins = await started(trace, api, specs, {"nvidia": Program(("/x",), frozenset())})
+
+    plugins.seen_journal(
+        "node-1", '"Got registration request from device plugin with resource" resourceName="nvidia.com/gpu"'
+    )
+
+    assert view(plugins, "nvidia").registrations == 1
 
 
 def test_a_stub_is_told_through_a_pipe_and_others_are_not(plugins: KindPlugins, api: SilentApi) -> None:

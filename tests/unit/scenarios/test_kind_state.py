@@ -5,14 +5,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.stand_in import manifest_with_stand_ins, mark_of
 from scenarios.backends.kind.state import ClusterState
 from scenarios.snapshot import KubeletState
 from scenarios.trace import Trace
 from simkubelet.devices.checkpoint import checksum
-
-_IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 
 
 @pytest.fixture
@@ -89,6 +85,17 @@ def test_a_container_that_waits_for_its_first_start_has_no_life(state: ClusterSt
     assert kinds(trace) == ["pod-scheduled"]
 
 
+def test_a_container_that_never_began_has_no_end(state: ClusterState, trace: Trace) -> None:
+    unknown = {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}
+
+    state.seen("pod", pod(containerStatuses=[container(0, unknown)]), True)
+    assert kinds(trace) == ["pod-scheduled"]
+
+    state.seen("pod", pod(containerStatuses=[container(0, {"running": {}})]), True)
+    state.seen("pod", pod(containerStatuses=[container(0, unknown)]), True)
+    assert kinds(trace) == ["pod-scheduled", "container-started", "container-exited"]
+
+
 def test_the_clusters_name_of_a_node_is_the_storys_in_messages(state: ClusterState, trace: Trace) -> None:
     event = {
         "metadata": {"uid": "1"},
@@ -102,6 +109,16 @@ def test_the_clusters_name_of_a_node_is_the_storys_in_messages(state: ClusterSta
     state.seen("event", event, True)
 
     assert [one.fields["message"] for one in trace] == ["Successfully assigned default/trainer to node-1"]
+
+
+def test_a_name_that_begins_like_another_nodes_is_told_apart(trace: Trace) -> None:
+    names = {"dev-worker": "node-2", "dev-worker2": "node-3"}
+    state = ClusterState(names, {"node-2": "1.34", "node-3": "1.34"}, trace)
+
+    state.seen("pod", pod(node="dev-worker2", phase="Pending", message="on dev-worker2, not on dev-worker"), True)
+
+    assert state.snapshot((), {}).pods["trainer"].node == "node-3"
+    assert state.snapshot((), {}).pods["trainer"].message == "on node-3, not on node-2"
 
 
 @pytest.mark.parametrize("pod_first", [True, False])
@@ -139,27 +156,6 @@ def test_a_panic_counts_once_and_a_new_kubelet_forgets_it(state: ClusterState, t
 
     assert kinds(trace) == ["kubelet-crashed", "kubelet-started"]
     assert state.snapshot((), {}).nodes["node-1"].panic == ""
-
-
-def test_stand_ins_keep_requests_and_need_no_image() -> None:
-    limits = {"limits": {"example.com/gpu": 1}}
-    manifest = {
-        "metadata": {"name": "trainer", "labels": {"app": "x"}},
-        "spec": {
-            "initContainers": [{"name": "warm-up", "image": "busybox", "command": ["true"], "args": ["x"]}],
-            "containers": [{"name": "main", "image": "busybox", "resources": limits}],
-        },
-    }
-
-    made = manifest_with_stand_ins(manifest, _IMAGE, {"run": "1"})
-
-    (main,), (warm_up,) = made["spec"]["containers"], made["spec"]["initContainers"]
-    assert made["metadata"]["labels"] == {"app": "x", "run": "1"}
-    assert main["resources"] == limits
-    assert {main["image"], warm_up["image"]} == {"docker.io/simkubelet/plugin:1"}
-    assert "args" not in warm_up
-    assert warm_up["command"][-1] == ""
-    assert {"name": "SIMKUBELET_PLUGIN", "value": mark_of("trainer", "main")} in main["env"]
 
 
 def _checkpoint(uid: str, device: str) -> str:

@@ -1,6 +1,7 @@
 """Normal forms of traces: what is chance is left out, what is not is found and explained."""
 
 import random
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.document import Document, load
-from scenarios.equivalence import compare, explained, normal_form
+from scenarios.equivalence import compare, explained
+from scenarios.normal_form import normal_form
 from scenarios.trace import Event
 
 _WORLDS = ("sim", "kind")
@@ -50,9 +52,9 @@ def met(number: int) -> tuple[str, dict[str, Any]]:
     return "expectation-met", {"step": number}
 
 
-def given_devices(pod: str, *devices: str) -> tuple[str, dict[str, Any]]:
+def given_devices(pod: str, *devices: str, node: str = "node-1") -> tuple[str, dict[str, Any]]:
     return "devices-allocated", {
-        "node": "node-1",
+        "node": node,
         "pod": pod,
         "container": "main",
         "resource": "example.com/gpu",
@@ -69,13 +71,17 @@ def status(pod: str, phase: str) -> tuple[str, dict[str, Any]]:
     return "pod-status", {"pod": pod, "phase": phase, "reason": "", "message": ""}
 
 
+def event(pod: str, reason: str, message: str) -> tuple[str, dict[str, Any]]:
+    return "event", {"pod": pod, "type": "Normal", "reason": reason, "message": message, "component": "kubelet"}
+
+
 def said(pod: str, message: str) -> tuple[str, dict[str, Any]]:
-    return "event", {"pod": pod, "type": "Normal", "reason": "Started", "message": message, "component": "kubelet"}
+    return event(pod, "Started", message)
 
 
 def differ(story: Document, first: Sequence[Event], second: Sequence[Event]) -> list[str]:
     scenario = story.scenario
-    found = compare(normal_form(first, scenario), normal_form(second, scenario), _WORLDS, cut=1)
+    found = compare(normal_form(first, scenario), normal_form(second, scenario), _WORLDS)
     return [] if found is None else [found.lane, *found.lines]
 
 
@@ -91,6 +97,13 @@ def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document)
     second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0"), step(2))
 
     assert differ(story, first, second)[0] == "devices of pod first"
+
+
+def test_devices_of_two_nodes_have_their_own_history_whatever_their_ids(story: Document) -> None:
+    first = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0", node="node-2"), step(2))
+    second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-1", node="node-2"), step(2))
+
+    assert not differ(story, first, second)
 
 
 def test_the_order_between_pods_is_chance_and_within_one_is_not(story: Document) -> None:
@@ -122,9 +135,9 @@ def test_an_event_said_twice_is_an_event_said_once(story: Document) -> None:
     assert not differ(story, once, twice)
 
 
-def test_what_happens_after_the_last_step_is_the_end_of_the_world(story: Document) -> None:
+def test_what_only_one_world_tells_after_the_story_is_no_difference(story: Document) -> None:
     first = trace(step(2), met(2))
-    second = trace(step(2), met(2), status("first", "Failed"))
+    second = trace(step(2), met(2), status("first", "Failed"), said("first", "a"))
 
     assert not differ(story, first, second)
 
@@ -134,7 +147,7 @@ def test_the_first_divergence_names_lane_and_step(story: Document) -> None:
     first = trace(step(0), status("first", "Running"), step(1), status("second", "Running"), step(2))
     second = trace(step(0), status("first", "Running"), step(1), status("second", "Failed"), step(2))
 
-    found = compare(normal_form(first, scenario), normal_form(second, scenario), _WORLDS, cut=1)
+    found = compare(normal_form(first, scenario), normal_form(second, scenario), _WORLDS)
 
     assert found is not None
     assert explained(found, scenario) == "the traces differ first in 'pod second', at step 'apply pod first'"
@@ -147,13 +160,76 @@ def test_the_first_divergence_names_lane_and_step(story: Document) -> None:
     )
 
 
-def test_what_only_one_world_got_to_after_the_last_action_is_no_difference(story: Document) -> None:
-    late = trace(step(0), status("first", "Running"), step(1), said("first", "a"), status("first", "Failed"), step(2))
-    early = trace(step(0), status("first", "Running"), step(1), step(2))
-    never = trace(step(0), step(1), step(2))
+def test_what_one_world_told_in_the_story_the_other_tells_afterwards_at_least(story: Document) -> None:
+    early = trace(step(2), status("first", "Running"), said("first", "a"), met(2), status("first", "Failed"))
+    late = trace(step(2), met(2), said("first", "a"), status("first", "Running"))
+    never = trace(step(2), met(2))
+    other = trace(step(2), met(2), said("first", "a"), status("first", "Failed"))
 
+    assert not differ(story, early, late)
     assert not differ(story, late, early)
-    assert differ(story, early, never)[0] == "pod first"
+    assert differ(story, early, never) == [
+        "events of pod first",
+        "events of pod first",
+        "  --- sim",
+        "  +++ kind",
+        "  -Normal Started: a",
+        "pod first",
+        "  --- sim",
+        "  +++ kind",
+        "  -pod-status phase=Running",
+    ]
+    assert differ(story, early, other)[0] == "pod first"
+
+
+def test_uids_are_the_worlds_own(story: Document) -> None:
+    texts = [f"Back-off restarting failed container main in pod first_default({uuid.uuid4()})" for _ in range(2)]
+    first, second = (trace(step(1), event("first", "BackOff", text), step(2)) for text in texts)
+
+    assert not differ(story, first, second)
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "counts"),
+    [
+        ("Failed", "Error: device plugin says no", True),
+        ("BackOff", "Back-off restarting failed container main", True),
+        ("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.", True),
+        ("Failed", "Error: ErrImagePull", False),
+        ("Failed", 'Failed to pull image "a": no such host', False),
+        ("BackOff", 'Back-off pulling image "a"', False),
+        ("Pulled", 'Container image "a" already present on machine', False),
+        ("FailedCreatePodSandBox", "Failed to create pod sandbox: no network", False),
+    ],
+)
+def test_events_about_images_and_networks_do_not_count(
+    story: Document, reason: str, message: str, counts: bool
+) -> None:
+    told = trace(step(1), event("first", reason, message), step(2))
+
+    assert bool(differ(story, told, trace(step(1), step(2)))) == counts
+
+
+def test_the_end_of_a_container_counts_as_long_as_its_pod_is_there(story: Document) -> None:
+    end = "container-exited", {"node": "n", "pod": "first", "container": "main", "attempt": 0, "exit_code": 0}
+    gone = "pod-removed", {"pod": "first"}
+
+    assert not differ(story, trace(step(1), gone, end, step(2)), trace(step(1), gone, step(2)))
+    assert differ(story, trace(step(1), end, gone, step(2)), trace(step(1), gone, step(2)))
+    again = status("first", "Running")
+    assert differ(story, trace(step(1), gone, again, end, step(2)), trace(step(1), gone, again, step(2)))
+
+
+def test_the_end_of_a_container_of_a_refused_pod_is_chance(story: Document) -> None:
+    start = "container-started", {"node": "n", "pod": "first", "container": "main", "attempt": 0}
+    end = "container-exited", {"node": "n", "pod": "first", "container": "main", "attempt": 0, "exit_code": 137}
+    refused = "pod-status", {"pod": "first", "phase": "Failed", "reason": "R", "message": "Pod was rejected: no"}
+    failed = "pod-status", {"pod": "first", "phase": "Failed", "reason": "R", "message": "Something else"}
+
+    assert not differ(story, trace(step(1), start, end, refused, step(2)), trace(step(1), start, refused, step(2)))
+    assert not differ(story, trace(step(1), start, refused, end, step(2)), trace(step(1), start, refused, step(2)))
+    assert differ(story, trace(step(1), start, refused, step(2)), trace(step(1), refused, step(2)))
+    assert differ(story, trace(step(1), start, end, failed, step(2)), trace(step(1), start, failed, step(2)))
 
 
 @given(names=st.permutations(["gpu-0", "gpu-1", "gpu-2"]), seed=st.integers(0, 2**32))

@@ -1,0 +1,113 @@
+"""The DaemonSet of a plugin on one node: its container sees the plugin folder, the machine and the node's files.
+
+A plugin that comes along is told where they are. A program of the user's has a node's paths built in, so all lies where
+it lies on a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from simkubelet import _bundle
+
+from ...marked_processes import MARK
+from ...plugin_spec import PluginSpec, Serves
+from ..stub_options import stub_options
+from .image import PluginImage
+from .node import PLACE, PLUGIN_FOLDER, TAPS
+from .program import PROGRAMS, Program
+
+LABELS: Final = {"app.kubernetes.io/managed-by": "simkubelet"}
+SELECTED: Final = "labelSelector=" + ",".join(f"{key}={value}" for key, value in LABELS.items())
+"""The query of a call that is about objects with these labels."""
+NODE_LABEL: Final = "simkubelet.plugin/"
+"""With the plugin's name behind it: the label of a node, by its name in the story, while the plugin runs there."""
+_HOST: Final = "/host"
+_PCI_DEVICES: Final = "/sys/bus/pci/devices"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a plugin runs.
+
+    Attributes:
+        node: The story's name of the node.
+        environment: What its machine gives to a process; empty where it has no GPUs.
+        files: The story's files on the node.
+    """
+
+    node: str
+    environment: Mapping[str, str]
+    files: Sequence[str]
+
+    @property
+    def has_machine(self) -> bool:
+        """Whether the node has fake GPUs."""
+        return bool(self.environment)
+
+
+def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Program | None) -> dict[str, Any]:
+    """Describe it.
+
+    Args:
+        spec: The plugin.
+        place: Where it runs.
+        image: What it runs in.
+        program: What runs instead of a plugin that comes along.
+    """
+    labels = {**LABELS, "plugin": spec.name, "node": place.node}
+    env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
+    mounts = {PLACE: PLACE, PLUGIN_FOLDER: f"{TAPS}/{spec.name}" if spec.tap else PLUGIN_FOLDER}
+    mounts |= _told_places(place) if program is None else _built_in_places(place, program)
+    container = {
+        "name": "plugin",
+        "image": image.reference,
+        "imagePullPolicy": "Never",
+        "command": _told_command(spec, image) if program is None else program.argv,
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "volumeMounts": [{"name": f"v{index}", "mountPath": inside} for index, inside in enumerate(mounts)],
+    }
+    pod = {
+        "nodeSelector": {NODE_LABEL + spec.name: place.node},
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 5,
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        "volumes": [{"name": f"v{index}", "hostPath": {"path": path}} for index, path in enumerate(mounts.values())],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": f"{spec.name}.{place.node}", "labels": labels},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
+    }
+
+
+def mark_of(plugin: str) -> str:
+    """By what a plugin's processes are found on a node."""
+    return f"plugin/{plugin}"
+
+
+def _told_places(place: Place) -> dict[str, str]:
+    """What is mounted for a plugin that comes along: path in the container -> path on the node."""
+    return {_HOST: "/", **({f"{_HOST}/sys": f"{PLACE}/machine/sys"} if place.has_machine else {})}
+
+
+def _built_in_places(place: Place, program: Program) -> dict[str, str]:
+    """What is mounted for a program that knows a node's paths: path in the container -> path on the node."""
+    carried = {str(path): f"{PROGRAMS}{path}" for path in sorted(program.files)}
+    folders = {str(PurePosixPath(path).parent) for path in place.files}
+    devices = {_PCI_DEVICES: f"{PLACE}/machine{_PCI_DEVICES}"} if place.has_machine else {}
+    return {**carried, **devices, **{folder: folder for folder in sorted(folders)}}
+
+
+def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
+    program = [image.python, "-P", "-m", _bundle.module_name("plugin"), spec.builtin or ""]
+    settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
+    argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.args]
+    if spec.is_stub:
+        return ["/bin/sh", "-c", f'exec "$@" <>{PLACE}/{spec.name}.in >>{PLACE}/{spec.name}.out', "sh", *argv]
+    return argv

@@ -1,0 +1,56 @@
+"""A kubelet's settings for one story: its configuration file, changed before the story and taken back after it.
+
+Source: staging/src/k8s.io/kubelet/config/v1beta1/types.go, ``KubeletConfiguration`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from ...node_spec import NodeSpec, TopologySpec
+from .node import PLUGIN_FOLDER, KindNode
+
+_FILE: Final = "/var/lib/kubelet/config.yaml"
+_ORIGINAL: Final = f"{_FILE}.simkubelet"
+_KEEP: Final = f"[ -e {_ORIGINAL} ] || {{ cp -p {_FILE} {_ORIGINAL}.new && mv {_ORIGINAL}.new {_ORIGINAL}; }}"
+_WRITE: Final = f"cat >{_FILE}.new && mv {_FILE}.new {_FILE}"
+_TAKE_BACK: Final = f"[ ! -e {_ORIGINAL} ] || {{ mv {_ORIGINAL} {_FILE} && echo changed; }}"
+
+
+async def set_up(node: KindNode, spec: NodeSpec) -> None:
+    """Start the kubelet anew where the story wants other settings than the cluster has.
+
+    Raises:
+        HostError: It does not come up with them.
+    """
+    if spec.topology == TopologySpec() and not spec.feature_gates:
+        return
+    changed = changed_settings(yaml.safe_load(await node.run("cat", _FILE)), spec)
+    await node.systemctl("stop")
+    # What the old instance leaves must not be taken for the new one's.
+    await node.run("rm", "-f", f"{PLUGIN_FOLDER}/kubelet.sock")
+    await node.run("sh", "-c", _KEEP)
+    await node.run("sh", "-c", _WRITE, given=json.dumps(changed).encode())
+    await node.systemctl("start")
+    await node.until_serving()
+
+
+async def take_back(node: KindNode) -> bool:
+    """Restore the cluster's settings, for the next start of the kubelet; whether they were others."""
+    return bool((await node.run("sh", "-c", _TAKE_BACK)).strip())
+
+
+def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:
+    """A ``KubeletConfiguration`` with what a story says of the node."""
+    topology = spec.topology
+    return {
+        **settings,
+        "topologyManagerPolicy": topology.policy,
+        "topologyManagerScope": topology.scope,
+        "topologyManagerPolicyOptions": dict(topology.options),
+        "featureGates": {**(settings.get("featureGates") or {}), **spec.feature_gates},
+    }

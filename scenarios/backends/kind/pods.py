@@ -1,0 +1,44 @@
+"""The pods of a story on a cluster: their manifests, and the programs that run in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ...node_spec import NodeSpec, Runtime
+from .daemon_set import LABELS
+from .image import PluginImage
+from .node import KindNode
+from .placement import placed
+from .program import archive_of
+from .stand_in import manifest_for_cluster, own_programs
+
+
+class KindPods:
+    """Makes a story's manifests into the cluster's.
+
+    Args:
+        specs: The story's nodes. Where they run the processes of containers, a container runs its own program.
+        nodes: The cluster's, to which programs are brought, as any of them may get a pod.
+        image: What containers run in.
+    """
+
+    def __init__(self, specs: Collection[NodeSpec], nodes: Collection[KindNode], image: PluginImage) -> None:
+        self._runs_programs = any(spec.runtime is Runtime.PROCESS for spec in specs)
+        self._nodes = nodes
+        self._image = image
+
+    async def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """What to give to the cluster for a manifest of the story.
+
+        Raises:
+            InputError: A program of it cannot run on a node.
+            HostError: A program cannot be brought there.
+        """
+        programs = own_programs(manifest) if self._runs_programs else {}
+        if programs:
+            archive = archive_of(programs.values())
+            for node in self._nodes:
+                await node.put(archive)
+        names = {node.name: node.container for node in self._nodes}
+        return placed(manifest_for_cluster(manifest, self._image, LABELS, programs), names)

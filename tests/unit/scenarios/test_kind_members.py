@@ -1,0 +1,130 @@
+"""Which nodes of a cluster take part in a story, and that all are there again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.backend import Capability
+from scenarios.backends.kind.api import ClusterApi
+from scenarios.backends.kind.backend import KindBackend
+from scenarios.backends.kind.image import PluginImage
+from scenarios.backends.kind.members import KindMembers
+from scenarios.backends.kind.node import KindNode
+from scenarios.job import Job, Options
+from scenarios.model import Scenario
+from scenarios.on_cluster import nodes_needed
+
+_IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
+_TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+
+
+class Cluster(ClusterApi):
+    """Nodes of which each is there while its kubelet runs."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(None)
+        self.nodes = {name: Machine(name, self) for name in names}
+        self.there = dict.fromkeys(names, True)
+        self.taints: dict[str, list[dict[str, str]] | None] = {names[0]: [_TAINT]}
+
+    async def call(self, method: str, url: str, body: object = None, **options: Any) -> dict[str, Any]:
+        name = url.removeprefix("nodes/")
+        match method:
+            case "DELETE":
+                assert not self.nodes[name].runs, "a kubelet that runs makes its node anew"
+                self.there[name] = False
+            case "PATCH":
+                assert isinstance(body, dict)
+                self.taints[name] = body["spec"]["taints"]
+        if not self.there[name]:
+            return {}
+        conditions = [{"type": "Ready", "status": "True"}]
+        return {"spec": {"taints": self.taints.get(name) or []}, "status": {"conditions": conditions}}
+
+
+class Machine(KindNode):
+    """A node that does as systemd is told."""
+
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        super().__init__(name, name, _IMAGE, lambda told: None)
+        self.cluster = cluster
+        self.runs = True
+
+    async def systemctl(self, verb: str) -> None:
+        self.runs = verb == "start"
+        self.cluster.there[self.name] |= self.runs
+
+    async def run(self, *argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
+        assert argv[2:5] == ("taint", "node", self.name)
+        self.cluster.taints[self.name] = [_TAINT]
+        return ""
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster(["dev-control-plane", "dev-worker", "dev-worker2"])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_the_scheduler_counts_as_many_nodes_as_the_story_has(count: int, cluster: Cluster) -> None:
+    members = KindMembers(list(cluster.nodes.values()))
+
+    await members.take_out(cluster, await members.bring_in(cluster, count))
+
+    assert list(cluster.there.values()) == [True] * count + [False] * (3 - count)
+    assert not cluster.taints["dev-control-plane"]
+
+
+async def test_a_node_comes_back_for_a_story_that_needs_it(cluster: Cluster) -> None:
+    members = KindMembers(list(cluster.nodes.values()))
+    await members.take_out(cluster, await members.bring_in(cluster, 1))
+
+    others = await members.bring_in(cluster, 2)
+
+    assert not others
+    assert cluster.there == {"dev-control-plane": True, "dev-worker": True, "dev-worker2": False}
+
+
+async def test_the_cluster_is_left_as_it_was_found(cluster: Cluster) -> None:
+    members = KindMembers(list(cluster.nodes.values()))
+    await members.take_out(cluster, await members.bring_in(cluster, 1))
+
+    await members.restore()
+
+    assert all(cluster.there.values())
+    assert cluster.taints["dev-control-plane"] == [_TAINT]
+
+
+@pytest.mark.parametrize(("count", "can"), [(1, True), (3, True), (4, False)])
+def test_a_story_of_more_nodes_than_the_cluster_has_is_not_played(count: int, can: bool, cluster: Cluster) -> None:
+    story = Scenario.model_validate(
+        {
+            "name": "story",
+            "description": "Nodes.",
+            "nodes": [{"name": f"node-{index}"} for index in range(count)],
+            "steps": [{"restartKubelet": {"node": "node-0"}}],
+        }
+    )
+
+    world = KindBackend(story, KindMembers(list(cluster.nodes.values())), Path("kubeconfig"), _IMAGE, {})
+
+    assert (Capability.SEVERAL_NODES in world.capabilities) is can
+
+
+def test_a_cluster_is_made_for_the_largest_story_that_it_can_play(tmp_path: Path) -> None:
+    def job(name: str, nodes: int, step: str) -> Job:
+        listed = ", ".join(f"{{name: node-{index}}}" for index in range(nodes))
+        text = f"name: {name}\ndescription: Nodes.\nnodes: [{listed}]\nsteps:\n- {step}\n"
+        (tmp_path / f"{name}.yaml").write_text(text)
+        return Job(tmp_path / f"{name}.yaml", Options())
+
+    jobs = [
+        job("small", 1, "restartKubelet: {}"),
+        job("large", 3, "restartKubelet: {node: node-0}"),
+        job("never", 9, "advance: 5m"),
+    ]
+
+    assert nodes_needed(jobs) == 3
+    assert nodes_needed([]) == 1

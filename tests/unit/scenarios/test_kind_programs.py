@@ -1,0 +1,141 @@
+"""What a program of the user's needs on a node of a cluster, and where it lies there."""
+
+import io
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.kind.daemon_set import Place, daemon_set
+from scenarios.backends.kind.image import PluginImage
+from scenarios.backends.kind.program import PROGRAMS, Program, archive_of, programs_of
+from scenarios.plugin_spec import PluginSpec
+from simkubelet.errors import InputError
+
+_IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
+
+
+def program(*argv: str) -> Program:
+    return programs_of([PluginSpec(name="mine", command=argv)], {})["mine"]
+
+
+def script(folder: Path, first_line: str) -> str:
+    file = folder / "plugin"
+    file.write_text(f"{first_line}\nexit 0\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+def test_a_native_program_takes_its_loader_and_libraries_along() -> None:
+    sh = program("/bin/sh", "-c", "exit 0")
+
+    assert sh.argv[1:] == ("-c", "exit 0")
+    assert Path(sh.argv[0]) in sh.files
+    names = {path.name for path in sh.files}
+    assert any(name.startswith("libc.") for name in names)
+    assert any(name.startswith("ld-") for name in names)
+
+
+@pytest.mark.parametrize("first_line", ["#!/bin/sh -e", "#!/usr/bin/env sh"])
+def test_a_script_is_run_by_its_interpreter(first_line: str, tmp_path: Path) -> None:
+    file = script(tmp_path, first_line)
+
+    made = program(file)
+
+    assert Path(made.argv[0]).name == "sh"
+    assert made.argv[-1] == file
+    assert {Path(file), Path(made.argv[0])} <= made.files
+
+
+def test_the_python_that_runs_here_is_in_the_image_already(tmp_path: Path) -> None:
+    file = script(tmp_path, f"#!{sys.executable}")
+
+    made = program(file)
+
+    assert made.argv == (str(Path(sys.executable).resolve()), file)
+    assert made.files == {Path(file)}
+
+
+def test_an_argument_that_names_a_file_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "settings.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+
+    made = program("/bin/sh", "settings.yaml", "settings.yml")
+
+    assert made.argv[1:] == (str(tmp_path / "settings.yaml"), "settings.yml")
+    assert tmp_path / "settings.yaml" in made.files
+
+
+def test_arguments_follow_the_storys_command_and_not_what_takes_its_place() -> None:
+    spec = PluginSpec(name="mine", command=("/bin/sh",), args=("--storys",))
+
+    assert programs_of([spec], {})["mine"].argv[1:] == ("--storys",)
+    assert programs_of([spec], {"mine": ("/bin/sh", "--other")})["mine"].argv[1:] == ("--other",)
+    assert not programs_of([PluginSpec(name="gopher", builtin="gopher", args=("--x",))], {})
+
+
+@pytest.mark.parametrize(
+    ("first_line", "words"),
+    [
+        ("#!/no/such/shell", "the interpreter of {file}: no program '/no/such/shell'"),
+        ("#!/usr/bin/env no-such-shell", "the interpreter of {file}: no program 'no-such-shell'"),
+        ("#!", "the interpreter of {file}: no program ''"),
+        ("", "{file} is neither a native program nor a script"),
+    ],
+)
+def test_what_cannot_be_carried_is_told(first_line: str, words: str, tmp_path: Path) -> None:
+    file = script(tmp_path, first_line)
+
+    with pytest.raises(InputError) as caught:
+        program(file)
+
+    assert str(caught.value).startswith(f"plugin 'mine': {words.format(file=file)}")
+
+
+def test_another_python_would_lack_its_modules(tmp_path: Path) -> None:
+    (tmp_path / "python3.99").write_bytes(b"\x7fELF")
+    (tmp_path / "python3.99").chmod(0o755)
+
+    with pytest.raises(InputError, match="another Python than the one that runs simkubelet"):
+        program(str(tmp_path / "python3.99"))
+
+
+def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ldd").write_text("#!/bin/sh\necho 'libodd.so.1 => not found'\n")
+    (tmp_path / "ldd").chmod(0o755)
+    monkeypatch.setattr("scenarios.backends.kind.program.LDD", str(tmp_path / "ldd"))
+
+    with pytest.raises(InputError, match=r"/bin/sh needs libodd\.so\.1, which the dynamic loader does not find here"):
+        program("/bin/sh")
+
+
+def test_files_lie_below_the_programs_folder_with_what_links_point_at(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("content")
+    (tmp_path / "link").symlink_to("real")
+
+    with tarfile.open(fileobj=io.BytesIO(archive_of([Program(("x",), frozenset([tmp_path / "link"]))]))) as made:
+        (only,) = made.getmembers()
+        content = made.extractfile(only)
+        assert content is not None
+        assert content.read() == b"content"
+    assert only.name == f"{PROGRAMS}{tmp_path}/link".lstrip("/")
+
+
+def test_a_program_sees_a_nodes_own_paths() -> None:
+    spec = PluginSpec(name="mine", command=("/opt/plugin",), env={"DEBUG": "1"})
+    place = Place("node-2", {"FAKEGPU_SEGMENT": "/x"}, ["/etc/gophers/g1", "/etc/gophers/g2"])
+
+    made = daemon_set(spec, place, _IMAGE, Program(("/opt/plugin", "-v"), frozenset([Path("/opt/plugin")])))
+
+    pod = made["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    on_node = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    mounted = {mount["mountPath"]: on_node[mount["name"]] for mount in container["volumeMounts"]}
+    assert container["command"] == ("/opt/plugin", "-v")
+    assert {"name": "DEBUG", "value": "1"} in container["env"]
+    assert mounted["/opt/plugin"] == f"{PROGRAMS}/opt/plugin"
+    assert mounted["/etc/gophers"] == "/etc/gophers"
+    assert mounted["/var/lib/kubelet/device-plugins"] == "/var/lib/kubelet/device-plugins"
+    assert mounted["/sys/bus/pci/devices"].endswith("/machine/sys/bus/pci/devices")
+    assert pod["nodeSelector"] == {"simkubelet.plugin/mine": "node-2"}
