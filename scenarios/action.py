@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from .duration import Duration
 from .part import Name, NodePath, Part
-from .plugin_action import AnyStubAction, ProcessAction
+from .plugin_action import AnyCallAction, AnyStubAction, ProcessAction
 
 
 class _ManifestPart(Part):
@@ -257,6 +257,7 @@ Action = (
     | KubeletAction
     | ProcessAction
     | AnyStubAction
+    | AnyCallAction
     | Fail
     | Heal
     | CreateFile

@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 
 from .duration import Duration
 from .part import Count, Name, Part, ResourceName
-from .plugin_action import Rpc
 from .snapshot import KubeletState, PluginState
+from .tap.answer import Rpc
 
 ABSENT: Literal["absent"] = "absent"
 """The word for a resource that a node's status does not name, which is not 0."""
@@ -32,6 +32,25 @@ Quantity = Annotated[
     PlainValidator(_count_or_absent),
     WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": ABSENT}]}),
 ]
+
+
+_MAYBE = r"^[0-9]+\?$"
+
+
+def _count_or_maybe(value: object) -> object:
+    if isinstance(value, str) and re.match(_MAYBE, value):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise PydanticCustomError("past", 'expected a whole number of devices, or as "0?" one that may be left out')
+
+
+PastQuantity = Annotated[
+    int | str,
+    PlainValidator(_count_or_maybe),
+    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _MAYBE}]}),
+]
+"""A quantity that was published, or with a question mark one that may have been."""
 
 
 _MINOR = r"^[0-9]+\.[0-9]+$"
@@ -93,7 +112,8 @@ class NodeExpectation(_Expectation):
     """The published status of a node, and its kubelet.
 
     Attributes:
-        capacity_history: Resource -> all capacities published since the story began, repetitions left out.
+        capacity_history: Resource -> all capacities published since the story began, repetitions left out; one with a
+            question mark may have been passed over, where chance decides.
         lists: Resource -> how many lists of its plugins the kubelet has taken since the story began.
         pod_resources: Resource -> how many devices the kubelet's PodResources API calls allocatable.
         kubelet: Whether the kubelet is there.
@@ -105,7 +125,7 @@ class NodeExpectation(_Expectation):
     node: Name
     capacity: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     allocatable: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
-    capacity_history: Mapping[ResourceName, tuple[Count, ...]] = Field(default_factory=dict)
+    capacity_history: Mapping[ResourceName, tuple[PastQuantity, ...]] = Field(default_factory=dict)
     lists: Mapping[ResourceName, Count] = Field(default_factory=dict)
     pod_resources: Mapping[ResourceName, Count] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
@@ -195,8 +215,9 @@ class PluginExpectation(_Expectation):
     """A plugin on a node (`node` None: the only one), as its supervisor sees it.
 
     Attributes:
-        refusal: The answer to the latest Register call of a stub, empty where it was accepted.
-        calls: RPC -> how often the kubelet made it to a stub.
+        refusal: The answer to the latest Register call, empty where it was accepted; of a stub or through a tap.
+        calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of a stub or through
+            a tap.
     """
 
     subject_key = "plugin"

@@ -13,7 +13,7 @@ from simkubelet.errors import InputError
 from .backend import Backend
 from .crosscheck import is_supported, unknown, unsupported
 from .document import Document, DocumentError, installed, load
-from .runner import Progress, play
+from .runner import Afterwards, Progress, nothing, play
 from .trace import Event
 from .verdict import Verdict
 
@@ -83,23 +83,25 @@ class Played:
     events: tuple[Event, ...]
 
 
-async def play_job(job: Job, progress: Progress) -> Played:
-    """Play one story in this process.
+async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
+    """Play one story in this process; see `runner.play`.
 
     Raises:
         InputError: What the user gave cannot be used.
     """
     document = job.document()
-    return await play_in(_backend(document, job.options), document, job, progress)
+    return await play_in(_backend(document, job.options), document, job, progress, afterwards)
 
 
-async def play_in(backend: Backend, document: Document, job: Job, progress: Progress) -> Played:
+async def play_in(
+    backend: Backend, document: Document, job: Job, progress: Progress, afterwards: Afterwards = nothing
+) -> Played:
     """Play one story in a world that is not yet entered.
 
     Raises:
         InputError: What the user gave cannot be used.
     """
-    verdict = await play(document, backend, progress)
+    verdict = await play(document, backend, progress, afterwards)
     return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
 
 

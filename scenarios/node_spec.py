@@ -14,6 +14,10 @@ from .part import Name, NodePath, Part
 DEFAULT_KUBERNETES = "1.34"
 MANIFESTS = "/etc/kubernetes/manifests"
 """The folder from which a node's kubelet takes static pods."""
+CDI_SPEC = "/etc/cdi/nvidia.json"
+"""The file on a node with fake GPUs that tells the container runtime how a container gets them."""
+CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
+"""How the devices are called in it: as NVIDIA's plugin asks for them."""
 
 
 class GpuSpec(Part):

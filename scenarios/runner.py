@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from simkubelet.errors import InputError
@@ -25,15 +25,27 @@ from .verdict import Failure, Outcome, Verdict, from_error
 
 Progress = Callable[[str], None]
 """Told the title of each step as it begins."""
+Afterwards = Callable[[Backend], Awaitable[None]]
+"""Given the world of a story that has come to its end well, before it is left."""
 
 
-async def play(document: Document, backend: Backend, progress: Progress = lambda title: None) -> Verdict:
+async def nothing(backend: Backend) -> None:
+    """The world is left at once."""
+
+
+async def play(
+    document: Document,
+    backend: Backend,
+    progress: Progress = lambda title: None,
+    afterwards: Afterwards = nothing,
+) -> Verdict:
     """Play a story from its first step to its last, or to the first expectation that is not met.
 
     Args:
         document: The story.
         backend: A world made for this story and not yet entered; it is left in any case.
         progress: Told what happens, for a person who waits.
+        afterwards: Awaited at the end of a story that went well.
 
     Raises:
         InputError: What the user gave cannot be used.
@@ -50,6 +62,8 @@ async def play(document: Document, backend: Backend, progress: Progress = lambda
     try:
         async with backend:
             stopped = await run.steps()
+            if stopped is None:
+                await afterwards(backend)
     except Exception as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -76,6 +76,34 @@ async def test_ended_plugin_is_started_again_at_once_and_then_after_a_doubling_b
     assert mine.plugin.view.restarts == 2
 
 
+async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: Any) -> None:
+    mine = supervise("sleep 1000")
+    mine.start()
+    await mine.until("plugin-started")
+    mine.plugin.tended.clear()
+
+    await mine.plugin.kill()
+    with pytest.raises(InputError, match="plugin 'mine' has ended, and no kubelet is there to start it again"):
+        await mine.plugin.pause()
+    assert mine.plugin.view.state is PluginState.WAITING
+
+    mine.plugin.tended.set()
+    await mine.until("plugin-started", 2)
+
+
+async def test_ended_plugin_that_no_kubelet_tends_can_be_stopped(supervise: Any) -> None:
+    mine = supervise("sleep 1000")
+    mine.start()
+    await mine.until("plugin-started")
+    mine.plugin.tended.clear()
+    await mine.plugin.kill()
+    await mine.clock.advance(0)
+
+    await mine.plugin.stop()
+
+    assert mine.plugin.view.state is PluginState.STOPPED
+
+
 async def test_plugin_that_ends_before_it_registered_is_told_with_its_last_words(supervise: Any) -> None:
     mine = supervise("echo first; echo 'no devices' >&2; exit 3")
     mine.start(registered=False)

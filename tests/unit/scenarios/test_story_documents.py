@@ -82,6 +82,14 @@ WRONG = [
         id="quantities",
     ),
     pytest.param(
+        'steps:\n- expect: {node: node-1, capacityHistory: {r: [1, "0?", -1, "?"]}}',
+        [
+            '4:57: steps[0].expect.capacityHistory.r[2]: expected a whole number of devices, or as "0?" one that may',
+            '4:61: steps[0].expect.capacityHistory.r[3]: expected a whole number of devices, or as "0?" one that may',
+        ],
+        id="past quantities",
+    ),
+    pytest.param(
         f"steps:\n- {POD}\n- expect: {{pod: p, phase: running}}",
         ["5:27: steps[1].expect.phase: expected 'Pending', 'Running', 'Succeeded' or 'Failed'; found \"running\"; did"],
         id="phase in lower case",

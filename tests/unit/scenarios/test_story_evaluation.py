@@ -55,6 +55,30 @@ def test_every_difference_of_a_node_is_told_with_its_path(frames: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("published", "wanted", "agrees"),
+    [
+        ((8, 0, 8), [8, "0?", 8], True),
+        ((8,), [8, "0?", 8], True),
+        ((8, 4, 8), [8, "0?", 8], False),
+        ((8, 0), [8, "0?", 8], False),
+        ((8, 0, 4, 8), [8, "0?", "4?", 8], True),
+        ((8, 4, 0, 8), [8, "0?", "4?", 8], False),
+        ((8,), [8, 0, 8], False),
+    ],
+)
+def test_a_capacity_that_may_be_passed_over(
+    frames: Any, published: tuple[int, ...], wanted: list[object], agrees: bool
+) -> None:
+    trace = Trace()
+    for amount in published:
+        trace.append(NodeStatusUpdated("node-1", {GPU: amount}, {}))
+
+    seen = seen_of(NodeExpectation, frames.frame(), trace, node="node-1", capacityHistory={GPU: wanted})
+
+    assert bool(seen) is not agrees
+
+
 def test_lists_count_by_node_and_resource(frames: Any) -> None:
     trace = Trace()
     for node, resource in (("node-1", GPU), ("node-1", "r"), ("node-2", GPU), ("node-1", GPU)):

@@ -152,6 +152,26 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
             {"FAKE_GPUS", "GPU_FAULTS"},
             id="GPUs",
         ),
+        pytest.param(
+            "nodes: [{name: a, topology: {scope: pod}}]\nsteps:\n- advance: 1s",
+            {"KUBELET_SETTINGS", "ADVANCE_TIME"},
+            id="topology",
+        ),
+        pytest.param(
+            "nodes: [{name: a, featureGates: {ResourceHealthStatus: true}}]\nsteps:\n- advance: 1s",
+            {"KUBELET_SETTINGS", "API_FEATURE_GATES", "ADVANCE_TIME"},
+            id="gate of the API server",
+        ),
+        pytest.param(
+            "nodes: [{name: a, numaNodes: 2}]\nsteps:\n- advance: 1s",
+            {"FAKE_NUMA_NODES", "ADVANCE_TIME"},
+            id="NUMA nodes",
+        ),
+        pytest.param(
+            "nodes: [{name: a, runtime: process}]\nsteps:\n- advance: 1s",
+            {"PROCESS_RUNTIME", "ADVANCE_TIME"},
+            id="processes",
+        ),
     ],
 )
 def test_needed_capabilities(read_story: Read, text: str, capabilities: set[str]) -> None:
