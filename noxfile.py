@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
+import subprocess
 import sys
 import tempfile
 import zipfile
@@ -19,6 +21,7 @@ import build_inputs
 import build_nvidia_plugin
 import build_oracle
 import go_build
+import kind_node_image
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "virtualenv"
@@ -26,6 +29,9 @@ nox.options.reuse_existing_virtualenvs = True
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 IN_PARALLEL = ("--numprocesses", "auto")
+BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
+"""Programs of the session `environment`."""
+IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
 TOP_LEVEL_NAMES = {"fakegpu", "simkubelet"}
 
 
@@ -44,12 +50,26 @@ def groups(*names: str) -> tuple[str, ...]:
     return nox.project.dependency_groups(PYPROJECT, *names)
 
 
+def give_up(session: nox.Session, reason: str) -> None:
+    """Skip a session that this machine cannot run; where CI is set, end it with an error."""
+    (session.error if os.environ.get("CI") else session.skip)(reason)
+
+
 def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
-    """Skip a session on a machine without Go; where CI is set, end it with an error."""
+    """Give a session up on a machine without Go."""
     try:
         find_go()
     except go_build.BuildError as reason:
-        (session.error if os.environ.get("CI") else session.skip)(str(reason))
+        give_up(session, str(reason))
+
+
+def need_kind(session: nox.Session) -> None:
+    """Give a session up on a machine without docker or kind; skip it where kind is left out by intent."""
+    if os.environ.get("SIMKUBELET_NO_KIND") == "1":
+        session.skip("kind is left out: SIMKUBELET_NO_KIND=1")
+    for command in (["docker", "info"], ["kind", "version"]):
+        if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True, check=False).returncode:
+            give_up(session, f"`{' '.join(command)}` does not work here; `tools/with_kind COMMAND` sees to it")
 
 
 @nox.session
@@ -72,46 +92,52 @@ def types(session: nox.Session) -> None:
     session.run("mypy", "--explicit-package-bases", "tests/support")
 
 
-@nox.session
-def unit(session: nox.Session) -> None:
-    """Run the unit tests; arguments after `--` go to pytest."""
+@nox.session(default=False)
+def environment(session: nox.Session) -> None:
+    """Make the environment that the sessions share which run tests: the project and all that its tests use."""
     # The fake library is compared with the nvml.h that it was built from, which is a build requirement.
     install(session, "--editable", ".", *groups("test"), *PYPROJECT["build-system"]["requires"])
-    session.run("pytest", "tests/unit", *IN_PARALLEL, *session.posargs)
 
 
-@nox.session
+@IN_ENVIRONMENT
+def unit(session: nox.Session) -> None:
+    """Run the unit tests; arguments after `--` go to pytest."""
+    session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs)
+
+
+@IN_ENVIRONMENT
 def e2e(session: nox.Session) -> None:
     """Play every story over real sockets with the project's own plugins."""
-    install(session, "--editable", ".", *groups("test"))
-    session.run("pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *IN_PARALLEL, *session.posargs)
 
 
-@nox.session
+@IN_ENVIRONMENT
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
     need_go(session, build_nvidia_plugin.find_go)
-    install(session, "--editable", ".", *groups("test"))
-    binary = session.run("python", "tools/build_nvidia_plugin.py", silent=True)
+    binary = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
     session.env["SIMKUBELET_NVIDIA_PLUGIN"] = str(binary).strip()
-    session.run("pytest", "tests/e2e", "-m", "nvidia_go", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "nvidia_go", *IN_PARALLEL, *session.posargs)
 
 
-@nox.session
+@IN_ENVIRONMENT
 def clients(session: nox.Session) -> None:
     """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
     need_go(session, build_clients.find_go)
-    install(session, "--editable", ".", *groups("test"))
-    built = session.run("python", "tools/build_clients.py", silent=True)
+    built = session.run(BIN / "python", "tools/build_clients.py", silent=True)
     session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
-    session.run("pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
 
 
-@nox.session(default=False)
+@IN_ENVIRONMENT
 def e2e_kind(session: nox.Session) -> None:
-    """Play stories on a kind cluster and compare them with the simulator; needs docker and kind, see docs/kind.md."""
-    install(session, "--editable", ".", *groups("test"))
-    session.run("pytest", "tests/e2e_kind", *session.posargs)
+    """Play the catalogue on a kind cluster and on the simulator, and compare; see docs/kind.md for what is needed."""
+    need_kind(session)
+    try:
+        session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
+    except kind_node_image.ImageError as error:
+        session.error(str(error))
+    session.run(BIN / "pytest", "tests/e2e_kind", "--durations=0", "--durations-min=1", *session.posargs)
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
@@ -123,12 +149,11 @@ ORACLE_USAGE.add_argument("--long", action="store_true", help="a hundred times t
 ORACLE_USAGE.add_argument("--seed", type=int, help="the one that a run with --long printed")
 
 
-@nox.session
+@IN_ENVIRONMENT
 def oracle(session: nox.Session) -> None:
     """Compare the device manager with the kubelet's own, and the scheduler with the real one, built with Go."""
     chosen, for_pytest = ORACLE_USAGE.parse_known_args(session.posargs)
     need_go(session, build_oracle.find_go)
-    install(session, "--editable", ".", *groups("test"))
     if chosen.long and chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(2**32)
     if chosen.long:
@@ -137,11 +162,11 @@ def oracle(session: nox.Session) -> None:
         session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
     for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
-        built = session.run("python", "tools/build_oracle.py", "--kubernetes", minor, silent=True)
+        built = session.run(BIN / "python", "tools/build_oracle.py", "--kubernetes", minor, silent=True)
         names = ("SIMKUBELET_ORACLE", "SIMKUBELET_ORACLE_STUB", "SIMKUBELET_ORACLE_SCHEDULER")
         session.env.update(zip(names, str(built).splitlines(), strict=True))
         session.env["SIMKUBELET_ORACLE_VERSION"] = minor
-        session.run("pytest", "tests/unit/oracle", *IN_PARALLEL, *for_pytest)
+        session.run(BIN / "pytest", "tests/unit/oracle", *IN_PARALLEL, *for_pytest)
 
 
 @nox.session(reuse_venv=False)
@@ -167,8 +192,7 @@ def protos(session: nox.Session) -> None:
     session.run("python", "tools/generate_protos.py", *session.posargs)
 
 
-@nox.session(default=False)
+@nox.session(default=False, venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
     """Measure and print JSON lines; arguments after `--` choose the benchmarks."""
-    install(session, "--editable", ".", *groups("test"))
-    session.run("python", "-m", "bench", *session.posargs)
+    session.run(BIN / "python", "-m", "bench", *session.posargs)

@@ -1,0 +1,99 @@
+"""Write the column `kind` of ``docs/fidelity.md``: the Kubernetes versions on which a row's stories were equal.
+
+A row names stories that verify it (``story NAME, NAME``) in its column `verified`. The session `e2e_kind` with
+``-- --record`` notes in ``tests/e2e_kind/equal.json`` which stories a kind cluster and the simulator told alike, on
+which version. A cell has the versions on which all stories of its row were, a version with names where only those
+were. With ``--check`` nothing is written and the exit status says whether the committed page is fresh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "fidelity.md"
+RECORD = ROOT / "tests" / "e2e_kind" / "equal.json"
+CATALOG = ROOT / "scenarios" / "catalog"
+VERIFIED, KIND = "verified", "kind"
+
+Equal = Mapping[str, Mapping[str, str]]
+"""Story -> version -> day."""
+
+
+class PageError(Exception):
+    """The page names a story that there is not."""
+
+
+def with_column(page: str, equal: Equal, known: frozenset[str]) -> str:
+    """Return a page with the column written anew.
+
+    Args:
+        page: Markdown; tables whose heading has `verified` get the column `kind` behind it.
+        equal: What was recorded.
+        known: Names of all stories.
+
+    Raises:
+        PageError: A row names a story that is not known.
+    """
+    return "".join(f"{line}\n" for line in _lines(page.splitlines(), equal, known))
+
+
+def _lines(lines: list[str], equal: Equal, known: frozenset[str]) -> Iterator[str]:
+    place = None
+    for number, line in enumerate(lines, start=1):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        if VERIFIED in cells:
+            place = cells.index(VERIFIED)
+            value = KIND
+        elif place is not None and cells:
+            value = "---" if set(cells[0]) == {"-"} else _cell(_stories(cells[place]), equal, known, number)
+        else:
+            place = None
+            yield line
+            continue
+        yield f"| {' | '.join([*cells[: place + 1], value])} |"
+
+
+def _stories(verified: str) -> list[str]:
+    found = re.findall(r"(?:^|; )story ([^;]+)", verified)
+    return [name.strip() for names in found for name in names.split(",")]
+
+
+def _cell(stories: list[str], equal: Equal, known: frozenset[str], line: int) -> str:
+    for story in stories:
+        if story not in known:
+            raise PageError(f"{PAGE.relative_to(ROOT)}:{line}: there is no story '{story}' in the catalogue")
+    versions = sorted({version for story in stories for version in equal.get(story, {})})
+    shown = []
+    for version in versions:
+        were = [story for story in stories if version in equal.get(story, {})]
+        shown.append(version if were == stories else f"{version}: {', '.join(were)}")
+    return "; ".join(shown)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
+    is_check = parser.parse_args().check
+    known = frozenset(path.stem for path in CATALOG.rglob("*.yaml"))
+    page = PAGE.read_text(encoding="utf-8")
+    try:
+        fresh = with_column(page, json.loads(RECORD.read_text(encoding="utf-8")), known)
+    except PageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    if not is_check:
+        PAGE.write_text(fresh, encoding="utf-8")
+    elif page != fresh:
+        print(f"stale: {PAGE.name}; run: python tools/kind_column.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
