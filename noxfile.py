@@ -72,6 +72,13 @@ def need_kind(session: nox.Session) -> None:
             give_up(session, f"`{' '.join(command)}` does not work here; `tools/with_kind COMMAND` sees to it")
 
 
+def build_nvidias_plugin(session: nox.Session) -> None:
+    """Build NVIDIA's own plugin and name it to the tests."""
+    need_go(session, build_nvidia_plugin.find_go)
+    binary = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
+    session.env["SIMKUBELET_NVIDIA_PLUGIN"] = str(binary).strip()
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, format, layers, machine-bound text, and that the committed stubs are fresh."""
@@ -80,6 +87,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
     session.run("python", "tools/check_text.py")
+    session.run("python", "tools/kind_column.py", "--check")
     session.notify("protos", ["--check"])
 
 
@@ -114,9 +122,7 @@ def e2e(session: nox.Session) -> None:
 @IN_ENVIRONMENT
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
-    need_go(session, build_nvidia_plugin.find_go)
-    binary = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
-    session.env["SIMKUBELET_NVIDIA_PLUGIN"] = str(binary).strip()
+    build_nvidias_plugin(session)
     session.run(BIN / "pytest", "tests/e2e", "-m", "nvidia_go", *IN_PARALLEL, *session.posargs)
 
 
@@ -133,6 +139,7 @@ def clients(session: nox.Session) -> None:
 def e2e_kind(session: nox.Session) -> None:
     """Play the catalogue on a kind cluster and on the simulator, and compare; see docs/kind.md for what is needed."""
     need_kind(session)
+    build_nvidias_plugin(session)
     try:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:

@@ -73,7 +73,7 @@ class PluginResumed:
 
 @dataclass(frozen=True, slots=True)
 class PluginCalled:
-    """A scriptable plugin was called by the kubelet; `devices` are the ids that the call names."""
+    """The kubelet called a stub, or a plugin with a tap; `devices` are the ids that the call names."""
 
     kind: ClassVar[str] = "plugin-called"
     plugin: str
@@ -84,7 +84,7 @@ class PluginCalled:
 
 @dataclass(frozen=True, slots=True)
 class RegistrationAnswered:
-    """A scriptable plugin's Register call was answered; `error` is empty where it was accepted."""
+    """A Register call of a stub, or of a plugin with a tap, was answered; `error` is empty where it was accepted."""
 
     kind: ClassVar[str] = "registration-answered"
     plugin: str

@@ -181,6 +181,11 @@ class Scenario(Part):
         """Whether it can be played on the version of the first node."""
         return self.kubernetes is None or is_met(self.kubernetes, self.nodes[0].kubernetes)
 
+    @property
+    def asks_pod_resources(self) -> bool:
+        """Whether it expects anything of a PodResources API; the others are spared the calls."""
+        return any(step.expect is not None and "pod_resources" in step.expect.expected for step in self.steps)
+
     def has_step(self, step: Step) -> bool:
         """Whether a step is played on the version of the first node."""
         return step.kubernetes is None or is_met(step.kubernetes, self.nodes[0].kubernetes)

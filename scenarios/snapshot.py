@@ -98,7 +98,8 @@ class PluginView:
         restarts: Starts after the first one.
         registrations: Register calls accepted over all its lives.
         refusal: The answer to its latest Register call, empty where that was accepted or there was none.
-        calls: RPC -> how often the kubelet made it, over all lives; of the stub only.
+        calls: RPC -> how often the kubelet made it, and Register -> how often that was answered, over all lives; of a
+            stub, or of a plugin with a tap.
     """
 
     name: str

@@ -102,7 +102,7 @@ class ContainerStarted:
 
 @dataclass(frozen=True, slots=True)
 class ContainerExited:
-    """A container that ran has ended; `reason` is that of its state terminated."""
+    """A container that ran has ended, and a kubelet that looks after its pod knows; `reason` is its state's."""
 
     kind: ClassVar[str] = "container-exited"
     node: str

@@ -22,13 +22,15 @@ from .runtime.container_records import ContainerRecord, ContainerRecords
 from .runtime.container_runtime import ContainerRuntime
 from .surroundings import Surroundings
 
-__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "Kubelet", "StartPause", "new_runtime", "no_pause"]
+__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
 
 StartPause = Callable[[], Awaitable[None]]
 
 DEVICE_PLUGINS: Final = "device-plugins"
 CONTAINER_LOGS: Final = "logs/pods"
 """Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
+START_S: Final = 0.1
+"""What a kubelet takes at least from its socket to the node's status."""
 
 
 async def no_pause() -> None:
@@ -75,7 +77,7 @@ class Kubelet:
         """Start an instance: read the checkpoint, clean the folder, serve ``kubelet.sock``, publish the node.
 
         Args:
-            while_starting: awaited before the node is published. A kubelet takes a tenth of a second from its socket to
+            while_starting: awaited before the node is published. A kubelet takes `START_S` at least from its socket to
                 the node's status, and longer to its pods: a plugin that registers within that time is not missed.
 
         Raises:

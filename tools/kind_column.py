@@ -60,7 +60,7 @@ def _lines(lines: list[str], equal: Equal, known: frozenset[str]) -> Iterator[st
 
 
 def _stories(verified: str) -> list[str]:
-    found = re.findall(r"(?:^|; )story ([^;]+)", verified)
+    found = re.findall(r"(?:^|; )stor(?:y|ies) ([^;]+)", verified)
     return [name.strip() for names in found for name in names.split(",")]
 
 

@@ -56,7 +56,7 @@ from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
-from .sim_pod_resources import PodResourcesAgent, Told, asks_pod_resources
+from .sim_pod_resources import PodResourcesAgent, Told
 from .sim_view import node_view, pod_view
 
 
@@ -174,7 +174,7 @@ class SimBackend:
                 await kubelet.start()
             self._nodes[node.name], self._kubelets[node.name] = node, kubelet
             self._plugins.add_node(node)
-            if asks_pod_resources(self._scenario):
+            if self._scenario.asks_pod_resources:
                 self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket)
         self._tasks += self._plugins.run(self._group)
 

@@ -18,9 +18,6 @@ from simkubelet.apis.podresources import (
     PodResourcesListerStub,
 )
 
-from ..expectation import NodeExpectation, PodExpectation
-from ..model import Scenario
-
 _PAUSE_S: Final = 0.04
 """Between two looks, of two calls each; the kubelet answers a hundred calls in a second."""
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
@@ -65,14 +62,6 @@ class PodResourcesAgent:
             _key(pod): _ids(entry for one in pod.containers for entry in one.devices) for pod in listed.pod_resources
         }
         return Told(pods, _ids(allocatable.devices))
-
-
-def asks_pod_resources(scenario: Scenario) -> bool:
-    """Whether a story expects anything of the API; those that do not are spared the calls."""
-    expectations = (step.expect for step in scenario.steps)
-    return any(
-        isinstance(one, NodeExpectation | PodExpectation) and "pod_resources" in one.expected for one in expectations
-    )
 
 
 def _key(pod: PodResources) -> str:

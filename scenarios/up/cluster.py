@@ -25,7 +25,7 @@ from simkubelet.cluster.strategies.table import strategies
 from simkubelet.cluster.taint_eviction import TaintEviction
 from simkubelet.errors import InputError, PluginError
 from simkubelet.events import KubeletCrashed, NodeEvent, PluginRegistered
-from simkubelet.kubelet import Kubelet, new_runtime
+from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.surroundings import Surroundings
 from simkubelet.version import version
 
@@ -129,7 +129,7 @@ class LiveCluster:
         with self._logs.of(node):
             match verb:
                 case Verb.RESTART_KUBELET:
-                    await kubelet.restart()
+                    await kubelet.restart(self._starting)
                     return f"the kubelet of {node} was restarted"
                 case Verb.STOP_KUBELET:
                     if not kubelet.is_running:
@@ -139,13 +139,16 @@ class LiveCluster:
                 case Verb.START_KUBELET:
                     if kubelet.is_running:
                         raise InputError(f"the kubelet of node '{node}' runs already; stop it first")
-                    await kubelet.start()
+                    await kubelet.start(self._starting)
                     return f"the kubelet of {node} runs"
                 case Verb.REBOOT_NODE:
                     ran = await self._plugins.power_off(node)
                     await kubelet.reboot()
                     await self._plugins.power_on(node, ran)
                     return f"{node} was rebooted"
+
+    async def _starting(self) -> None:
+        await self._clock.sleep(START_S)
 
     async def _start(self) -> None:
         self._logs.start()

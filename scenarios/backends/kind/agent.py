@@ -20,6 +20,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -42,6 +43,7 @@ _API_LIMIT_S: Final = 5.0
 CREATED: Final = PLACE / "created"
 """The topmost path of each that was made on the node, a line each: what has to go in the end."""
 _EXIT_CODE: Final = "exit-code"
+_HANDLER_WITHIN_S: Final = 5.0
 
 
 class Agent:
@@ -158,6 +160,7 @@ class Agent:
                 if f"SIMKUBELET_PLUGIN={mark}".encode() not in environment.read_bytes().split(b"\0"):
                     continue
                 (environment.parent / "root" / _EXIT_CODE).write_text(str(code))
+                _await_handler(environment.parent, signal.SIGUSR1)
                 os.kill(int(environment.parent.name), signal.SIGUSR1)
                 found += 1
             except (OSError, ValueError):
@@ -206,6 +209,20 @@ class Agent:
         from fakegpu import Machine
 
         Machine.open(PLACE / "machine").heal(gpu)
+
+
+def catches(process: Path, number: signal.Signals) -> bool:
+    """Whether a process, by its folder below ``/proc``, has a handler for a signal."""
+    lines = (process / "status").read_text(errors="replace").splitlines()
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+def _await_handler(process: Path, number: signal.Signals) -> None:
+    """Wait until a process that has just begun has its handler; before, the kernel drops what is sent to its first."""
+    limit = time.monotonic() + _HANDLER_WITHIN_S
+    while not catches(process, number) and time.monotonic() < limit:
+        time.sleep(0.01)
 
 
 def _ids(entries: Iterable[Any]) -> dict[str, list[str]]:

@@ -49,6 +49,12 @@ class ClusterApi:
         except (*_UNREACHABLE, ValueError) as error:
             raise HostError(f"the cluster's API server cannot be reached: {error}") from None
 
+    async def close(self) -> None:
+        """Close the connections; the next call opens new ones."""
+        # kr8s has no word for it, but looks whether its session is closed.
+        if self._api._session is not None:
+            await self._api._session.aclose()
+
     async def call(
         self,
         method: str,

@@ -41,7 +41,6 @@ from ...node_spec import CDI_KIND, CDI_SPEC
 from ...plugin_action import PluginAction
 from ...snapshot import Snapshot
 from ...trace import Trace
-from ..sim_pod_resources import asks_pod_resources
 from .api import ClusterApi, Object
 from .cleaning import clean
 from .daemon_set import Place
@@ -58,7 +57,7 @@ from .program import programs_of
 from .stand_in import mark_of
 from .state import ClusterState
 
-_LOST_WITHIN_S: Final = 60.0
+_LOST_WITHIN_S: Final = 20.0
 _PANIC: Final = re.compile(r"panic: (.*?)( \[recovered.*)?$")
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
@@ -114,9 +113,14 @@ class KindBackend:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but what a real cluster, or one of so few nodes, cannot do."""
-        has_nodes = len(self._members.containers) >= len(self._scenario.nodes)
-        return CAPABILITIES if has_nodes else CAPABILITIES - {Capability.SEVERAL_NODES}
+        """All but what a real cluster, or one of so few nodes or words, cannot do."""
+        here = {
+            Capability.SEVERAL_NODES: len(self._members.containers) >= len(self._scenario.nodes),
+            Capability.COUNT_LISTS: self._members.tell_of_lists,
+            # Which node a pod comes to is not known when its manifest is made.
+            Capability.PROCESS_RUNTIME: len({node.runtime for node in self._scenario.nodes}) == 1,
+        }
+        return CAPABILITIES - {capability for capability, is_there in here.items() if not is_there}
 
     async def __aenter__(self) -> Self:
         try:
@@ -169,7 +173,7 @@ class KindBackend:
             if task.done():
                 task.result()
         told: dict[str, Mapping[str, Any]] = {}
-        if asks_pod_resources(self._scenario):
+        if self._scenario.asks_pod_resources:
             told = {name: await node.ask("pod_resources") for name, node in self._nodes.items()}
         return self._state.snapshot(self._plugins.views, told)
 
@@ -220,7 +224,10 @@ class KindBackend:
 
     async def _clean_up_cluster(self) -> None:
         if hasattr(self, "_api"):
-            await clean(self._api, self._nodes.values(), self._plugins)
+            try:
+                await clean(self._api, self._nodes.values(), self._plugins)
+            finally:
+                await self._api.close()
 
     def _told(self, node: str, told: Mapping[str, Any]) -> None:
         """Take what a node tells."""
@@ -260,5 +267,7 @@ class KindBackend:
             raise InputError(f"pod '{action.pod}' has no container '{container}'; it has {', '.join(containers)}")
         if node is None:
             raise InputError(f"pod '{action.pod}' is on no node, so none of its containers runs")
+        if self._pods.runs_programs:
+            raise InputError(f"pod '{action.pod}': container '{container}' is a process and ends by itself")
         if not await self._nodes[node].ask("exit", mark=mark_of(action.pod, container), code=action.code):
             raise InputError(f"container '{container}' of pod '{action.pod}' does not run")

@@ -7,6 +7,7 @@ by itself when its kubelet starts.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,6 +18,8 @@ from .api import ClusterApi
 from .node import KindNode
 
 _READY_WITHIN_S: Final = 120.0
+_LEVEL_OF_LISTS: Final = 2
+"""At which a kubelet logs each list of devices. Source: devicemanager/manager.go (kubernetes v1.34.4)."""
 _LOOK_AGAIN_S: Final = 0.3
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 
@@ -27,11 +30,13 @@ class KindMembers:
     Args:
         nodes: All of them, the control plane first. It is a story's first node, since no cluster can be without it;
             the taint that keeps pods away from it is taken off.
+        verbosity: The level at which their kubelets log.
     """
 
-    def __init__(self, nodes: Sequence[KindNode]) -> None:
+    def __init__(self, nodes: Sequence[KindNode], verbosity: int = 2) -> None:
         self._nodes = nodes
         self._was_tainted = False
+        self.tell_of_lists = verbosity >= _LEVEL_OF_LISTS
 
     @property
     def containers(self) -> tuple[str, ...]:
@@ -59,13 +64,15 @@ class KindMembers:
             await api.call("DELETE", f"nodes/{node.container}")
 
     async def restore(self) -> None:
-        """Leave the cluster as it was found, with all its nodes."""
+        """Leave the cluster as it was found, with all its nodes that are still there."""
         for node in self._nodes:
-            await node.systemctl("start")
+            with contextlib.suppress(HostError):
+                await node.systemctl("start")
         if self._was_tainted:
             first = self._nodes[0]
             taint = ("taint", "node", first.container, f"{_CONTROL_PLANE}:NoSchedule", "--overwrite")
-            await first.run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", *taint)
+            with contextlib.suppress(HostError):
+                await first.run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", *taint)
 
     async def _until_ready(self, api: ClusterApi, node: KindNode) -> None:
         limit = time.monotonic() + _READY_WITHIN_S

@@ -7,9 +7,11 @@ first of its container, so the kubelet is its supervisor.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
+import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,11 +49,12 @@ NAMESPACE: Final = "kube-system"
 Source of the five: namespaceDeletionGracePeriod, pkg/controller/namespace/namespace_controller.go (kubernetes v1.34.4).
 """
 _SERVED: Final = {"gopher": "lixueduan.com/gopher", "nvidia": "nvidia.com/gpu"}
-_REQUEST: Final = re.compile(r'"Got registration request from device plugin with resource" resourceName="([^"]*)"')
+_CONNECTED: Final = re.compile(r'"Connected to new client" resource="([^"]*)"')
 _LISTED: Final = re.compile(
     r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
 )
-"""Source of both: devicemanager/manager.go and plugin/v1beta1/server.go (kubernetes v1.34.4); the second is level 2."""
+"""Source of both: devicemanager/plugin/v1beta1/handler.go and manager.go (kubernetes v1.34.4), at level 2."""
+_TAKES_WITHIN_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -266,7 +269,7 @@ class KindPlugins:
 
     def seen_journal(self, node: str, line: str) -> None:
         """Take a line of a kubelet's log: a registration, or a list of devices that has come."""
-        if found := _REQUEST.search(line):
+        if found := _CONNECTED.search(line):
             self._seen_registration(node, found.group(1))
         elif found := _LISTED.search(line):
             total, healthy = int(found.group(2)), int(found.group(3))
@@ -311,10 +314,18 @@ class KindPlugins:
             raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
 
     async def _tell(self, one: _OnNode, command: Mapping[str, Any]) -> None:
-        try:
-            await one.node.ask("tell", plugin=one.spec.name, line=json.dumps(command))
-        except InputError:
-            raise PluginError(f"plugin '{one.spec.name}' does not take the command {command['command']}") from None
+        limit = time.monotonic() + _TAKES_WITHIN_S
+        while True:
+            try:
+                await one.node.ask("tell", plugin=one.spec.name, line=json.dumps(command))
+            except InputError:
+                # A process that is being started does not read yet.
+                if not one.is_wanted or time.monotonic() > limit:
+                    message = f"plugin '{one.spec.name}' does not take the command {command['command']}"
+                    raise PluginError(message) from None
+                await asyncio.sleep(0.2)
+            else:
+                return
 
     async def _label(self, one: _OnNode, is_on: bool) -> None:
         labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}

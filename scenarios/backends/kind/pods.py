@@ -21,10 +21,13 @@ class KindPods:
         specs: The story's nodes. Where they run the processes of containers, a container runs its own program.
         nodes: The cluster's, to which programs are brought, as any of them may get a pod.
         image: What containers run in.
+
+    Attributes:
+        runs_programs: Whether containers are processes of the story's own.
     """
 
     def __init__(self, specs: Collection[NodeSpec], nodes: Collection[KindNode], image: PluginImage) -> None:
-        self._runs_programs = any(spec.runtime is Runtime.PROCESS for spec in specs)
+        self.runs_programs = any(spec.runtime is Runtime.PROCESS for spec in specs)
         self._nodes = nodes
         self._image = image
 
@@ -35,7 +38,7 @@ class KindPods:
             InputError: A program of it cannot run on a node.
             HostError: A program cannot be brought there.
         """
-        programs = own_programs(manifest) if self._runs_programs else {}
+        programs = own_programs(manifest) if self.runs_programs else {}
         if programs:
             archive = archive_of(programs.values())
             for node in self._nodes:

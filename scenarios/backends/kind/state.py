@@ -141,7 +141,8 @@ class ClusterState:
             self._trace.append(NodeStatusUpdated(node, *published))
 
     def _seen_pod(self, item: Object, is_there: bool) -> None:
-        name, uid = item["metadata"]["name"], item["metadata"]["uid"]
+        # A static pod is named after its node.
+        name, uid = self._in_story(item["metadata"]["name"]), item["metadata"]["uid"]
         node = self._names.get(item["spec"].get("nodeName", ""), "")
         before = self._told.get(uid, ("", "Pending", "", ""))
         if node and not before[0] and not self._is_bound_by_hand(item):
@@ -195,7 +196,9 @@ class ClusterState:
             return
         known[item["metadata"]["uid"]] = told
         component = item.get("source", {}).get("component") or item.get("reportingComponent", "")
-        self._trace.append(EventRecorded(about["name"], told.type, told.reason, told.message, component))
+        self._trace.append(
+            EventRecorded(self._in_story(about["name"]), told.type, told.reason, told.message, component)
+        )
 
     def _in_story(self, text: str) -> str:
         for name, node in self._names.items():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.backend import Capability
+from scenarios.backend import Capability, needed
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.backend import KindBackend
 from scenarios.backends.kind.image import PluginImage
@@ -15,6 +15,7 @@ from scenarios.backends.kind.node import KindNode
 from scenarios.job import Job, Options
 from scenarios.model import Scenario
 from scenarios.on_cluster import nodes_needed
+from simkubelet.errors import HostError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -51,8 +52,11 @@ class Machine(KindNode):
         super().__init__(name, name, _IMAGE, lambda told: None)
         self.cluster = cluster
         self.runs = True
+        self.is_dead = False
 
     async def systemctl(self, verb: str) -> None:
+        if self.is_dead:
+            raise HostError(f"{self.name} is not running")
         self.runs = verb == "start"
         self.cluster.there[self.name] |= self.runs
 
@@ -97,20 +101,52 @@ async def test_the_cluster_is_left_as_it_was_found(cluster: Cluster) -> None:
     assert cluster.taints["dev-control-plane"] == [_TAINT]
 
 
-@pytest.mark.parametrize(("count", "can"), [(1, True), (3, True), (4, False)])
-def test_a_story_of_more_nodes_than_the_cluster_has_is_not_played(count: int, can: bool, cluster: Cluster) -> None:
+async def test_a_node_that_was_ended_under_the_run_keeps_no_other_from_coming_back(cluster: Cluster) -> None:
+    members = KindMembers(list(cluster.nodes.values()))
+    await members.take_out(cluster, await members.bring_in(cluster, 1))
+    cluster.nodes["dev-worker"].is_dead = True
+
+    await members.restore()
+
+    assert cluster.there == {"dev-control-plane": True, "dev-worker": False, "dev-worker2": True}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "capability", "can"),
+    [
+        ([{}], Capability.SEVERAL_NODES, True),
+        ([{}] * 3, Capability.SEVERAL_NODES, True),
+        ([{}] * 4, Capability.SEVERAL_NODES, False),
+        ([{"runtime": "process"}] * 2, Capability.PROCESS_RUNTIME, True),
+        ([{"runtime": "process"}, {}], Capability.PROCESS_RUNTIME, False),
+    ],
+)
+def test_what_nodes_a_cluster_can_give_to_a_story(
+    nodes: list[dict[str, str]], capability: Capability, can: bool, cluster: Cluster
+) -> None:
     story = Scenario.model_validate(
         {
             "name": "story",
             "description": "Nodes.",
-            "nodes": [{"name": f"node-{index}"} for index in range(count)],
+            "nodes": [{"name": f"node-{index}", **node} for index, node in enumerate(nodes)],
             "steps": [{"restartKubelet": {"node": "node-0"}}],
         }
     )
 
     world = KindBackend(story, KindMembers(list(cluster.nodes.values())), Path("kubeconfig"), _IMAGE, {})
 
-    assert (Capability.SEVERAL_NODES in world.capabilities) is can
+    assert (capability in world.capabilities) is can
+
+
+@pytest.mark.parametrize(("verbosity", "can"), [(0, False), (2, True)])
+def test_lists_are_counted_where_the_kubelets_tell_of_them(verbosity: int, can: bool, cluster: Cluster) -> None:
+    step = {"expect": {"node": "node-1", "lists": {"example.com/gpu": 1}}}
+    story = Scenario.model_validate({"name": "story", "description": "Lists.", "steps": [step]})
+
+    world = KindBackend(story, KindMembers(list(cluster.nodes.values()), verbosity), Path("kubeconfig"), _IMAGE, {})
+
+    assert needed(story) == {Capability.COUNT_LISTS}
+    assert (Capability.COUNT_LISTS in world.capabilities) is can
 
 
 def test_a_cluster_is_made_for_the_largest_story_that_it_can_play(tmp_path: Path) -> None:

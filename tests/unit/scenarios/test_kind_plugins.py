@@ -8,11 +8,13 @@ import pytest
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.daemon_set import LABELS, Place
 from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.node import KindNode
+from scenarios.backends.kind.node import PLUGIN_FOLDER, TAPS, KindNode
 from scenarios.backends.kind.plugins import KindPlugins
 from scenarios.backends.kind.program import Program
+from scenarios.plugin_action import AnswerRpc, EndStream
 from scenarios.plugin_spec import PluginSpec
 from scenarios.snapshot import PluginState, PluginView
+from scenarios.tap.answer import Rpc
 from scenarios.trace import Trace
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
@@ -39,7 +41,12 @@ class SilentApi(ClusterApi):
 class SilentNode(KindNode):
     """A node whose agent does all that it is asked to."""
 
+    def __init__(self) -> None:
+        super().__init__("node-1", "dev-control-plane", _IMAGE, lambda told: None)
+        self.asked: list[tuple[str, Any]] = []
+
     async def ask(self, do: str, **given: Any) -> Any:
+        self.asked.append((do, given))
         return 1
 
     async def put(self, archive: bytes) -> None:
@@ -57,10 +64,14 @@ def api() -> SilentApi:
 
 
 async def started(
-    trace: Trace, api: SilentApi, specs: tuple[PluginSpec, ...], programs: dict[str, Program]
+    trace: Trace,
+    api: SilentApi,
+    specs: tuple[PluginSpec, ...],
+    programs: dict[str, Program],
+    node: SilentNode | None = None,
 ) -> KindPlugins:
     made = KindPlugins(specs, programs, _IMAGE, trace)
-    node = SilentNode("node-1", "dev-control-plane", _IMAGE, lambda told: None)
+    node = node or SilentNode()
     await made.start(api, {"node-1": node}, [Place("node-1", {"FAKEGPU_SEGMENT": "/x"}, ())])
     return made
 
@@ -143,13 +154,14 @@ def test_a_stub_counts_its_calls_and_keeps_the_last_refusal(plugins: KindPlugins
         plugins.seen_line("gpu", "node-1", json.dumps(report))
 
     seen = view(plugins, "gpu")
-    assert (seen.calls, seen.registrations, seen.refusal) == ({"Allocate": 1}, 1, "no")
+    assert (seen.calls, seen.registrations, seen.refusal) == ({"Allocate": 1, "Register": 2}, 1, "no")
 
 
 def test_a_kubelets_log_tells_registrations_and_lists(plugins: KindPlugins, trace: Trace) -> None:
     for line in (
-        'I1122 06:32:18.815133 637 server.go:160] "Got registration request from device plugin with resource" '
+        'I1122 06:32:18.715133 637 server.go:160] "Got registration request from device plugin with resource" '
         'resourceName="nvidia.com/gpu"',
+        'I1122 06:32:18.815133 637 handler.go:85] "Connected to new client" resource="nvidia.com/gpu"',
         'I1122 06:32:18.915133 637 manager.go:315] "Processed device updates for resource" '
         'resourceName="nvidia.com/gpu" totalCount=8 healthyCount=7',
         'I1122 06:32:19.015133 637 kubelet.go:1] "Something else"',
@@ -173,9 +185,7 @@ async def test_a_resource_that_nobody_is_known_to_serve_is_the_unknown_programs(
     )
     plugins = await started(trace, api, specs, {"mine": Program(("/x",), frozenset())})
 
-    plugins.seen_journal(
-        "node-1", f'"Got registration request from device plugin with resource" resourceName="{resource}"'
-    )
+    plugins.seen_journal("node-1", f'"Connected to new client" resource="{resource}"')
 
     counts = {one.name: one.registrations for one in plugins.views}
     assert counts == {"nvidia": resource == "nvidia.com/gpu", "mine": resource != "nvidia.com/gpu", "gpu": 0}
@@ -185,9 +195,7 @@ async def test_a_program_in_place_of_a_plugin_that_comes_along_serves_the_same(t
     specs = (PluginSpec(name="nvidia", builtin="nvidia"),)
     plugins = await started(trace, api, specs, {"nvidia": Program(("/x",), frozenset())})
 
-    plugins.seen_journal(
-        "node-1", '"Got registration request from device plugin with resource" resourceName="nvidia.com/gpu"'
-    )
+    plugins.seen_journal("node-1", '"Connected to new client" resource="nvidia.com/gpu"')
 
     assert view(plugins, "nvidia").registrations == 1
 
@@ -198,3 +206,33 @@ def test_a_stub_is_told_through_a_pipe_and_others_are_not(plugins: KindPlugins, 
     assert "<>" in stub["command"][2]
     assert nvidia["command"][0] == _IMAGE.python
     assert {"name": "FAKEGPU_SEGMENT", "value": "/x"} in nvidia["env"]
+
+
+async def test_a_tap_has_the_plugins_folder_and_tells_in_the_place_of_a_stub(trace: Trace, api: SilentApi) -> None:
+    node = SilentNode()
+    specs = (PluginSpec(name="gpu", builtin="stub", tap=True), PluginSpec(name="nvidia", builtin="nvidia", tap=True))
+    plugins = await started(trace, api, specs, {}, node)
+
+    await plugins.perform(EndStream(plugin="nvidia"), "node-1")
+    await plugins.perform(AnswerRpc(plugin="gpu", rpc=Rpc.REGISTER, empty=True), "node-1")
+    plugins.seen_line("gpu", "node-1", json.dumps({"called": "Allocate", "devices": []}))
+    for name in ("gpu", "nvidia"):
+        plugins.seen_report(name, "node-1", {"registered": "example.com/gpu", "endpoint": "s", "error": ""})
+
+    assert node.asked == [
+        ("add_tap", {"plugin": "gpu"}),
+        ("add_stub", {"plugin": "gpu"}),
+        ("add_tap", {"plugin": "nvidia"}),
+        ("tell_tap", {"plugin": "nvidia", "command": {"command": "endStream"}}),
+        (
+            "tell_tap",
+            {"plugin": "gpu", "command": {"command": "answer", "rpc": "Register", "after_s": 0.0, "empty": True}},
+        ),
+    ]
+    seen = {one.name: (one.calls, one.registrations) for one in plugins.views}
+    assert seen == {"gpu": ({"Register": 1}, 1), "nvidia": ({"Register": 1}, 0)}
+    for made, name in zip(api.made, ("gpu", "nvidia"), strict=True):
+        (spec,) = [made["spec"]["template"]["spec"]]
+        mounts = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
+        paths = {mounts[one["name"]]: one["hostPath"]["path"] for one in spec["volumes"]}
+        assert paths[PLUGIN_FOLDER] == f"{TAPS}/{name}"

@@ -184,6 +184,17 @@ WRONG += [
         ["4:14: steps[0].answerRpc: give at most one of 'error', 'empty' and 'never'"],
         id="two answers",
     ),
+    pytest.param(
+        "steps:\n- answerRpc: {plugin: a, rpc: Allocate, empty: true, bytes: 9}\n"
+        "- answerRpc: {plugin: a, rpc: Allocate, parts: 2}\n- answerRpc: {plugin: a, rpc: Alocate}",
+        [
+            "4:14: steps[0].answerRpc: with 'error', 'empty' or 'never' there is no answer to change",
+            "5:14: steps[1].answerRpc: 'parts' is about the lists of ListAndWatch",
+            "6:31: steps[2].answerRpc.rpc: expected 'GetDevicePluginOptions', 'ListAndWatch', 'GetPreferredAllocation', "
+            "'Allocate', 'PreStartContainer' or 'Register'; found \"Alocate\"; did you mean 'Allocate'?",
+        ],
+        id="answers that cannot be",
+    ),
 ]
 
 # Documents of right form with references that lead nowhere.
@@ -193,11 +204,23 @@ DANGLING = [
         "- rebootNode: {plugins: [a, c]}\n- expect: {plugin: a, calls: {Allocate: 1}}",
         [
             "5:24: steps[0].stopPlugin.plugin: no plugin 'b'; there are: a",
-            "6:14: steps[1].endStream: plugin 'a' is no 'builtin: stub'; only that can be told so",
+            "6:14: steps[1].endStream: plugin 'a' has no tap; add 'tap: true' to it",
             "7:29: steps[2].rebootNode.plugins[1]: no plugin 'c'; there are: a",
-            "8:11: steps[3].expect: plugin 'a' is no 'builtin: stub'; only that tells its calls",
+            "8:11: steps[3].expect: nobody tells the calls of plugin 'a'; add 'tap: true' to it",
         ],
         id="plugins of verbs",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: stub}, {name: b, builtin: gopher, tap: true}]\nsteps:\n"
+        "- answerRpc: {plugin: a, rpc: Register, error: x}\n- answerRpc: {plugin: a, rpc: ListAndWatch, parts: 2}\n"
+        "- answerRpc: {plugin: b, rpc: Register, twice: true}\n- endStream: {plugin: b}\n"
+        "- expect: {plugin: b, calls: {Register: 1}, refusal: ''}\n- listDevices: {plugin: b, devices: []}",
+        [
+            "5:14: steps[0].answerRpc: that takes a tap, which plugin 'a' does not have; add 'tap: true' to it",
+            "6:14: steps[1].answerRpc: that takes a tap, which plugin 'a' does not have; add 'tap: true' to it",
+            "10:16: steps[5].listDevices: plugin 'b' is no 'builtin: stub'; only that can be told so",
+        ],
+        id="calls of plugins",
     ),
     pytest.param(
         'versions: ["1.26.4", "1.99"]\nsteps:\n- kubernetes: ">=1.3"\n  exitContainer: {pod: p}',

@@ -13,6 +13,7 @@ from scenarios.document import load
 from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.model import VERBS, Scenario, Step
 from scenarios.node_spec import NodeSpec
+from scenarios.plugin_action import AnswerRpc
 from scenarios.plugin_spec import PluginSpec, Serves
 
 PAGE = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
@@ -66,6 +67,12 @@ def test_every_verb_has_a_row_with_its_keys() -> None:
     assert {verb: keys_of(model) for verb, model in models.items() if verb not in IN_WORDS} == {
         verb: keys for verb, keys in verbs.items() if verb not in IN_WORDS
     }
+
+
+def test_every_way_to_answer_a_call_is_explained() -> None:
+    explained = re.findall(r"^- `(\w+)`: ", section("Calls"), re.MULTILINE)
+
+    assert sorted(explained) == sorted(keys_of(AnswerRpc) - {"plugin", "node"})
 
 
 def test_what_the_stub_serves_is_named() -> None:

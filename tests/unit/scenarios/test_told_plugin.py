@@ -35,11 +35,11 @@ GONE = "print('{\"ready\": true}', flush=True)"
 class Told:
     """A plugin under test that its story tells what to do."""
 
-    def __init__(self, script: str, log: Path, is_wanted: bool, is_told: bool) -> None:
+    def __init__(self, script: str, log: Path, is_wanted: bool, is_told: bool, is_tapped: bool) -> None:
         self.clock = ManualClock()
         self.trace = Trace(now=self.clock.now)
         argv = (sys.executable, "-c", script)
-        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, is_told)
+        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, is_told, is_tapped)
         self.plugin = PluginProcess(command, self.clock, self.trace, is_wanted)
         self.task = asyncio.create_task(self.plugin.run())
 
@@ -54,8 +54,8 @@ class Told:
 async def tell(tmp_path: Path) -> AsyncIterator[Callable[..., Told]]:
     made: list[Told] = []
 
-    def make(script: str = OBEDIENT, is_wanted: bool = True, is_told: bool = True) -> Told:
-        made.append(Told(script, tmp_path / "log", is_wanted, is_told))
+    def make(script: str = OBEDIENT, is_wanted: bool = True, is_told: bool = True, is_tapped: bool = False) -> Told:
+        made.append(Told(script, tmp_path / "log", is_wanted, is_told, is_tapped))
         return made[-1]
 
     yield make
@@ -120,9 +120,27 @@ async def test_reports_are_counted_and_traced(tell: Any) -> None:
     await mine.plugin.tell({"command": "register"})
 
     view = mine.plugin.view
-    assert (view.registrations, view.refusal, view.calls) == (0, "no", {"Allocate": 2})
+    assert (view.registrations, view.refusal, view.calls) == (0, "no", {"Register": 2, "Allocate": 2})
     kinds = [event.kind for event in mine.trace]
     assert kinds == ["plugin-started", *["registration-answered", "plugin-called"] * 2]
+
+
+async def test_tap_reports_in_the_place_of_a_stub(tell: Any) -> None:
+    mine = tell(is_tapped=True)
+
+    await mine.plugin.tell({"command": "register"})
+    mine.plugin.reported({"registered": "x/y", "endpoint": "s", "error": ""})
+
+    view = mine.plugin.view
+    assert (view.registrations, view.refusal, view.calls) == (1, "", {"Register": 1})
+
+
+async def test_plugin_that_is_no_stub_is_registered_when_its_kubelet_says_so(tell: Any) -> None:
+    mine = tell(is_told=False, is_tapped=True)
+
+    mine.plugin.reported({"registered": "x/y", "endpoint": "s", "error": ""})
+
+    assert (mine.plugin.view.registrations, mine.plugin.view.calls) == (0, {"Register": 1})
 
 
 async def test_command_that_is_refused_is_the_plugins_failure(tell: Any) -> None:

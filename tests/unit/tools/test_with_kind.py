@@ -9,22 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "with_kind"
-BASICS = (
-    "bash",
-    "cat",
-    "dirname",
-    "env",
-    "grep",
-    "mkdir",
-    "readlink",
-    "rm",
-    "setsid",
-    "sh",
-    "sleep",
-    "tail",
-    "timeout",
-    "xargs",
-)
+BASICS = "bash cat dirname env grep mkdir readlink rm setsid sh sleep tail timeout touch xargs".split()
 
 
 class Machine:
@@ -79,10 +64,8 @@ def test_daemon_that_answers_is_used(machine):
 @pytest.mark.parametrize("status", [0, 1])
 def test_daemon_that_was_started_is_ended(machine, status):
     machine.has("docker", "case $1 in info) test -e answers;; esac")
-    machine.has(
-        "dockerd",
-        "trap 'rm answers; exit' TERM; echo $$ >cache/simkubelet/docker/pid; touch answers; while :; do sleep 0.1; done",
-    )
+    serve = "echo $$ >cache/simkubelet/docker/pid; touch answers; while :; do sleep 0.1; done"
+    machine.has("dockerd", f"trap 'rm answers; exit' TERM; {serve}")
 
     done = machine.run("sh", "-c", f"test -e {machine.folder}/answers && echo played; exit {status}")
 

@@ -1,8 +1,9 @@
-"""What goes through the tap arrives as it would without: bytes, metadata, codes, texts, deadlines, breaks, both ways."""
+"""What goes through the tap arrives as without: bytes, metadata, codes, texts, deadlines and breaks, both ways."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import sys
 import tempfile
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .conftest import PLUGIN, REGISTER, Between, ByteServer, Context, channel, until
+from tests.support.tapped import PLUGIN, REGISTER, Between, ByteServer, Context, channel, until
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 Metadata = Sequence[tuple[str, Any]]
@@ -60,7 +61,7 @@ def exchanges(methods: Sequence[str], answers: int) -> st.SearchStrategy[Exchang
 UNARY = [f"{PLUGIN}Allocate", f"{PLUGIN}GetPreferredAllocation", f"{PLUGIN}Unheard", "/some.Other/Call"]
 
 
-async def told(server: ByteServer, to: grpc.aio.Channel, exchange: Exchange) -> tuple[Any, ...]:
+async def told(server: ByteServer, to: Any, exchange: Exchange) -> tuple[Any, ...]:
     """All that both sides see of an exchange."""
 
     async def begin(context: Context) -> None:
@@ -88,13 +89,8 @@ async def told(server: ByteServer, to: grpc.aio.Channel, exchange: Exchange) -> 
         exchange.request, metadata=tuple(exchange.sent), timeout=60
     )
     received = []
-    try:
-        if is_stream:
-            received = [message async for message in call]
-        else:
-            received = [await call]
-    except grpc.aio.AioRpcError:
-        pass
+    with contextlib.suppress(grpc.aio.AioRpcError):
+        received = [message async for message in call] if is_stream else [await call]
     return (
         received,
         await call.code(),
@@ -111,7 +107,7 @@ def compare_all(way: str, strategy: st.SearchStrategy[Exchange], examples: int) 
     folder = Path(tempfile.mkdtemp(prefix="tap-", dir="/tmp"))
     with asyncio.Runner() as runner:
 
-        async def made() -> tuple[Between, ByteServer, grpc.aio.Channel, grpc.aio.Channel]:
+        async def made() -> tuple[Between, ByteServer, Any, Any]:
             between = Between(folder)
             between.tap.start()
             server = await (between.plugin() if way == "to the plugin" else between.kubelet())
@@ -202,20 +198,15 @@ async def test_deadline_reaches_the_plugin(between: Between) -> None:
 
 
 async def test_plugin_that_dies_ends_the_stream_and_the_call_as_without_a_tap(between: Between) -> None:
-
     ends = []
     for is_tapped in (False, True):
         socket = between.of_plugin / f"dies-{is_tapped}.sock"
-        plugin = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", SERVE_AND_DIE, str(socket)), stdin=asyncio.subprocess.PIPE
-        )
+        plugin = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_IN_ALLOCATE, str(socket))
         await until(between.mirror_of(socket).exists)
         async with channel(between.mirror_of(socket) if is_tapped else socket) as to:
             lists = to.unary_stream(f"{PLUGIN}ListAndWatch")(b"", wait_for_ready=True)
             assert await lists.read() == b"list"
             call = to.unary_unary(f"{PLUGIN}Allocate")(b"")
-            assert plugin.stdin is not None
-            plugin.stdin.write(b"die\n")
             ends.append([(await one.code(), await one.details()) for one in (lists, call)])
         await plugin.wait()
 
@@ -223,25 +214,24 @@ async def test_plugin_that_dies_ends_the_stream_and_the_call_as_without_a_tap(be
     assert ends[0][0][0] is grpc.StatusCode.UNAVAILABLE
 
 
-SERVE_AND_DIE = """
+DIES_IN_ALLOCATE = """
 import asyncio, os, sys, grpc
 async def stream(request, context):
     yield b"list"
     await asyncio.Event().wait()
-async def hang(request, context):
-    await asyncio.Event().wait()
+async def die(request, context):
+    os._exit(1)
 class All(grpc.GenericRpcHandler):
     def service(self, call):
         if call.method.endswith("ListAndWatch"):
             return grpc.unary_stream_rpc_method_handler(stream)
-        return grpc.unary_unary_rpc_method_handler(hang)
+        return grpc.unary_unary_rpc_method_handler(die)
 async def main():
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((All(),))
     server.add_insecure_port("unix:" + sys.argv[1])
     await server.start()
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    os._exit(1)
+    await server.wait_for_termination()
 asyncio.run(main())
 """
 

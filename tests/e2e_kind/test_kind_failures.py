@@ -1,0 +1,142 @@
+"""What goes wrong with a real cluster under a story: one line, the right status, and nothing of the run is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+_OURS = "app.kubernetes.io/managed-by=simkubelet"
+_LIMIT_S = 300
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the runs of a test make their temporary files; empty in the end."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+
+
+def start(story: str, cluster: str, *options: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "simkubelet", "run", story, "--backend", "kind", "--cluster", cluster, *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def docker(*command: str) -> str:
+    argv = ["docker", *command]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
+    return done.stdout.strip()
+
+
+def on_node(cluster: str, *command: str) -> str:
+    return docker("exec", "-e", "KUBECONFIG=/etc/kubernetes/admin.conf", f"{cluster}-control-plane", *command)
+
+
+def until(cluster: str, condition: str) -> None:
+    on_node(cluster, "timeout", "120", "sh", "-c", f"until {condition}; do sleep 0.2; done >/dev/null 2>&1")
+
+
+def assert_untouched(cluster: str) -> None:
+    assert on_node(cluster, "kubectl", "get", "pods,daemonsets", "--all-namespaces", "-l", _OURS, "-o", "name") == ""
+    assert "simkubelet-agent" not in on_node(cluster, "ctr", "-n", "k8s.io", "containers", "ls", "-q")
+    assert on_node(cluster, "sh", "-c", "ls -d /var/lib/simkubelet /etc/gophers 2>/dev/null || true") == ""
+    assert "simkubelet" not in on_node(cluster, "kubectl", "get", "nodes", "--show-labels")
+
+
+def test_an_interrupted_creation_leaves_nothing(scratch: Path) -> None:
+    name = f"sk-e2e-{os.getpid()}-new"
+    there = ("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={name}")
+    volumes = docker("volume", "ls", "--quiet")
+    run = start("gopher-pending", name, "--keep", "--image", os.environ.get("KIND_NODE_IMAGE", ""))
+    while not docker(*there) and run.poll() is None:
+        pass
+
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=_LIMIT_S)
+
+    assert (run.returncode, said) == (130, "interrupted; everything was ended\n")
+    assert docker(*there) == ""
+    assert docker("volume", "ls", "--quiet") == volumes
+
+
+def test_an_image_that_cannot_be_had_is_told_in_one_line(scratch: Path) -> None:
+    name = f"sk-e2e-{os.getpid()}-new"
+    run = start("gopher-pending", name, "--image", "127.0.0.1:1/no/such:image")
+
+    _, said = run.communicate(timeout=_LIMIT_S)
+
+    assert run.returncode == 3
+    assert said.startswith("error: kind create cluster: ")
+    assert "127.0.0.1:1/no/such:image" in said
+    assert len(said.splitlines()) == 1
+    assert docker("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={name}") == ""
+
+
+def test_a_story_that_a_cluster_cannot_play_is_skipped_with_the_reason(run: Run) -> None:
+    answer = run("plugin-gone-for-good", "--backend", "kind")
+
+    assert answer.returncode == 0
+    assert "the backend cannot let node time pass at will" in answer.stdout
+
+
+def test_another_version_than_the_clusters_is_refused(run: Run) -> None:
+    answer = run("gopher-pending", "--backend", "kind", "--kubelet-version", "1.28")
+
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("error: --kubelet-version: cluster ")
+
+
+@pytest.mark.parametrize(
+    "phase",
+    [
+        pytest.param("pgrep -f scenarios.backends.kind.agent", id="the agent comes up"),
+        pytest.param(f"kubectl get pods -l {_OURS} | grep Running", id="pods run"),
+        pytest.param("! systemctl is-active kubelet", id="the kubelet restarts"),
+    ],
+)
+def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: Path) -> None:
+    run = start("kubelet-restart", cluster)
+    until(cluster, phase)
+
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=_LIMIT_S)
+
+    assert (run.returncode, said.splitlines()[-1]) == (130, "interrupted; everything was ended")
+    assert_untouched(cluster)
+
+
+def test_a_lost_api_server_is_told_and_the_next_run_cleans_up(cluster: str, run: Run, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    on_node(cluster, "pkill", "-STOP", "kube-apiserver")
+    try:
+        said, error = story.communicate(timeout=_LIMIT_S)
+    finally:
+        on_node(cluster, "pkill", "-CONT", "kube-apiserver")
+
+    assert story.returncode == 3, said + error
+    assert "the cluster's API server" in said
+    until(cluster, "kubectl get --raw /readyz")
+    assert run("gopher-pending", "--backend", "kind").returncode == 0
+    assert_untouched(cluster)
+
+
+def test_a_node_that_is_ended_is_told_in_one_line(cluster: str, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    docker("kill", f"{cluster}-control-plane")
+    try:
+        said, error = story.communicate(timeout=_LIMIT_S)
+    finally:
+        docker("start", f"{cluster}-control-plane")
+
+    assert story.returncode == 3, said + error
+    assert "was ended under the story" in said or "does not run any more" in said
+    until(cluster, "kubectl get --raw /readyz")

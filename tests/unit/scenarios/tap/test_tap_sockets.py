@@ -1,0 +1,125 @@
+"""Sockets on either side of a tap appear and vanish together, and nothing is left of any of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from simkubelet.apis import deviceplugin as api
+from tests.support.tapped import PLUGIN, Between, Context, channel, until
+
+CUTS = 200
+
+
+async def test_plugins_socket_appears_for_the_kubelet_and_vanishes_with_its_server(between: Between) -> None:
+    plugin = await between.plugin()
+    assert (between.of_kubelet / "p.sock").is_socket()
+
+    plugin.socket.unlink()
+
+    await until(lambda: not (between.of_kubelet / "p.sock").exists())
+
+
+async def test_kubelet_that_clears_its_folder_takes_the_plugins_socket_away(between: Between) -> None:
+    plugin = await between.plugin()
+
+    (between.of_kubelet / "p.sock").unlink()
+
+    await until(lambda: not plugin.socket.exists())
+
+
+async def test_new_kubelet_is_a_new_socket_for_the_plugin(between: Between) -> None:
+    first = await between.kubelet()
+    before = (between.of_plugin / "kubelet.sock").stat()
+    await first.stop()
+    await until(lambda: not (between.of_plugin / "kubelet.sock").exists())
+
+    second = await between.kubelet()
+    after = (between.of_plugin / "kubelet.sock").stat()
+    assert (before.st_ino, before.st_ctime_ns) != (after.st_ino, after.st_ctime_ns)
+    async with between.channel_to(second) as to:
+        assert await to.unary_unary("/v1beta1.Registration/Register")(b"x") == b"x"
+
+
+async def test_plugin_that_takes_its_path_again_is_reached(between: Between) -> None:
+    for number in range(20):
+        plugin = await between.plugin()
+        async with between.channel_to(plugin) as to:
+            assert await to.unary_unary(f"{PLUGIN}Allocate")(bytes([number]), wait_for_ready=True) == bytes([number])
+        await plugin.stop()
+        await until(lambda: not (between.of_kubelet / "p.sock").exists())
+
+
+async def test_connection_to_a_plugin_that_is_gone_is_refused(between: Between) -> None:
+    plugin = await between.plugin()
+    mirror = between.mirror_of(plugin.socket)
+    os.link(plugin.socket, between.folder / "kept")
+    await plugin.stop()
+    os.link(between.folder / "kept", plugin.socket)
+    await until(mirror.exists)
+
+    async with channel(mirror) as to:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await to.unary_unary(f"{PLUGIN}Allocate")(b"")
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_what_is_left_in_the_plugins_folder_is_cleared(folder: Path) -> None:
+    made = Between(folder)
+    made.of_plugin.mkdir()
+    (made.of_plugin / "old.sock").touch()
+
+    made.tap.start()
+
+    assert list(made.of_plugin.iterdir()) == []
+    await made.close()
+
+
+async def test_closed_tap_leaves_no_socket_and_no_connection(between: Between) -> None:
+    plugin, kubelet = await between.plugin(), await between.kubelet()
+    async with between.channel_to(plugin) as to:
+        call = to.unary_unary(f"{PLUGIN}Allocate")(b"x")
+        await call
+        await between.tap.close()
+
+        assert not between.mirror_of(plugin.socket).exists()
+        assert not between.mirror_of(kubelet.socket).exists()
+        assert plugin.socket.exists()
+        assert kubelet.socket.exists()
+        with pytest.raises(grpc.aio.AioRpcError):
+            await to.unary_unary(f"{PLUGIN}Allocate")(b"x")
+
+
+async def test_nothing_is_left_of_two_hundred_cuts(between: Between) -> None:
+    async def lists(request: bytes, context: Context) -> AsyncIterator[bytes]:
+        yield api.ListAndWatchResponse().SerializeToString()
+        await asyncio.Event().wait()
+
+    plugin = await between.plugin()
+    plugin.answers[f"{PLUGIN}ListAndWatch"] = lists
+
+    async def cut(through: Any) -> None:
+        stream = through.unary_stream(f"{PLUGIN}ListAndWatch")(b"")
+        await stream.read()
+        between.tap.tell({"command": "endStream"})
+        assert await stream.read() is grpc.aio.EOF
+
+    async with between.channel_to(plugin) as to:
+        await cut(to)
+        open_before, tasks_before = _open(), len(asyncio.all_tasks())
+        for _ in range(CUTS):
+            await cut(to)
+        for _ in range(CUTS):
+            async with between.channel_to(plugin) as once:
+                await cut(once)
+        await until(lambda: (_open(), len(asyncio.all_tasks())) <= (open_before, tasks_before))
+
+
+def _open() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
