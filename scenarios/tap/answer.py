@@ -45,6 +45,11 @@ class Answer:
     bytes: int = 0
     times: int | None = None
 
+    @property
+    def changes_messages(self) -> bool:
+        """Whether the messages of the answer are others than those of the one who was asked."""
+        return (self.twice, self.parts, self.bytes) != (False, 1, 0)
+
 
 class Answers:
     """The answers that a story has ordered."""

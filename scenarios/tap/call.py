@@ -17,6 +17,9 @@ class Route(Protocol):
     def opened(self, call: Call) -> int:
         """A new stream of the server's connection for a call."""
 
+    def changed(self) -> None:
+        """The caller gets other data than the server has sent."""
+
     def ended(self, call: Call) -> None:
         """Neither side says more on the call's streams."""
 

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from hpack import Decoder, HPACKError
 
-from .http2 import (
-    FRAME_BYTES,
-    INITIAL_WINDOW_SIZE,
-    PREFACE,
-    WINDOW_BYTES,
-    Flag,
-    Frame,
-    FrameReader,
-    Headers,
-    Type,
-    header_block,
-)
+from .http2 import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
+from .outbox import OnSent, Outbox
 
 _NO_LIMIT: Final = 1 << 32
-OnSent = Callable[[], None]
 
 
 class Heed(Protocol):
@@ -49,24 +36,6 @@ class Heed(Protocol):
         """It has ended."""
 
 
-@dataclass(slots=True)
-class _Data:
-    """Data that waits to be sent, and what is to be done when it is gone."""
-
-    left: memoryview
-    is_last: bool
-    on_sent: OnSent | None
-
-
-@dataclass(slots=True)
-class _Outbox:
-    """What waits to be sent on one stream: data, and frames with headers as bytes."""
-
-    window: int
-    waiting: deque[_Data | bytes] = field(default_factory=deque)
-    is_over: bool = False
-
-
 class End(asyncio.Protocol):
     """A connection to a kubelet or a plugin.
 
@@ -85,9 +54,8 @@ class End(asyncio.Protocol):
         self._decoder.max_allowed_table_size = _NO_LIMIT
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
-        self._window = self._initial_window = WINDOW_BYTES
+        self._outbox = Outbox(self.write)
         self._unacknowledged = deque[Frame]()
-        self._streams: dict[int, _Outbox] = {}
 
     # What comes
 
@@ -99,8 +67,9 @@ class End(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
-        for stream in list(self._streams):
-            self._drop(stream)
+        if self._is_first:
+            self._heed.raw(self._reader.rest())
+        self._outbox.drop_all()
         self._heed.lost()
 
     def data_received(self, data: bytes) -> None:
@@ -119,8 +88,9 @@ class End(asyncio.Protocol):
 
     def be_raw(self) -> None:
         """Pass on all that comes from here on, and what has come of a frame."""
-        self._is_raw = True
-        self._heed.raw(self._reader.rest())
+        if not self._is_raw:
+            self._is_raw = True
+            self._heed.raw(self._reader.rest())
 
     def resume(self) -> None:
         """Take what comes from the one who began."""
@@ -130,12 +100,12 @@ class End(asyncio.Protocol):
     def _has_begun(self) -> bool:
         """Whether it is known what is spoken; what is no HTTP/2 is passed on as it is."""
         if self._awaits_preface:
-            preface = self._reader.take(len(PREFACE))
-            if preface is None:
+            begins = self._reader.peek(len(PREFACE))
+            self._is_raw = not PREFACE.startswith(begins)
+            if not self._is_raw and begins != PREFACE:
                 return False
             self._awaits_preface = False
-            self._is_raw = preface != PREFACE
-            self._heed.raw(preface)
+            self._heed.raw(self._reader.take(len(begins)))
         if self._is_first and not self._is_raw:
             kind = self._reader.next_type()
             if kind is None:
@@ -151,10 +121,10 @@ class End(asyncio.Protocol):
             case Type.DATA:
                 self._heed.data(frame.stream, frame.content(), len(frame.payload), frame.has(Flag.END_STREAM))
             case Type.RST_STREAM:
-                self._drop(frame.stream)
+                self._outbox.drop(frame.stream)
                 self._heed.reset(frame.stream, int.from_bytes(frame.payload))
             case Type.WINDOW_UPDATE:
-                self._widen(frame.stream, int.from_bytes(frame.payload) & 0x7FFFFFFF)
+                self._outbox.widen(frame.stream, int.from_bytes(frame.payload) & 0x7FFFFFFF)
             case Type.SETTINGS:
                 if not frame.has(Flag.ACK):
                     self._unacknowledged.append(frame)
@@ -173,52 +143,35 @@ class End(asyncio.Protocol):
             headers = [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(bytes(block), raw=True)]
             self._heed.headers(first.stream, headers, first.has(Flag.END_STREAM))
 
-    def _widen(self, stream: int, count: int) -> None:
-        if stream == 0:
-            self._window += count
-            self._flush_all()
-        elif stream in self._streams:
-            self._streams[stream].window += count
-            self._flush(stream)
-
     # What goes
 
     def open(self, stream: int) -> None:
         """A stream begins, from whichever side."""
-        self._streams[stream] = _Outbox(self._initial_window)
+        self._outbox.open(stream)
 
     def finish(self, stream: int) -> None:
         """Nothing more will be sent on a stream than what waits."""
-        if outbox := self._streams.get(stream):
-            outbox.is_over = True
-            self._flush(stream)
+        self._outbox.finish(stream)
 
     def send_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
         """Send headers after what waits."""
-        block, size = header_block(headers), FRAME_BYTES
-        pieces = [block[at : at + size] for at in range(0, len(block), size)] or [b""]
-        encoded = b""
-        for number, piece in enumerate(pieces):
-            kind, flags = (Type.CONTINUATION, 0) if number else (Type.HEADERS, Flag.END_STREAM * is_last)
-            last = Flag.END_HEADERS if number == len(pieces) - 1 else 0
-            encoded += Frame(kind, flags | last, stream, piece).encoded()
-        self._queue(stream, encoded)
+        self._outbox.headers(stream, headers, is_last)
 
     def send_data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None = None) -> None:
-        """Send data when the windows let it; `on_sent` is called when it is gone, or will never go."""
-        self._queue(stream, _Data(memoryview(data), is_last, on_sent))
+        """Send data when the other side can take it; `on_sent` is called when it is gone, or will never go."""
+        self._outbox.data(stream, data, is_last, on_sent)
 
     def send_reset(self, stream: int, code: int) -> None:
         """Break off a stream; what waits is dropped."""
-        if stream in self._streams:
-            self._drop(stream)
+        if stream in self._outbox:
+            self._outbox.drop(stream)
             self.write(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
 
     def credit(self, stream: int, size: int) -> None:
         """Let the other side send so much more, on a stream and on the connection."""
         if size:
             number = size.to_bytes(4)
-            of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._streams else b""
+            of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._outbox else b""
             self.write(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
 
     def send_frame(self, frame: Frame) -> None:
@@ -230,7 +183,7 @@ class End(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are."""
-        if self._transport is not None:
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:
@@ -241,53 +194,4 @@ class End(asyncio.Protocol):
     def _apply(self, settings: Frame) -> None:
         for number, value in settings.settings():
             if number == INITIAL_WINDOW_SIZE:
-                for outbox in self._streams.values():
-                    outbox.window += value - self._initial_window
-                self._initial_window = value
-        self._flush_all()
-
-    def _queue(self, stream: int, item: _Data | bytes) -> None:
-        if outbox := self._streams.get(stream):
-            outbox.waiting.append(item)
-            self._flush(stream)
-        elif isinstance(item, _Data) and item.on_sent is not None:
-            item.on_sent()
-
-    def _flush_all(self) -> None:
-        for stream in list(self._streams):
-            self._flush(stream)
-
-    def _flush(self, stream: int) -> None:
-        """Send what the windows let through."""
-        outbox = self._streams[stream]
-        while outbox.waiting:
-            item = outbox.waiting[0]
-            if isinstance(item, bytes):
-                self.write(item)
-            elif not self._send_some(stream, outbox, item):
-                return
-            outbox.waiting.popleft()
-            if isinstance(item, _Data) and item.on_sent is not None:
-                item.on_sent()
-        if outbox.is_over:
-            self._streams.pop(stream, None)
-
-    def _send_some(self, stream: int, outbox: _Outbox, item: _Data) -> bool:
-        """Send of some data what the windows let through; whether that was all."""
-        while True:
-            count = min(len(item.left), FRAME_BYTES, self._window, outbox.window)
-            if item.left and count <= 0:
-                return False
-            piece, item.left = bytes(item.left[:count]), item.left[count:]
-            self._window -= count
-            outbox.window -= count
-            flags = Flag.END_STREAM if item.is_last and not item.left else 0
-            self.write(Frame(Type.DATA, flags, stream, piece).encoded())
-            if not item.left:
-                return True
-
-    def _drop(self, stream: int) -> None:
-        outbox = self._streams.pop(stream, None)
-        for item in outbox.waiting if outbox else ():
-            if isinstance(item, _Data) and item.on_sent is not None:
-                item.on_sent()
+                self._outbox.resize(value)

@@ -33,13 +33,14 @@ class Type(IntEnum):
     PRIORITY = 2
     RST_STREAM = 3
     SETTINGS = 4
+    PING = 6
     GOAWAY = 7
     WINDOW_UPDATE = 8
     CONTINUATION = 9
 
 
 class Flag(IntEnum):
-    """Bits of a frame; ACK is of settings."""
+    """Bits of a frame; ACK is of settings and pings."""
 
     END_STREAM = 0x1
     ACK = 0x1
@@ -91,17 +92,19 @@ class FrameReader:
         """Take what has come."""
         self._received += data
 
-    def take(self, count: int) -> bytes | None:
-        """The next bytes as they are; None while there are fewer."""
-        if len(self._received) < count:
-            return None
-        taken = bytes(self._received[:count])
+    def peek(self, count: int) -> bytes:
+        """The next bytes, so many at most, which stay."""
+        return bytes(self._received[:count])
+
+    def take(self, count: int) -> bytes:
+        """The next bytes as they are, so many at most."""
+        taken = self.peek(count)
         del self._received[:count]
         return taken
 
     def rest(self) -> bytes:
         """All that is left."""
-        return self.take(len(self._received)) or b""
+        return self.take(len(self._received))
 
     def next_type(self) -> int | None:
         """The kind of the next frame; None while it is not known."""

@@ -14,6 +14,7 @@ from .messages import (
     EMPTY_MESSAGE,
     OK,
     UNKNOWN,
+    MessageEnds,
     device_list,
     error_in,
     filled,
@@ -52,6 +53,8 @@ class KnownCall(Call):
         self._headers: Headers = []
         self._request = bytearray()
         self._received = bytearray()
+        self._ends = MessageEnds()
+        self._lists: list[bytes] = []
         self._answer = Answer()
         self._answers_to_drop = 0
         self._has_begun = False
@@ -77,22 +80,35 @@ class KnownCall(Call):
             self._answer_with(headers, is_last)
 
     def brings(self, data: bytes, size: int, is_last: bool) -> None:
-        self._server.credit(self.target, size)
         if self._answers_to_drop:
+            self._server.credit(self.target, size)
             self._ask_again_at_end(is_last)
-            return
-        self._received += data
-        for message in taken(self._received):
-            for altered in self._altered(message):
-                self._caller.send_data(self.source, altered, is_last=False)
-        if is_last:
-            self._caller.send_data(self.source, bytes(self._received), is_last=True)
-        self._answered(is_last)
+        elif self._answer.changes_messages:
+            self._server.credit(self.target, size)
+            self._received += data
+            for message in taken(self._received):
+                self._caller.send_data(self.source, self._changed(message), is_last=False)
+            if is_last:
+                self._caller.send_data(self.source, b"", is_last=True)
+            self._answered(is_last)
+        else:
+            end = self._ends.last_in(data)
+            if self._lists and end is not None:
+                self._caller.send_data(self.source, data[:end] + b"".join(self._lists), is_last=False)
+                self._lists.clear()
+                data = data[end:]
+            super().brings(data, size, is_last)
 
     def send_list(self, devices: Sequence[dict[str, Any]]) -> None:
         """Put a list between those of the plugin, where this is a stream of lists that has begun."""
-        if self._rpc is Rpc.LIST_AND_WATCH and self._has_begun:
-            self._caller.send_data(self.source, framed(device_list(devices)), is_last=False)
+        if self._rpc is not Rpc.LIST_AND_WATCH or not self._has_begun:
+            return
+        self._route.changed()
+        one = framed(device_list(devices))
+        if self._ends.is_between:
+            self._caller.send_data(self.source, one, is_last=False)
+        else:
+            self._lists.append(one)
 
     def end_stream(self) -> None:
         """End a stream of lists: well for the kubelet, broken off for the plugin."""
@@ -147,11 +163,13 @@ class KnownCall(Call):
         self._caller.send_headers(self.source, headers, is_last)
         self._answered(is_last)
 
-    def _altered(self, message: bytes) -> list[bytes]:
+    def _changed(self, message: bytes) -> bytes:
         """What a message of the answer becomes, as it goes over a stream."""
+        is_compressed = message[0] != 0
+        if is_compressed:
+            return message
+        self._route.changed()
         answer, is_list = self._answer, self._rpc is Rpc.LIST_AND_WATCH
-        if (answer.twice, answer.parts, answer.bytes) == (False, 1, 0):
-            return [message]
-        content = message_in(message)
-        parts = in_parts(content, answer.parts) if is_list else [content]
-        return [framed(filled(part, answer.bytes)) for part in parts] * (2 if answer.twice and is_list else 1)
+        parts = in_parts(message_in(message), answer.parts) if is_list else [message_in(message)]
+        changed = b"".join(framed(filled(part, answer.bytes)) for part in parts)
+        return changed * 2 if answer.twice and is_list else changed

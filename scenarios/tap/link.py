@@ -11,7 +11,7 @@ from typing import Final
 
 from .call import Call
 from .end import End
-from .http2 import Frame, Headers, Type
+from .http2 import PREFACE, Flag, Frame, Headers, Type
 from .known_call import KnownCall, Supervisor
 from .messages import PATHS
 
@@ -36,6 +36,7 @@ class Link:
         self._by_source: dict[int, Call] = {}
         self._by_target: dict[int, Call] = {}
         self._next_target = 1
+        self._is_changed = False
         self._has_ended = asyncio.Event()
 
     async def run(self, connection: socket.socket, server_socket: Path) -> None:
@@ -104,6 +105,20 @@ class Link:
         self._forget_target(call)
         self.known_calls -= {call}
 
+    def changed(self) -> None:
+        """See `Route`."""
+        self._is_changed = True
+
+    def take_frame_of_caller(self, frame: Frame) -> None:
+        """Pass on a frame that concerns the whole connection.
+
+        A server takes it ill when a client of Go measures with pings how fast data come that it never sent.
+        """
+        if frame.type == Type.PING and self._is_changed and not frame.has(Flag.ACK):
+            self.caller.send_frame(replace(frame, flags=Flag.ACK))
+        else:
+            self.server.send_frame(frame)
+
     def of_source(self, stream: int) -> Call | None:
         """The call on a stream of the caller."""
         return self._by_source.get(stream)
@@ -112,13 +127,13 @@ class Link:
         """The call on a stream of the server."""
         return self._by_target.get(stream)
 
-    def in_callers_numbers(self, frame: Frame) -> Frame:
-        """A server's frame; the last stream that it still serves, which GOAWAY names, is another for the caller."""
+    def take_frame_of_server(self, frame: Frame) -> None:
+        """Pass on a frame that concerns the whole connection; GOAWAY names the last stream that is still served."""
         last = int.from_bytes(frame.payload[:4]) & _ALL_STREAMS
-        if frame.type != Type.GOAWAY or last == _ALL_STREAMS:
-            return frame
-        served = [call.source for target, call in self._by_target.items() if target <= last]
-        return replace(frame, payload=max(served, default=0).to_bytes(4) + frame.payload[4:])
+        if frame.type == Type.GOAWAY and last != _ALL_STREAMS:
+            served = max((call.source for target, call in self._by_target.items() if target <= last), default=0)
+            frame = replace(frame, payload=served.to_bytes(4) + frame.payload[4:])
+        self.caller.send_frame(frame)
 
     def _forget_target(self, call: Call) -> None:
         if self._by_target.pop(call.target, None) is not None:
@@ -132,6 +147,8 @@ class _FromCaller:
         self._link = link
 
     def raw(self, data: bytes) -> None:
+        if data != PREFACE:
+            self._link.server.be_raw()
         self._link.server.write(data)
 
     def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
@@ -149,7 +166,7 @@ class _FromCaller:
             call.gives_up(code)
 
     def frame(self, frame: Frame) -> None:
-        self._link.server.send_frame(frame)
+        self._link.take_frame_of_caller(frame)
 
     def lost(self) -> None:
         self._link.lost()
@@ -181,7 +198,7 @@ class _FromServer:
             call.breaks(code)
 
     def frame(self, frame: Frame) -> None:
-        self._link.caller.send_frame(self._link.in_callers_numbers(frame))
+        self._link.take_frame_of_server(frame)
 
     def lost(self) -> None:
         self._link.lost()

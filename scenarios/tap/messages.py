@@ -72,6 +72,37 @@ def taken(received: bytearray) -> Iterator[bytes]:
         del received[:length]
 
 
+class MessageEnds:
+    """Where messages end in what a stream brings, however it is cut."""
+
+    def __init__(self) -> None:
+        self._prefix = bytearray()
+        self._left = 0
+
+    @property
+    def is_between(self) -> bool:
+        """Whether no message has begun that has not ended."""
+        return not self._left and not self._prefix
+
+    def last_in(self, data: bytes) -> int | None:
+        """Take what has come next; how much of it reaches to the last end of a message, None where none ends."""
+        at, last = 0, None
+        while at < len(data):
+            if self._left:
+                count = min(self._left, len(data) - at)
+                self._left -= count
+            else:
+                count = min(_PREFIX_BYTES - len(self._prefix), len(data) - at)
+                self._prefix += data[at : at + count]
+                if len(self._prefix) == _PREFIX_BYTES:
+                    self._left = int.from_bytes(self._prefix[1:])
+                    self._prefix.clear()
+            at += count
+            if self.is_between:
+                last = at
+        return last
+
+
 def trailers(code: int, text: str = "") -> Headers:
     """How a call ends."""
     ends = [(b"grpc-status", b"%d" % code)]

@@ -55,9 +55,9 @@ class ByteServer(grpc.GenericRpcHandler):
         self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
 
-    async def stop(self) -> None:
+    async def stop(self, grace_s: float | None = None) -> None:
         if self._server is not None:
-            await self._server.stop(None)
+            await self._server.stop(grace_s)
 
     def _note(self, call: grpc.HandlerCallDetails, request: bytes) -> None:
         self.seen.append((call.method, request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import grpc
 import pytest
 
+from scenarios.tap.tap import Tap
 from simkubelet.apis import deviceplugin as api
-from tests.support.tapped import PLUGIN, Between, Context, channel, until
+from tests.support.tapped import PLUGIN, Between, ByteServer, Context, channel, until
 
 CUTS = 200
 
@@ -56,6 +58,22 @@ async def test_plugin_that_takes_its_path_again_is_reached(between: Between) -> 
         await until(lambda: not (between.of_kubelet / "p.sock").exists())
 
 
+async def test_newest_of_two_plugins_on_one_name_is_the_one_that_the_kubelet_finds(between: Between) -> None:
+    other = Tap(between.folder / "p2", between.of_kubelet, lambda report: None)
+    other.start()
+    first = await between.plugin()
+    second = ByteServer(between.folder / "p2" / "p.sock")
+    between.servers.append(second)
+    await second.start()
+
+    await until(lambda: not first.socket.exists())
+    async with between.channel_to(first) as to:
+        await to.unary_unary(f"{PLUGIN}Allocate")(b"x", wait_for_ready=True)
+    assert (first.seen, len(second.seen)) == ([], 1)
+    await other.close()
+    assert not between.mirror_of(first.socket).exists()
+
+
 async def test_connection_to_a_plugin_that_is_gone_is_refused(between: Between) -> None:
     plugin = await between.plugin()
     mirror = between.mirror_of(plugin.socket)
@@ -70,14 +88,16 @@ async def test_connection_to_a_plugin_that_is_gone_is_refused(between: Between) 
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_what_is_left_in_the_plugins_folder_is_cleared(folder: Path) -> None:
+async def test_sockets_that_are_left_in_the_plugins_folder_are_cleared(folder: Path) -> None:
     made = Between(folder)
     made.of_plugin.mkdir()
-    (made.of_plugin / "old.sock").touch()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(made.of_plugin / "old.sock"))
+    (made.of_plugin / "notes").mkdir()
 
     made.tap.start()
 
-    assert list(made.of_plugin.iterdir()) == []
+    assert [path.name for path in made.of_plugin.iterdir()] == ["notes"]
     await made.close()
 
 

@@ -93,3 +93,17 @@ def test_filled_message_says_the_same(device: bytes, size: int) -> None:
 
     assert len(filled) == (size if size >= len(message) + 6 else len(message))
     assert [one.ID for one in api.ListAndWatchResponse.FromString(filled).devices] == [device.hex()]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=6), st.binary(max_size=4), st.integers(1, 30))
+def test_ends_of_messages_are_found_however_they_are_cut(sent: list[bytes], rest: bytes, size: int) -> None:
+    stream = b"".join(messages.framed(one) for one in sent) + rest
+    ends, found, true = messages.MessageEnds(), [], 0
+    for at in range(0, len(stream), size):
+        last = ends.last_in(stream[at : at + size])
+        found += [] if last is None else [at + last]
+
+    for one in sent:
+        true += len(messages.framed(one))
+    assert (found[-1] if found else 0) == true
+    assert ends.is_between == (rest == b"")

@@ -1,0 +1,143 @@
+"""What is sent on one connection that speaks HTTP/2: as much as its other side can take, in order on each stream.
+
+Source: RFC 9113, sections 5.2 and 6.9.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .http2 import FRAME_BYTES, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
+
+OnSent = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Data:
+    """Data that waits to be sent, and what is to be done when it is gone."""
+
+    left: memoryview
+    is_last: bool
+    on_sent: OnSent | None
+
+
+@dataclass(slots=True)
+class _Stream:
+    """What waits to be sent on one stream: data, and frames with headers as bytes."""
+
+    window: int
+    waiting: deque[_Data | bytes] = field(default_factory=deque)
+    is_over: bool = False
+
+
+class Outbox:
+    """The streams of one connection, and how much the other side takes.
+
+    Args:
+        write: Sends bytes.
+    """
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._window = self._initial_window = WINDOW_BYTES
+        self._streams: dict[int, _Stream] = {}
+
+    def __contains__(self, stream: int) -> bool:
+        return stream in self._streams
+
+    def open(self, stream: int) -> None:
+        """A stream begins, from whichever side."""
+        self._streams[stream] = _Stream(self._initial_window)
+
+    def finish(self, stream: int) -> None:
+        """Nothing more will be sent on a stream than what waits."""
+        if one := self._streams.get(stream):
+            one.is_over = True
+            self._flush(stream)
+
+    def drop(self, stream: int) -> None:
+        """End a stream with all that waits on it."""
+        one = self._streams.pop(stream, None)
+        for item in one.waiting if one else ():
+            _tell_sent(item)
+
+    def drop_all(self) -> None:
+        """End all streams."""
+        for stream in list(self._streams):
+            self.drop(stream)
+
+    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        """Send headers after what waits."""
+        block, size = header_block(headers), FRAME_BYTES
+        pieces = [block[at : at + size] for at in range(0, len(block), size)] or [b""]
+        encoded = b""
+        for number, piece in enumerate(pieces):
+            kind, flags = (Type.CONTINUATION, 0) if number else (Type.HEADERS, Flag.END_STREAM * is_last)
+            last = Flag.END_HEADERS if number == len(pieces) - 1 else 0
+            encoded += Frame(kind, flags | last, stream, piece).encoded()
+        self._queue(stream, encoded)
+
+    def data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None) -> None:
+        """Send data when the windows let it; `on_sent` is called when it is gone, or will never go."""
+        self._queue(stream, _Data(memoryview(data), is_last, on_sent))
+
+    def widen(self, stream: int, count: int) -> None:
+        """The other side takes so much more; of the connection where the stream is 0."""
+        if stream == 0:
+            self._window += count
+            self._flush_all()
+        elif stream in self._streams:
+            self._streams[stream].window += count
+            self._flush(stream)
+
+    def resize(self, initial_window: int) -> None:
+        """The other side takes so much of each stream before it says otherwise."""
+        for one in self._streams.values():
+            one.window += initial_window - self._initial_window
+        self._initial_window = initial_window
+        self._flush_all()
+
+    def _queue(self, stream: int, item: _Data | bytes) -> None:
+        if one := self._streams.get(stream):
+            one.waiting.append(item)
+            self._flush(stream)
+        else:
+            _tell_sent(item)
+
+    def _flush_all(self) -> None:
+        for stream in list(self._streams):
+            self._flush(stream)
+
+    def _flush(self, stream: int) -> None:
+        """Send what the windows let through."""
+        one = self._streams[stream]
+        while one.waiting:
+            item = one.waiting[0]
+            if isinstance(item, bytes):
+                self._write(item)
+            elif not self._send_some(stream, one, item):
+                return
+            _tell_sent(one.waiting.popleft())
+        if one.is_over:
+            self._streams.pop(stream, None)
+
+    def _send_some(self, stream: int, one: _Stream, item: _Data) -> bool:
+        """Send of some data what the windows let through; whether that was all."""
+        while True:
+            count = min(len(item.left), FRAME_BYTES, self._window, one.window)
+            if item.left and count <= 0:
+                return False
+            piece, item.left = bytes(item.left[:count]), item.left[count:]
+            self._window -= count
+            one.window -= count
+            flags = Flag.END_STREAM if item.is_last and not item.left else 0
+            self._write(Frame(Type.DATA, flags, stream, piece).encoded())
+            if not item.left:
+                return True
+
+
+def _tell_sent(item: _Data | bytes) -> None:
+    if isinstance(item, _Data) and item.on_sent is not None:
+        item.on_sent()
