@@ -27,7 +27,6 @@ from .action import (
     StartKubelet,
     StopKubelet,
 )
-from .expectation import NodeExpectation
 from .model import Scenario
 from .node_spec import NodeSpec, Runtime, TopologySpec
 from .plugin_action import KillPlugin, PausePlugin, ResumePlugin, StartPlugin, StopPlugin
@@ -52,7 +51,6 @@ class Capability(StrEnum):
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
     ADVANCE_TIME = "let node time pass at will"
-    COUNT_LISTS = "count the lists of devices that its kubelets take"
     BUILTIN_PLUGINS = "run the plugins that come along"
     COMMAND_PLUGINS = "run any program as a plugin"
 
@@ -128,9 +126,6 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.FAKE_NUMA_NODES: any(node.numa_nodes > 1 for node in scenario.nodes),
         Capability.PROCESS_RUNTIME: any(node.runtime is Runtime.PROCESS for node in scenario.nodes),
         Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
-        Capability.COUNT_LISTS: any(
-            isinstance(step.expect, NodeExpectation) and step.expect.lists for step in scenario.steps
-        ),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
         Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
     }

@@ -34,15 +34,17 @@ def node_image() -> str | None:
     if named or not (RECIPE / "build.sh").exists():
         return named or None
     name = f"kindnode/node:{_kubernetes()}"
-    if not _is_in_docker(name) and not any(_is_built(name) for _ in range(TRIES)):
+    if not _is_in_docker(name) and not any(_build(name) for _ in range(TRIES)):
         raise ImageError(f"{name} could not be built in {TRIES} tries; what {RECIPE.name}/build.sh said stands above")
     return name
 
 
-def _is_built(name: str) -> bool:
+def _build(name: str) -> bool:
+    """Follow the recipe; whether it succeeded."""
     print(f"building the node image {name} ...", file=sys.stderr, flush=True)
     environment = os.environ | {"IMAGE": name, "KINDNODE_WORK": str(CACHE)}
-    status = subprocess.run([RECIPE / "build.sh"], env=environment, stdout=sys.stderr, check=False).returncode
+    build = ["nice", str(RECIPE / "build.sh")]
+    status = subprocess.run(build, env=environment, stdout=sys.stderr, check=False).returncode
     if status != 0:
         print(f"building {name} FAILED with status {status}", file=sys.stderr, flush=True)
     return status == 0

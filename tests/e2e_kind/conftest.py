@@ -31,14 +31,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[str]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
     """A cluster's name; nobody uses the cluster yet."""
     name = f"sk-e2e-{os.getpid()}"
     try:
         try:
             asyncio.run(_make(name))
         except HostError as error:
-            print(f"the cluster could not be made, trying once more: {error}", file=sys.stderr)
+            with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+                print(f"\nthe cluster could not be made: {error}; trying once more ...", flush=True)
             asyncio.run(_make(name))
         yield name
     finally:

@@ -115,11 +115,13 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
 def test_a_lost_api_server_is_told_and_the_next_run_cleans_up(cluster: str, run: Run, scratch: Path) -> None:
     story = start("gopher-pending", cluster)
     until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
-    on_node(cluster, "pkill", "-STOP", "kube-apiserver")
+    # Without its manifest nobody starts it again.
+    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+    on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
     try:
         said, error = story.communicate(timeout=_LIMIT_S)
     finally:
-        on_node(cluster, "pkill", "-CONT", "kube-apiserver")
+        on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
 
     assert story.returncode == 3, said + error
     assert "the cluster's API server" in said

@@ -15,7 +15,11 @@ from scenarios.on_cluster import play_story
 from scenarios.report import failure_lines
 from scenarios.verdict import Outcome
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    # What kr8s' HTTP client leaves to the garbage collector of connections whose API server goes with its node.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 JOBS = {name: Job(path, Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
 PORTABLE = [name for name, job in JOBS.items() if needed(job.document().scenario) <= CAPABILITIES]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,18 +74,17 @@ class ClusterApi:
         """
         given = {} if body is None else {"content": json.dumps(body)}
         kind = f"application/{patch}+json" if method == "PATCH" else "application/json"
+        headers = {"Content-Type": kind}
         try:
-            async with self._api.call_api(
-                method, version=group, url=url, headers={"Content-Type": kind}, timeout=within_s, **given
-            ) as response:
+            async with self._called(method, group, url, headers=headers, timeout=within_s, **given) as response:
+                status = response.status_code
+                if status == 404:
+                    return {}
+                if response.is_error:
+                    kind_of = InputError if status in (400, 409, 422) else HostError
+                    raise kind_of(f"the API server refuses: {_reason(response)}")
                 answer: dict[str, Any] = response.json()
                 return answer
-        except kr8s.ServerError as error:
-            status = error.response.status_code if error.response is not None else 0
-            if status == 404:
-                return {}
-            kind_of = InputError if status in (400, 409, 422) else HostError
-            raise kind_of(f"the API server refuses: {error}") from None
         except _UNREACHABLE as error:
             raise HostError(
                 f"the cluster's API server does not answer: {type(error).__name__} {error}".rstrip()
@@ -92,33 +92,67 @@ class ClusterApi:
 
     async def watch(self, kind: str, on_change: OnChange, url: str) -> None:
         """Tell of every object of a kind, then of each change; until cancelled, over lost connections."""
-        known: dict[str, Object] = {}
+        known = _Known()
         while True:
             try:
-                listed = await self.call("GET", url)
-                now = {item["metadata"]["uid"]: item for item in listed.get("items", ())}
-                for uid in known.keys() - now.keys():
-                    on_change(kind, known[uid], False)
-                for item in now.values():
-                    on_change(kind, item, True)
-                known = now
-                self._lost.pop(kind, None)
-                await self._follow(kind, on_change, url, listed["metadata"]["resourceVersion"], known)
-            except (HostError, InputError, kr8s.ServerError, *_UNREACHABLE):
+                if not known.version:
+                    await self._list(kind, on_change, url, known)
+                await self._follow(kind, on_change, url, known)
+            except (HostError, InputError, *_UNREACHABLE):
                 self._lost.setdefault(kind, time.monotonic())
-            await asyncio.sleep(_RETRY_S)
+                await asyncio.sleep(_RETRY_S)
 
-    async def _follow(self, kind: str, on_change: OnChange, url: str, version: str, known: dict[str, Object]) -> None:
-        params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": str(_WATCH_S)}
-        async with self._api.call_api("GET", url=url, stream=True, params=params, timeout=_WATCH_S + 5) as response:
+    async def _list(self, kind: str, on_change: OnChange, url: str, known: _Known) -> None:
+        listed = await self.call("GET", url)
+        now = {item["metadata"]["uid"]: item for item in listed.get("items", ())}
+        for uid in known.items.keys() - now.keys():
+            on_change(kind, known.items[uid], False)
+        for item in now.values():
+            on_change(kind, item, True)
+        known.items, known.version = now, listed["metadata"]["resourceVersion"]
+
+    async def _follow(self, kind: str, on_change: OnChange, url: str, known: _Known) -> None:
+        """Take changes until the server ends the watch; the next one goes on where this one ended."""
+        params = {"watch": "1", "resourceVersion": known.version, "timeoutSeconds": str(_WATCH_S)}
+        async with self._called("GET", "v1", url, stream=True, params=params, timeout=_WATCH_S + 5) as response:
+            if response.is_error:
+                known.version = ""
+                raise HostError(f"the API server refuses to be watched: {response.status_code}")
+            self._lost.pop(kind, None)
             async for line in response.aiter_lines():
                 event = json.loads(line)
                 if event["type"] not in ("ADDED", "MODIFIED", "DELETED"):
+                    known.version = ""
                     return
                 item, is_there = event["object"], event["type"] != "DELETED"
-                uid = item["metadata"]["uid"]
-                if is_there:
-                    known[uid] = item
-                else:
-                    known.pop(uid, None)
+                known.heed(item, is_there)
                 on_change(kind, item, is_there)
+
+    def _called(self, method: str, group: str, url: str, **options: Any) -> Any:
+        # An answer that kr8s looks at itself lets it renew its session, under the hands of all other calls: an API
+        # server that has just started refuses everything for a moment, and then all watches would do so at once.
+        return self._api.call_api(method, version=group, url=url, raise_for_status=False, **options)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a watch has told of: the objects by uid, and the version to go on from, empty where all are to be listed."""
+
+    items: dict[str, Object] = field(default_factory=dict)
+    version: str = ""
+
+    def heed(self, item: Object, is_there: bool) -> None:
+        uid, self.version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
+        if is_there:
+            self.items[uid] = item
+        else:
+            self.items.pop(uid, None)
+
+
+def _reason(response: httpx.Response) -> str:
+    """What the server says of an error."""
+    try:
+        told = response.json()
+    except ValueError:
+        return response.text
+    return str(told.get("message", response.text)) if isinstance(told, dict) else response.text

@@ -113,10 +113,9 @@ class KindBackend:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but what a real cluster, or one of so few nodes or words, cannot do."""
+        """All but what a real cluster, or one of so few nodes, cannot do."""
         here = {
             Capability.SEVERAL_NODES: len(self._members.containers) >= len(self._scenario.nodes),
-            Capability.COUNT_LISTS: self._members.tell_of_lists,
             # Which node a pod comes to is not known when its manifest is made.
             Capability.PROCESS_RUNTIME: len({node.runtime for node in self._scenario.nodes}) == 1,
         }

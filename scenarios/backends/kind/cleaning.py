@@ -18,7 +18,10 @@ from .state import extended
 
 _GONE_WITHIN_S: Final = 90.0
 _LOOK_AGAIN_S: Final = 0.3
-_REMOVE_FILES: Final = f"[ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}"
+_REMOVE_FILES: Final = (
+    f"[ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
+    f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete"
+)
 
 
 async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugins) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 import tempfile
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 from simkubelet.errors import HostError, InputError
 
@@ -33,6 +36,17 @@ nodes:
   - role: control-plane
 """
 _WORKER: Final = "  - role: worker\n"
+
+
+def with_keys_in_files(kubeconfig: str, folder: Path) -> str:
+    """A kubeconfig whose certificates and keys lie in files below a folder; kr8s would make files of them that stay."""
+    config = yaml.safe_load(kubeconfig)
+    for about in [one["cluster"] for one in config["clusters"]] + [one["user"] for one in config["users"]]:
+        for key in [key for key in about if key.endswith("-data")]:
+            file = folder / key.removesuffix("-data")
+            file.write_bytes(base64.b64decode(about.pop(key)))
+            about[file.name] = str(file)
+    return yaml.safe_dump(config)
 
 
 class KindCluster:
@@ -69,11 +83,10 @@ class KindCluster:
         """
         self._take()
         await output_of("docker", "version")
-        if self.name in (await output_of("kind", "get", "clusters")).split():
-            kubeconfig = await output_of("kind", "get", "kubeconfig", "--name", self.name)
-            self.kubeconfig.write_text(kubeconfig)
-        else:
+        if self.name not in (await output_of("kind", "get", "clusters")).split():
             await self._create()
+        kubeconfig = await output_of("kind", "get", "kubeconfig", "--name", self.name)
+        self.kubeconfig.write_text(with_keys_in_files(kubeconfig, self.kubeconfig.parent))
         nodes = (await output_of("kind", "get", "nodes", "--name", self.name)).split()
         if not nodes:
             raise HostError(f"cluster '{self.name}' has no nodes; delete it: kind delete cluster --name {self.name}")

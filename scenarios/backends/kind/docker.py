@@ -64,9 +64,24 @@ async def process(*argv: str, has_input: bool = True) -> AsyncIterator[asyncio.s
     Raises:
         HostError: It is missing, or no process could be made.
     """
+    starting = asyncio.ensure_future(_started(argv, has_input))
+    try:
+        running = await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # A start that is cancelled half way would wait until nobody of the command's children writes any more.
+        await _end(await starting)
+        raise
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            await _end(running)
+
+
+async def _started(argv: Sequence[str], has_input: bool) -> asyncio.subprocess.Process:
     pipe = asyncio.subprocess.PIPE
     try:
-        running = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *argv,
             stdin=pipe if has_input else asyncio.subprocess.DEVNULL,
             stdout=pipe,
@@ -78,11 +93,6 @@ async def process(*argv: str, has_input: bool = True) -> AsyncIterator[asyncio.s
         raise HostError(_MISSING.get(argv[0], f"there is no program '{argv[0]}'")) from None
     except OSError as error:
         raise HostError(f"{argv[0]}: cannot start a process: {error}") from None
-    try:
-        yield running
-    finally:
-        if running.returncode is None:
-            await _end(running)
 
 
 async def _end(running: asyncio.subprocess.Process) -> None:

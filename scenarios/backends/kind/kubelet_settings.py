@@ -14,6 +14,8 @@ import yaml
 from ...node_spec import NodeSpec, TopologySpec
 from .node import PLUGIN_FOLDER, KindNode
 
+_VERBOSITY: Final = 2
+"""At which a kubelet logs registrations and lists. Source: devicemanager/manager.go, plugin/v1beta1/server.go."""
 _FILE: Final = "/var/lib/kubelet/config.yaml"
 _ORIGINAL: Final = f"{_FILE}.simkubelet"
 _KEEP: Final = f"[ -e {_ORIGINAL} ] || {{ cp -p {_FILE} {_ORIGINAL}.new && mv {_ORIGINAL}.new {_ORIGINAL}; }}"
@@ -27,9 +29,10 @@ async def set_up(node: KindNode, spec: NodeSpec) -> None:
     Raises:
         HostError: It does not come up with them.
     """
-    if spec.topology == TopologySpec() and not spec.feature_gates:
+    settings = yaml.safe_load(await node.run("cat", _FILE))
+    changed = changed_settings(settings, spec)
+    if changed == settings:
         return
-    changed = changed_settings(yaml.safe_load(await node.run("cat", _FILE)), spec)
     await node.systemctl("stop")
     # What the old instance leaves must not be taken for the new one's.
     await node.run("rm", "-f", f"{PLUGIN_FOLDER}/kubelet.sock")
@@ -45,10 +48,13 @@ async def take_back(node: KindNode) -> bool:
 
 
 def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:
-    """A ``KubeletConfiguration`` with what a story says of the node."""
-    topology = spec.topology
+    """A ``KubeletConfiguration`` with what a story says of the node, and a log that tells enough."""
+    topology, logging = spec.topology, settings.get("logging") or {}
+    told = {**settings, "logging": {**logging, "verbosity": max(logging.get("verbosity", 0), _VERBOSITY)}}
+    if topology == TopologySpec() and not spec.feature_gates:
+        return told
     return {
-        **settings,
+        **told,
         "topologyManagerPolicy": topology.policy,
         "topologyManagerScope": topology.scope,
         "topologyManagerPolicyOptions": dict(topology.options),

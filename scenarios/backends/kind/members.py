@@ -18,8 +18,6 @@ from .api import ClusterApi
 from .node import KindNode
 
 _READY_WITHIN_S: Final = 120.0
-_LEVEL_OF_LISTS: Final = 2
-"""At which a kubelet logs each list of devices. Source: devicemanager/manager.go (kubernetes v1.34.4)."""
 _LOOK_AGAIN_S: Final = 0.3
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 
@@ -30,13 +28,11 @@ class KindMembers:
     Args:
         nodes: All of them, the control plane first. It is a story's first node, since no cluster can be without it;
             the taint that keeps pods away from it is taken off.
-        verbosity: The level at which their kubelets log.
     """
 
-    def __init__(self, nodes: Sequence[KindNode], verbosity: int = 2) -> None:
+    def __init__(self, nodes: Sequence[KindNode]) -> None:
         self._nodes = nodes
         self._was_tainted = False
-        self.tell_of_lists = verbosity >= _LEVEL_OF_LISTS
 
     @property
     def containers(self) -> tuple[str, ...]:

@@ -12,15 +12,13 @@ import json
 import re
 import signal
 import time
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from simkubelet.errors import InputError, PluginError
+from simkubelet.errors import HostError, InputError, PluginError
 from simkubelet.events import DevicesListed, PluginRegistered
 
-from ...events import PluginCalled, PluginExited, PluginPaused, PluginResumed, PluginStarted, RegistrationAnswered
+from ...events import PluginPaused, PluginResumed
 from ...plugin_action import (
     AnswerRpc,
     AnyCallAction,
@@ -35,12 +33,13 @@ from ...plugin_action import (
     command_of,
 )
 from ...plugin_spec import PluginSpec, Serves
-from ...snapshot import PluginState, PluginView
+from ...snapshot import PluginView
 from ...trace import Trace
 from .api import ClusterApi, Object
-from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set, mark_of
+from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set
 from .image import PluginImage
 from .node import KindNode
+from .plugin_on_node import PluginOnNode
 from .program import Program, archive_of
 
 NAMESPACE: Final = "kube-system"
@@ -55,47 +54,6 @@ _LISTED: Final = re.compile(
 )
 """Source of both: devicemanager/plugin/v1beta1/handler.go and manager.go (kubernetes v1.34.4), at level 2."""
 _TAKES_WITHIN_S: Final = 30.0
-
-
-@dataclass(slots=True)
-class _OnNode:
-    """A plugin on one node, as far as it has been told of."""
-
-    spec: PluginSpec
-    node: KindNode
-    is_wanted: bool
-    life: int = 0
-    ended: int = 0
-    restarts_before: int = 0
-    pod: str = ""
-    state: PluginState = PluginState.STOPPED
-    registrations: int = 0
-    refusal: str = ""
-    calls: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def view(self) -> PluginView:
-        return PluginView(
-            self.spec.name,
-            self.node.name,
-            self.state,
-            max(self.life - 1, 0),
-            self.registrations,
-            self.refusal,
-            dict(self.calls),
-        )
-
-    @property
-    def mark(self) -> str:
-        return mark_of(self.spec.name)
-
-
-def _status(terminated: Mapping[str, Any]) -> int:
-    """How a process ended, negative for a signal; of one that went with its node the runtime knows nothing."""
-    if terminated.get("reason") in ("Unknown", "ContainerStatusUnknown"):
-        return -signal.SIGKILL
-    code: int = terminated["exitCode"]
-    return 128 - code if code > 128 else code
 
 
 class KindPlugins:
@@ -113,10 +71,9 @@ class KindPlugins:
     ) -> None:
         self._specs = specs
         self._programs = programs
-        self._told = {spec.name for spec in specs if spec.is_stub and spec.name not in programs}
         self._image = image
         self._trace = trace
-        self._on_nodes: dict[tuple[str, str], _OnNode] = {}
+        self._on_nodes: dict[tuple[str, str], PluginOnNode] = {}
 
     @property
     def views(self) -> tuple[PluginView, ...]:
@@ -140,11 +97,12 @@ class KindPlugins:
             if self._programs:
                 await node.put(archive_of(self._programs.values()))
             for spec in self._specs:
-                self._on_nodes[node.name, spec.name] = _OnNode(spec, node, spec.start == "with-node")
                 program = self._programs.get(spec.name)
+                one = PluginOnNode(spec, node, spec.is_stub and program is None, self._trace)
+                self._on_nodes[node.name, spec.name] = one
                 if spec.tap:
                     await node.ask("add_tap", plugin=spec.name)
-                if spec.name in self._told:
+                if one.tells:
                     await node.ask("add_stub", plugin=spec.name)
                 made = daemon_set(spec, place, self._image, program)
                 await api.call("POST", f"namespaces/{NAMESPACE}/daemonsets", made, group="apps/v1")
@@ -191,8 +149,7 @@ class KindPlugins:
         """Let no plugin of a node be started again; the names of those that ran, in the story's order."""
         running = [one for (where, _), one in self._on_nodes.items() if where == node and one.is_wanted]
         for one in running:
-            await self._label(one, is_on=False)
-            one.is_wanted = False
+            await self._switch_off(one)
         return tuple(one.spec.name for one in running)
 
     async def switch_on(self, node: str, names: tuple[str, ...] | list[str]) -> None:
@@ -211,43 +168,9 @@ class KindPlugins:
     def seen_pod(self, pod: Object, is_there: bool) -> None:
         """Take what a plugin's pod tells."""
         labels = pod["metadata"].get("labels", {})
-        name = labels["plugin"] if LABELS.items() <= labels.items() else ""
-        container = pod["spec"].get("nodeName")
-        one = next(
-            (one for (_, plugin), one in self._on_nodes.items() if plugin == name and one.node.container == container),
-            None,
-        )
-        if one is None:
-            return
-        statuses = pod.get("status", {}).get("containerStatuses", ())
-        if pod["metadata"]["uid"] != one.pod:
-            if not statuses or not is_there:
-                return
-            one.pod, one.restarts_before = pod["metadata"]["uid"], one.life
-        if not is_there:
-            one.state = PluginState.STOPPED
-            self._ended_until(one, one.life, None)
-            return
-        if not statuses:
-            # A pod that its node rejects after a reboot has none any more.
-            one.state = PluginState.STOPPED
-            self._ended_until(one, one.life, {"exitCode": 137})
-            return
-        status = statuses[0]
-        is_running = "running" in status["state"]
-        lives = (
-            one.restarts_before
-            + status["restartCount"]
-            + (0 if "waiting" in status["state"] and not status.get("lastState") else 1)
-        )
-        terminated = status["state"].get("terminated") or status.get("lastState", {}).get("terminated")
-        while one.life < lives:
-            self._ended_until(one, one.life, terminated)
-            one.life += 1
-            self._trace.append(PluginStarted(name, one.node.name, one.life))
-        if not is_running:
-            self._ended_until(one, one.life, terminated)
-        one.state = PluginState.RUNNING if is_running else PluginState.WAITING
+        one = self._on_nodes.get((labels.get("node", ""), labels.get("plugin", "")))
+        if one is not None and LABELS.items() <= labels.items():
+            one.seen_pod(pod, is_there)
 
     def seen_line(self, plugin: str, node: str, line: str) -> None:
         """Take a line that a stub wrote; of one with a tap that tells the same."""
@@ -256,16 +179,7 @@ class KindPlugins:
 
     def seen_report(self, plugin: str, node: str, report: Mapping[str, Any]) -> None:
         """Take what a stub or a tap tells of calls."""
-        one = self._on_nodes[node, plugin]
-        if "called" in report:
-            one.calls[report["called"]] += 1
-            self._trace.append(PluginCalled(plugin, node, report["called"], tuple(report["devices"])))
-        elif "registered" in report:
-            one.refusal = report["error"]
-            one.calls["Register"] += 1
-            one.registrations += plugin in self._told and not one.refusal
-            answered = RegistrationAnswered(plugin, node, report["registered"], report["endpoint"], one.refusal)
-            self._trace.append(answered)
+        self._on_nodes[node, plugin].seen_report(report)
 
     def seen_journal(self, node: str, line: str) -> None:
         """Take a line of a kubelet's log: a registration, or a list of devices that has come."""
@@ -283,7 +197,7 @@ class KindPlugins:
         # The log does not tell who registers: a resource that no other plugin serves is the unknown program's.
         by = resource if resource in served.values() else None
         for one in here:
-            if served[one.spec.name] == by and one.spec.name not in self._told:
+            if served[one.spec.name] == by and not one.tells:
                 one.registrations += 1
         self._trace.append(PluginRegistered(node, resource, ""))
 
@@ -291,29 +205,29 @@ class KindPlugins:
         """The resource of a plugin, None where only its program knows."""
         return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
 
-    def _ended_until(self, one: _OnNode, life: int, terminated: Mapping[str, Any] | None) -> None:
-        while one.ended < life:
-            one.ended += 1
-            status = _status(terminated) if terminated else 0
-            self._trace.append(PluginExited(one.spec.name, one.node.name, status, ""))
-
-    async def _stop(self, one: _OnNode, number: signal.Signals) -> None:
-        await self.switch_off_one(one)
-        # A kubelet that knows of the deletion does not start the process again.
-        selected = f"{SELECTED},plugin={one.spec.name},node={one.node.name}"
-        await self._api.call("DELETE", f"namespaces/{NAMESPACE}/pods?{selected}")
+    async def _stop(self, one: PluginOnNode, number: signal.Signals) -> None:
+        await self._switch_off(one)
         await one.node.ask("signal", mark=one.mark, number=int(number))
 
-    async def switch_off_one(self, one: _OnNode) -> None:
-        """Keep a plugin from its node."""
+    async def _switch_off(self, one: PluginOnNode) -> None:
+        """Keep a plugin from its node; returns when its pod is being deleted, so that no kubelet starts it again.
+
+        The controller deletes it: it would replace a pod that goes before it has seen the label go.
+        """
         await self._label(one, is_on=False)
         one.is_wanted = False
+        url = f"namespaces/{NAMESPACE}/pods?{SELECTED},plugin={one.spec.name},node={one.node.name}"
+        limit = time.monotonic() + _TAKES_WITHIN_S
+        while any("deletionTimestamp" not in pod["metadata"] for pod in (await self._api.call("GET", url))["items"]):
+            if time.monotonic() > limit:
+                raise HostError(f"the cluster does not take plugin '{one.spec.name}' from node '{one.node.name}'")
+            await asyncio.sleep(0.1)
 
-    async def _signal(self, one: _OnNode, number: signal.Signals) -> None:
+    async def _signal(self, one: PluginOnNode, number: signal.Signals) -> None:
         if not one.is_wanted or not await one.node.ask("signal", mark=one.mark, number=int(number)):
             raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
 
-    async def _tell(self, one: _OnNode, command: Mapping[str, Any]) -> None:
+    async def _tell(self, one: PluginOnNode, command: Mapping[str, Any]) -> None:
         limit = time.monotonic() + _TAKES_WITHIN_S
         while True:
             try:
@@ -327,6 +241,6 @@ class KindPlugins:
             else:
                 return
 
-    async def _label(self, one: _OnNode, is_on: bool) -> None:
+    async def _label(self, one: PluginOnNode, is_on: bool) -> None:
         labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}
         await self._api.call("PATCH", f"nodes/{one.node.container}", {"metadata": {"labels": labels}})

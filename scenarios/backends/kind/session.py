@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from simkubelet.errors import HostError
 
 from ...model import Scenario
@@ -62,7 +60,7 @@ async def kind_session(name: str, node_image: str | None, keep: bool, count: int
             kubernetes = (await nodes[0].run("cat", "/kind/version")).strip().removeprefix("v")
         except HostError:
             raise HostError(f"cluster '{name}': its nodes are not kind's; name another with --cluster") from None
-        members = KindMembers(nodes, await _verbosity(nodes[0]))
+        members = KindMembers(nodes)
         try:
             yield KindSession(cluster, members, kubernetes, image)
         finally:
@@ -70,12 +68,6 @@ async def kind_session(name: str, node_image: str | None, keep: bool, count: int
                 await asyncio.shield(members.restore())
     finally:
         await asyncio.shield(cluster.leave())
-
-
-async def _verbosity(node: KindNode) -> int:
-    """The level at which a kubelet logs."""
-    config = yaml.safe_load(await node.run("cat", "/var/lib/kubelet/config.yaml"))
-    return int(config.get("logging", {}).get("verbosity", 0))
 
 
 async def _bring(source: ImageSource, nodes: Sequence[KindNode]) -> None:

@@ -24,9 +24,8 @@ from simkubelet.events import (
 from ...snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace import Trace
 from .api import Object
+from .pod_object import container_statuses, device_health, is_mirror, uid_on_node
 
-_STATIC: Final = "kubernetes.io/config.source"
-"""The annotation of a pod that the kubelet tells the API server of."""
 _UNKNOWN_END: Final = "ContainerStatusUnknown"
 """How a kubelet calls the end of a container of which its runtime knows nothing, also of one that never began.
 
@@ -163,11 +162,11 @@ class ClusterState:
 
     def _is_bound_by_hand(self, item: Object) -> bool:
         """Whether no scheduler chose a pod's node: its manifest names one, or lies in the node's own folder."""
-        return item["metadata"]["name"] in self.bound or _STATIC in item["metadata"].get("annotations", {})
+        return item["metadata"]["name"] in self.bound or is_mirror(item)
 
     def _tell_lives(self, pod: str, uid: str, node: str, item: Object) -> None:
         """Starts and ends of containers, those between two looks included."""
-        for status in _statuses(item):
+        for status in container_statuses(item):
             container, state, last = status["name"], status["state"], status.get("lastState", {})
             started, ended = self._lives.get((uid, container), (0, 0))
             never_began = started == 0 and state.get("terminated", {}).get("reason") == _UNKNOWN_END
@@ -206,7 +205,7 @@ class ClusterState:
         return text
 
     def _tell_allocations(self, node: str) -> None:
-        names = {item["metadata"]["uid"]: name for name, item in self._pods.items()}
+        names = {uid_on_node(item): name for name, item in self._pods.items()}
         for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
             key = (str(entry.pod_uid), entry.container, str(entry.resource))
             if entry.pod_uid in names and key not in self._allocated:
@@ -216,7 +215,7 @@ class ClusterState:
                 self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids))
 
     def _pod_view(self, name: str, item: Object) -> PodView:
-        status, uid = item.get("status", {}), item["metadata"]["uid"]
+        status, uid = item.get("status", {}), uid_on_node(item)
         node = self._names.get(item["spec"].get("nodeName", ""), "")
         devices: dict[str, dict[str, tuple[str, ...]]] = {}
         for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
@@ -232,25 +231,10 @@ class ClusterState:
             devices=devices,
             env={container: env for (of, container), env in self._env.items() if of == uid},
             events=tuple(self._events.get(uid, {}).values()),
-            restarts=sum(one["restartCount"] for one in _statuses(item)),
-            health=_health(item),
+            restarts=sum(one["restartCount"] for one in container_statuses(item)),
+            health=device_health(item),
         )
 
 
 def _tuples(ids: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     return {resource: tuple(of) for resource, of in ids.items()}
-
-
-def _statuses(item: Object) -> list[Any]:
-    status = item.get("status", {})
-    return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
-
-
-def _health(item: Object) -> dict[str, dict[str, str]]:
-    told: dict[str, dict[str, str]] = {}
-    for status in _statuses(item):
-        resources: Iterable[Any] = status.get("allocatedResourcesStatus", ())
-        for resource in resources:
-            healths = {device["resourceID"]: device["health"] for device in resource.get("resources", ())}
-            told.setdefault(resource["name"], {}).update(healths)
-    return told

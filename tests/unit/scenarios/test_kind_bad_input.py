@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 
 import pytest
@@ -48,8 +49,9 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, faker: Faker) -> Machine:
-    return Machine(tmp_path, f"test-{faker.unique.uuid4()}")
+def machine(tmp_path: Path) -> Machine:
+    # Names of clusters are the machine's, and Faker gives every test process the same.
+    return Machine(tmp_path, f"test-{uuid.uuid4()}")
 
 
 def test_a_docker_without_permission_is_told_in_one_line(machine: Machine) -> None:

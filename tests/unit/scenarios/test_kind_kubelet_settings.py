@@ -64,6 +64,18 @@ async def test_a_story_without_settings_leaves_the_kubelet_alone(node: Node) -> 
     assert node.settings == yaml.safe_load(_SETTINGS)
 
 
+async def test_a_kubelet_that_logs_too_little_is_told_to_log_more_for_the_story(node: Node) -> None:
+    quiet = "kind: KubeletConfiguration\nlogging: {format: json}\n"
+    (node.root / "var/lib/kubelet/config.yaml").write_text(quiet)
+
+    await set_up(node, _PLAIN)
+
+    assert node.told == ["stop", "start", "serves"]
+    assert node.settings["logging"] == {"format": "json", "verbosity": 2}
+    assert await take_back(node)
+    assert node.settings == yaml.safe_load(quiet)
+
+
 async def test_a_storys_settings_are_the_next_instances_and_go_again(node: Node) -> None:
     await set_up(node, _ALIGNED)
 

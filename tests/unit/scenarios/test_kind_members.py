@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.backend import Capability, needed
+from scenarios.backend import Capability
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.backend import KindBackend
 from scenarios.backends.kind.image import PluginImage
@@ -136,17 +136,6 @@ def test_what_nodes_a_cluster_can_give_to_a_story(
     world = KindBackend(story, KindMembers(list(cluster.nodes.values())), Path("kubeconfig"), _IMAGE, {})
 
     assert (capability in world.capabilities) is can
-
-
-@pytest.mark.parametrize(("verbosity", "can"), [(0, False), (2, True)])
-def test_lists_are_counted_where_the_kubelets_tell_of_them(verbosity: int, can: bool, cluster: Cluster) -> None:
-    step = {"expect": {"node": "node-1", "lists": {"example.com/gpu": 1}}}
-    story = Scenario.model_validate({"name": "story", "description": "Lists.", "steps": [step]})
-
-    world = KindBackend(story, KindMembers(list(cluster.nodes.values()), verbosity), Path("kubeconfig"), _IMAGE, {})
-
-    assert needed(story) == {Capability.COUNT_LISTS}
-    assert (Capability.COUNT_LISTS in world.capabilities) is can
 
 
 def test_a_cluster_is_made_for_the_largest_story_that_it_can_play(tmp_path: Path) -> None:

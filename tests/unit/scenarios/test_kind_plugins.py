@@ -85,7 +85,7 @@ async def plugins(trace: Trace, api: SilentApi) -> KindPlugins:
 def pod(uid: str, restarts: int, state: dict[str, Any], last: dict[str, Any] | None = None) -> dict[str, Any]:
     status = {"restartCount": restarts, "state": state, "lastState": last or {}}
     return {
-        "metadata": {"uid": uid, "labels": {**LABELS, "plugin": "gpu"}},
+        "metadata": {"uid": uid, "labels": {**LABELS, "plugin": "gpu", "node": "node-1"}},
         "spec": {"nodeName": "dev-control-plane"},
         "status": {"containerStatuses": [status]},
     }
@@ -236,3 +236,29 @@ async def test_a_tap_has_the_plugins_folder_and_tells_in_the_place_of_a_stub(tra
         mounts = {one["name"]: one["mountPath"] for one in spec["containers"][0]["volumeMounts"]}
         paths = {mounts[one["name"]]: one["hostPath"]["path"] for one in spec["volumes"]}
         assert paths[PLUGIN_FOLDER] == f"{TAPS}/{name}"
+
+
+async def test_a_plugin_is_off_when_the_controller_lets_go_of_its_pod(trace: Trace) -> None:
+    api = LateController()
+    plugins = await started(trace, api, (PluginSpec(name="gpu", builtin="gopher"),), {})
+
+    assert await plugins.switch_off("node-1") == ("gpu",)
+
+    assert not api.left
+    assert "DELETE" not in api.methods
+
+
+class LateController(SilentApi):
+    """A cluster whose DaemonSet controller takes a few looks until it deletes a pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 3
+        self.methods: list[str] = []
+
+    async def call(self, method: str, url: str, body: object = None, **options: Any) -> dict[str, Any]:
+        self.methods.append(method)
+        if method != "GET":
+            return await super().call(method, url, body, **options)
+        self.left -= 1
+        return {"items": [{"metadata": {} if self.left else {"deletionTimestamp": "now"}}]}

@@ -136,6 +136,32 @@ def test_a_checkpoint_tells_who_holds_what_whichever_comes_first(
     assert state.snapshot((), {}).pods["trainer"].held() == {"example.com/gpu": ("gpu-0",)}
 
 
+def test_a_mirror_holds_what_its_static_pod_holds_and_goes_by_the_storys_node(
+    state: ClusterState, trace: Trace
+) -> None:
+    mirror = pod("agent-dev-control-plane", phase="Running")
+    mirror["metadata"]["annotations"] = {
+        "kubernetes.io/config.source": "file",
+        "kubernetes.io/config.mirror": "uid-of-the-file",
+    }
+
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-the-file", "gpu-0"))
+    state.seen("pod", mirror, True)
+
+    assert kinds(trace) == ["devices-allocated", "pod-status"]
+    assert state.snapshot((), {}).pods["agent-node-1"].held() == {"example.com/gpu": ("gpu-0",)}
+
+
+def test_containers_start_in_the_order_of_the_manifest(state: ClusterState, trace: Trace) -> None:
+    running = {"restartCount": 0, "state": {"running": {}}}
+    both = pod(containerStatuses=[{"name": "a", **running}, {"name": "b", **running}])
+    both["spec"]["containers"] = [{"name": "b"}, {"name": "a"}]
+
+    state.seen("pod", both, True)
+
+    assert [event.fields["container"] for event in trace if event.kind == "container-started"] == ["b", "a"]
+
+
 def test_a_corrupt_checkpoint_holds_nothing(state: ClusterState) -> None:
     state.seen("pod", pod(phase="Running"), True)
     state.seen_checkpoint("node-1", _checkpoint("uid-of-trainer", "gpu-0"))

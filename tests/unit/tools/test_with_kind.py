@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "with_kind"
-BASICS = "bash cat dirname env grep mkdir readlink rm setsid sh sleep tail timeout touch xargs".split()
+BASICS = "bash cat dirname env grep mkdir readlink rm setsid sh sleep tail timeout touch xargs"
 
 
 class Machine:
@@ -19,7 +19,7 @@ class Machine:
         self.folder = folder
         self.programs = folder / "bin"
         self.programs.mkdir()
-        for name in BASICS:
+        for name in BASICS.split():
             (self.programs / name).symlink_to(shutil.which(name))
         # Not beside recipes for node images.
         (folder / "checkout" / "tools").mkdir(parents=True)
@@ -100,7 +100,8 @@ def test_number_that_a_killed_daemon_left_hurts_nobody(machine):
     [
         (
             "docker",
-            "error: there is no program 'dockerd': install it (Debian, Ubuntu: sudo apt-get install docker.io iptables)",
+            "error: there is no program 'dockerd': install it"
+            " (Debian, Ubuntu: sudo apt-get install docker.io iptables)",
         ),
         ("kind", "error: there is no program 'kind', and no Go to build it: install one of them"),
     ],

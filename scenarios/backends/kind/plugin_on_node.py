@@ -1,0 +1,117 @@
+"""A plugin on one node of a cluster: its lives, told from its pod, and its calls, told by a stub or a tap."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from ...events import PluginCalled, PluginExited, PluginStarted, RegistrationAnswered
+from ...plugin_spec import PluginSpec
+from ...snapshot import PluginState, PluginView
+from ...trace import Trace
+from .api import Object
+from .daemon_set import mark_of
+from .node import KindNode
+
+
+class PluginOnNode:
+    """What has been told of a plugin.
+
+    Args:
+        spec: The plugin.
+        node: Where it runs.
+        tells: Whether it tells its registrations itself.
+        trace: Gets what happens.
+
+    Attributes:
+        is_wanted: Whether the story wants it to run.
+        registrations: How often it has registered.
+    """
+
+    def __init__(self, spec: PluginSpec, node: KindNode, tells: bool, trace: Trace) -> None:
+        self.spec = spec
+        self.node = node
+        self.tells = tells
+        self.is_wanted = spec.start == "with-node"
+        self.registrations = 0
+        self._trace = trace
+        self._life = 0
+        self._ended = 0
+        self._pod = ""
+        self._lives_before = 0
+        self._state = PluginState.STOPPED
+        self._refusal = ""
+        self._calls = Counter[str]()
+
+    @property
+    def view(self) -> PluginView:
+        """For the story's observations."""
+        restarts = max(self._life - 1, 0)
+        calls = dict(self._calls)
+        return PluginView(
+            self.spec.name, self.node.name, self._state, restarts, self.registrations, self._refusal, calls
+        )
+
+    @property
+    def mark(self) -> str:
+        """By what its processes are found."""
+        return mark_of(self.spec.name)
+
+    def seen_pod(self, pod: Object, is_there: bool) -> None:
+        """Take what its pod tells."""
+        statuses = pod.get("status", {}).get("containerStatuses", ())
+        if pod["metadata"]["uid"] != self._pod:
+            if not statuses or not is_there:
+                return
+            self._pod, self._lives_before = pod["metadata"]["uid"], self._life
+        if not is_there:
+            self._state = PluginState.STOPPED
+            self._end(None)
+        elif not statuses:
+            # A pod that its node rejects after a reboot has none any more.
+            self._state = PluginState.STOPPED
+            self._end({"exitCode": 137})
+        else:
+            self._seen_container(statuses[0])
+
+    def seen_report(self, report: Mapping[str, Any]) -> None:
+        """Take what a stub or a tap tells of calls."""
+        if "called" in report:
+            self._calls[report["called"]] += 1
+            self._trace.append(PluginCalled(self.spec.name, self.node.name, report["called"], tuple(report["devices"])))
+        elif "registered" in report:
+            self._refusal = report["error"]
+            self._calls["Register"] += 1
+            self.registrations += self.tells and not self._refusal
+            answer = (report["registered"], report["endpoint"], self._refusal)
+            self._trace.append(RegistrationAnswered(self.spec.name, self.node.name, *answer))
+
+    def _seen_container(self, status: Mapping[str, Any]) -> None:
+        state, last = status["state"], status.get("lastState", {})
+        terminated = state.get("terminated") or last.get("terminated")
+        has_begun = "waiting" not in state or bool(last)
+        while self._life < self._lives_before + status["restartCount"] + has_begun:
+            self._end(terminated)
+            self._life += 1
+            self._trace.append(PluginStarted(self.spec.name, self.node.name, self._life))
+        if "running" in state:
+            self._state = PluginState.RUNNING
+        else:
+            self._state = PluginState.WAITING
+            self._end(terminated)
+
+    def _end(self, terminated: Mapping[str, Any] | None) -> None:
+        while self._ended < self._life:
+            self._ended += 1
+            status = _status(terminated) if terminated else 0
+            self._trace.append(PluginExited(self.spec.name, self.node.name, status, ""))
+
+
+def _status(terminated: Mapping[str, Any]) -> int:
+    """How a process ended, negative for a signal; of one that went with its node the runtime knows nothing."""
+    if terminated.get("reason") in ("Unknown", "ContainerStatusUnknown"):
+        return -signal.SIGKILL
+    code: int = terminated["exitCode"]
+    return 128 - code if code > 128 else code

@@ -1,0 +1,24 @@
+"""Nodes that a story has no use for leave the cluster and come back."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+_LATEST_S = 60
+
+
+def test_the_scheduler_counts_the_storys_nodes_and_the_cluster_has_all_again(cluster: str, run: Run) -> None:
+    answer = run("two-resources-one-short", "--backend", "kind")
+
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    _kubectl(cluster, "wait", "--for=create", f"node/{cluster}-worker", f"--timeout={_LATEST_S}s")
+    taints = _kubectl(cluster, "get", "node", f"{cluster}-control-plane", "--output=jsonpath={.spec.taints[*].key}")
+    assert "node-role.kubernetes.io/control-plane" in taints.split()
+
+
+def _kubectl(cluster: str, *arguments: str) -> str:
+    kubectl = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", *arguments)
+    command = ["docker", "exec", f"{cluster}-control-plane", *kubectl]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=2 * _LATEST_S).stdout
