@@ -7,11 +7,12 @@ expectations enforce is not chance, and both worlds have met those. Normal form 
 - times, uids, last words and native resources are left out: they are the world's, not the story's;
 - Kubernetes Events of a pod are a set: how often and when the same is said again is chance; those about images and
   networks, which no simulated node has, do not count;
+- what two containers of a pod do one after the other counts for each: a status tells of all at once;
 - the end of a container does not count where its pod's object is gone, as nobody can see it then, nor where the pod was
   refused while it ran, as a kubelet tells it only when it relists its containers at the right moment;
 - a node's resources count where the story has met an expectation about them: what a kubelet publishes in between
   depends on its period;
-- devices are named by their history (who got them and which faults they had), since a kubelet takes any that are free.
+- devices are named by who holds them and which faults they have, since a kubelet takes any that are free.
 
 A story ends as soon as its last expectation is met, and one world may have come further by then. So each goes on for a
 while, and what it tells afterwards counts as far as the other had told it within the story.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -40,6 +41,7 @@ from simkubelet.events import (
     PodStatusUpdated,
 )
 
+from .device_names import DeviceNames
 from .events import (
     CheckpointChanged,
     ExpectationMet,
@@ -64,9 +66,7 @@ _POD_LIFE: Final = {
     event.kind for event in (PodScheduled, ContainerStarted, ContainerExited, PodStatusUpdated, PodRemoved)
 }
 _PLUGIN_LIFE: Final = {event.kind for event in (PluginStarted, PluginExited, PluginPaused, PluginResumed)}
-_STORY: Final = {
-    event.kind for event in (FaultInjected, FaultHealed, FileCreated, FileRemoved, NodeRebooted, CheckpointChanged)
-}
+_STORY: Final = {event.kind for event in (FileCreated, FileRemoved, NodeRebooted, CheckpointChanged)}
 _LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt"}
 SETS: Final = ("events of pod ", "devices of pod ")
 """How the lanes begin that are sets."""
@@ -74,6 +74,8 @@ _OF_IMAGES_AND_NETWORKS: Final = re.compile(
     r"(Pulled|Pulling|FailedCreatePodSandBox): |BackOff: Back-off pulling image "
     r"|Failed: (Failed to pull image |Error: (ErrImage|ImagePull|ImageInspect|InvalidImageName))"
 )
+_POD: Final = "pod "
+_CONTAINER: Final = re.compile(r"^container-\w+ container=(\S+)")
 _REFUSED: Final = "Pod was rejected: "
 _UID: Final = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
@@ -94,7 +96,7 @@ NormalForm = Mapping[str, tuple[Entry, ...]]
 def normal_form(events: Sequence[Event], scenario: Scenario) -> NormalForm:
     """What two worlds can both tell of a story and of the while after it, with chance taken out."""
     end = _end_of_story(events)
-    names = _device_names(events)
+    names = DeviceNames(events)
     lanes: defaultdict[str, list[Entry]] = defaultdict(list)
     sets: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
     published: dict[str, str] = {}
@@ -106,6 +108,7 @@ def normal_form(events: Sequence[Event], scenario: Scenario) -> NormalForm:
 
     for event in events:
         fields = event.fields
+        names.heed(event)
         match event.kind:
             case StepStarted.kind:
                 step = fields["step"]
@@ -120,18 +123,32 @@ def normal_form(events: Sequence[Event], scenario: Scenario) -> NormalForm:
                 sets[f"events of pod {fields['pod']}"].setdefault(text, entry(text))
             case DevicesAllocated.kind:
                 lane = f"devices of pod {fields['pod']}"
-                text = f"{fields['container']} {fields['resource']} {_named(fields['devices'], names[fields['node']])}"
+                holder = fields["node"], fields["pod"], fields["container"]
+                text = f"{fields['container']} {fields['resource']} {_named(fields['devices'], names, *holder)}"
                 sets[lane].setdefault(text, entry(text))
+            case FaultInjected.kind | FaultHealed.kind:
+                gpu = names.name(fields["node"], fields["gpu"])
+                lanes["story"].append(entry(f"{event.kind} {gpu}"))
             case KubeletCrashed.kind:
                 # What is in brackets is the simulator's own explanation.
                 text = f"{KubeletCrashed.kind} {fields['reason'].partition(' [')[0]}"
                 lanes[f"kubelet of {fields['node']}"].append(entry(text))
             case kind if event.seq not in unseen and (told_in := _lane(kind, fields)) is not None:
-                shown = _fields(fields, names.get(fields.get("node", ""), {}))
-                lanes[told_in].append(entry(f"{kind} {shown}".strip()))
+                lanes[told_in].append(entry(f"{kind} {_fields(fields)}".strip()))
+    for lane, of_pod in lanes.items():
+        if lane.startswith(_POD):
+            lanes[lane] = _by_container(of_pod)
     for lane, entries in sets.items():
         lanes[lane] = [entries[text] for text in sorted(entries)]
     return {lane: tuple(entries) for lane, entries in sorted(lanes.items())}
+
+
+def _by_container(entries: Iterable[Entry]) -> list[Entry]:
+    """The entries of a pod, where what its containers did between two events of its own is told one after the other."""
+    ordered: list[Entry] = []
+    for _, group in groupby(entries, key=lambda entry: _CONTAINER.search(entry.text) is None):
+        ordered += sorted(group, key=lambda entry: (_CONTAINER.findall(entry.text) or [""])[0])
+    return ordered
 
 
 def _end_of_story(events: Sequence[Event]) -> int:
@@ -163,7 +180,7 @@ def _is_refusal(event: Event | None) -> bool:
 
 def _lane(kind: str, fields: Mapping[str, Any]) -> str | None:
     if kind in _POD_LIFE:
-        return f"pod {fields['pod']}"
+        return f"{_POD}{fields['pod']}"
     if kind in _PLUGIN_LIFE:
         return f"plugin {fields['plugin']} on {fields['node']}"
     if kind == PluginCalled.kind:
@@ -177,19 +194,18 @@ def _lane(kind: str, fields: Mapping[str, Any]) -> str | None:
     return "story" if kind in _STORY else None
 
 
-def _fields(fields: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _fields(fields: Mapping[str, Any]) -> str:
     kept = {key: value for key, value in fields.items() if key not in _LEFT_OUT and value not in ("", (), [])}
-    return " ".join(f"{key}={_shown(value, names)}" for key, value in kept.items())
+    return " ".join(f"{key}={_shown(value)}" for key, value in kept.items())
 
 
-def _shown(value: object, names: Mapping[str, str]) -> str:
-    if isinstance(value, list | tuple):
-        return _named(value, names)
-    return names.get(value, value) if isinstance(value, str) else str(value)
+def _shown(value: object) -> str:
+    """A value; of the devices that a call names how many there are, as it is told before or after their allocation."""
+    return str(len(value) if isinstance(value, list | tuple) else value)
 
 
-def _named(ids: Iterable[str], names: Mapping[str, str]) -> str:
-    return "[" + ", ".join(sorted(names.get(one, one) for one in ids)) + "]"
+def _named(devices: Iterable[str], names: DeviceNames, node: str, pod: str, container: str) -> str:
+    return "[" + ", ".join(sorted(names.name(node, device, pod, container) for device in devices)) + "]"
 
 
 def _extended(fields: Mapping[str, Any]) -> str:
@@ -200,27 +216,3 @@ def _extended(fields: Mapping[str, Any]) -> str:
         if "/" in resource
     ]
     return ", ".join(shown) or "no resources"
-
-
-def _device_names(events: Iterable[Event]) -> dict[str, dict[str, str]]:
-    """Node -> device id -> a name made of what happened to it; devices with the same history have the same name."""
-    history: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for event in events:
-        fields = event.fields
-        if event.kind == DevicesAllocated.kind:
-            for device in fields["devices"]:
-                history[fields["node"]][device].append(f"{fields['pod']}/{fields['container']}")
-        elif event.kind in (FaultInjected.kind, FaultHealed.kind):
-            history[fields["node"]][fields["gpu"]].append(f"xid {fields['xid']}" if "xid" in fields else "healed")
-        elif event.kind == PluginCalled.kind:
-            for device in fields["devices"]:
-                history[fields["node"]].setdefault(device, [])
-    return {node: {device: _name(told) for device, told in devices.items()} for node, devices in history.items()}
-
-
-def _name(history: Sequence[str]) -> str:
-    return "<" + ", ".join(_distinct(history) or ["unused"]) + ">"
-
-
-def _distinct(told: Collection[str]) -> list[str]:
-    return list(dict.fromkeys(told))

@@ -96,6 +96,11 @@ class PluginProcess:
         return self._wanted.is_set()
 
     @property
+    def _has_registered(self) -> bool:
+        """Whether it is known to keep its contract: with a tap it may think so, or be refused as the story says."""
+        return self.command.is_told or self.registrations > 0 or self._calls["Register"] > 0
+
+    @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
         restarts = max(self._life - 1, 0)
@@ -120,7 +125,7 @@ class PluginProcess:
                 status = await self._live()
                 if not self.is_wanted:
                     continue
-                if self.registrations == 0 and not self.command.is_told:
+                if not self._has_registered:
                     self._state = PluginState.EXITED
                     raise PluginError(self._never_registered(status))
                 if self._clock.now() - began > 2 * _MAX_BACKOFF_S:

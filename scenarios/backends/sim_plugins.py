@@ -83,13 +83,16 @@ class SimPlugins:
             process = PluginProcess(command, self._clock, self._trace, is_wanted)
             self._processes[node.name, spec.name] = process
             if spec.tap:
-                tap = Tap(node.socket_folder(spec), node.plugin_folder, process.reported)
-                self._taps[node.name, spec.name] = tap
-                try:
-                    tap.start()
-                except OSError as error:
-                    kind = HostError if error.errno == errno.ENOSPC else InputError
-                    raise kind(f"plugin '{spec.name}': cannot make a tap: {error}; choose another --dir") from None
+                self._add_tap(spec, node, process)
+
+    def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
+        tap = Tap(node.socket_folder(spec), node.plugin_folder, process.reported)
+        self._taps[node.name, spec.name] = tap
+        try:
+            tap.start()
+        except OSError as error:
+            kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
+            raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
 
     async def close(self) -> None:
         """Take the taps away."""

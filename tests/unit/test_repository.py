@@ -34,11 +34,7 @@ def sources() -> list[Path]:
 
 def nox_sessions() -> set[str]:
     functions = (node for node in ast.parse(page("noxfile.py")).body if isinstance(node, ast.FunctionDef))
-    return {
-        function.name
-        for function in functions
-        if any("nox.session" in ast.unparse(decorator) for decorator in function.decorator_list)
-    }
+    return {function.name for function in functions if function.decorator_list}
 
 
 @pytest.mark.parametrize("command", ["dev", ".ci/run"])
@@ -53,7 +49,7 @@ def test_readme_shows_both_commands():
 
 
 def test_ci_runs_the_readmes_test_command():
-    assert page(".ci/run").splitlines()[-1] == "exec ./dev test"
+    assert set(re.findall(r"\./dev \w+", page(".ci/run"))) == {"./dev test"}
 
 
 def test_contributing_names_every_nox_session():
@@ -119,7 +115,7 @@ def test_imports_of_our_own_package_are_relative():
 def fidelity_rows() -> list[list[str]]:
     lines = page("docs/fidelity.md").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    return [row for row in rows if len(row) == 4 and row[0] not in ("observable", "---")]
+    return [row for row in rows if len(row) == 5 and row[0] not in ("observable", "---")]
 
 
 def test_fidelity_page_names_modules_that_are_there():

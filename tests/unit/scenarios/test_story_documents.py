@@ -190,8 +190,9 @@ WRONG += [
         [
             "4:14: steps[0].answerRpc: with 'error', 'empty' or 'never' there is no answer to change",
             "5:14: steps[1].answerRpc: 'parts' is about the lists of ListAndWatch",
-            "6:31: steps[2].answerRpc.rpc: expected 'GetDevicePluginOptions', 'ListAndWatch', 'GetPreferredAllocation', "
-            "'Allocate', 'PreStartContainer' or 'Register'; found \"Alocate\"; did you mean 'Allocate'?",
+            "6:31: steps[2].answerRpc.rpc: expected 'GetDevicePluginOptions', 'ListAndWatch', "
+            "'GetPreferredAllocation', 'Allocate', 'PreStartContainer' or 'Register'; "
+            "found \"Alocate\"; did you mean 'Allocate'?",
         ],
         id="answers that cannot be",
     ),

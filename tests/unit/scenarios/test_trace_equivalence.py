@@ -96,10 +96,45 @@ def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document)
     first = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-1"), step(2))
     second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0"), step(2))
 
-    assert differ(story, first, second)[0] == "devices of pod first"
+    assert differ(story, first, second) == [
+        "devices of pod second",
+        "devices of pod second",
+        "  --- sim",
+        "  +++ kind",
+        "  -main example.com/gpu [<free>]",
+        "  +main example.com/gpu [<first/main>]",
+    ]
 
 
-def test_devices_of_two_nodes_have_their_own_history_whatever_their_ids(story: Document) -> None:
+@pytest.mark.parametrize("end", [("pod-removed", {"pod": "first"}), status("first", "Succeeded")])
+def test_who_had_a_free_device_before_is_no_difference(story: Document, end: Any) -> None:
+    first = trace(step(1), given_devices("first", "gpu-0"), end, given_devices("second", "gpu-0"), step(2))
+    second = trace(step(1), given_devices("first", "gpu-0"), end, given_devices("second", "gpu-1"), step(2))
+
+    assert not differ(story, first, second)
+
+
+def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Document) -> None:
+    init = "devices-allocated", {**given_devices("first", "gpu-0", "gpu-1")[1], "container": "init"}
+    main = given_devices("first", "gpu-1")
+
+    assert not differ(story, trace(step(1), init, main, step(2)), trace(step(1), main, init, step(2)))
+    other = given_devices("first", "gpu-2")
+    assert differ(story, trace(step(1), init, main, step(2)), trace(step(1), init, other, step(2)))
+
+
+def test_the_faults_of_a_device_count(story: Document) -> None:
+    broken = "fault-injected", {"node": "node-1", "gpu": "gpu-0", "xid": 79}
+    healed = "fault-healed", {"node": "node-1", "gpu": "gpu-0"}
+    well, ill = given_devices("first", "gpu-1"), given_devices("first", "gpu-0")
+
+    assert differ(story, trace(step(1), broken, well, step(2)), trace(step(1), broken, ill, step(2)))
+    assert not differ(
+        story, trace(step(1), broken, healed, well, step(2)), trace(step(1), broken, healed, ill, step(2))
+    )
+
+
+def test_devices_of_two_nodes_have_their_own_holders_whatever_their_ids(story: Document) -> None:
     first = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0", node="node-2"), step(2))
     second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-1", node="node-2"), step(2))
 
@@ -208,6 +243,21 @@ def test_events_about_images_and_networks_do_not_count(
     told = trace(step(1), event("first", reason, message), step(2))
 
     assert bool(differ(story, told, trace(step(1), step(2)))) == counts
+
+
+def test_the_order_between_containers_of_a_pod_is_chance_and_within_one_is_not(story: Document) -> None:
+    def did(kind: str, container: str) -> tuple[str, dict[str, Any]]:
+        return f"container-{kind}", {"node": "n", "pod": "first", "container": container, "attempt": 0}
+
+    running = status("first", "Running")
+    first = trace(step(1), did("started", "b"), did("exited", "b"), did("started", "a"), running, step(2))
+    other = trace(step(1), did("started", "a"), did("started", "b"), did("exited", "b"), running, step(2))
+    wrong = trace(step(1), did("started", "a"), did("exited", "b"), did("started", "b"), running, step(2))
+    late = trace(step(1), did("started", "b"), did("exited", "b"), running, did("started", "a"), step(2))
+
+    assert not differ(story, first, other)
+    assert differ(story, first, wrong)
+    assert differ(story, first, late)
 
 
 def test_the_end_of_a_container_counts_as_long_as_its_pod_is_there(story: Document) -> None:

@@ -1,0 +1,63 @@
+"""Devices named by what a kubelet goes by when it chooses: who holds them, and which faults they have.
+
+A kubelet takes any of several free devices, so ids tell nothing of two traces of one story.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from simkubelet.events import DevicesAllocated, PodRemoved, PodStatusUpdated
+
+from .events import FaultHealed, FaultInjected
+from .trace import Event
+
+
+class DeviceNames:
+    """The names at one moment of a trace; `heed` moves it on.
+
+    Args:
+        events: The whole trace: the containers of one pod get their devices together, told in any order.
+    """
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        self._containers: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for event in events:
+            if event.kind == DevicesAllocated.kind:
+                node, pod, container = (event.fields[key] for key in ("node", "pod", "container"))
+                for device in event.fields["devices"]:
+                    self._containers[node, device, pod].add(container)
+        self._holders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        self._faults: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+
+    def heed(self, event: Event) -> None:
+        """Take note of an event."""
+        fields = event.fields
+        match event.kind:
+            case DevicesAllocated.kind:
+                for device in fields["devices"]:
+                    self._holders[fields["node"], device].add(fields["pod"])
+            case PodRemoved.kind:
+                self._release(fields["pod"])
+            case PodStatusUpdated.kind if fields["phase"] in ("Succeeded", "Failed"):
+                self._release(fields["pod"])
+            case FaultInjected.kind:
+                self._faults[fields["node"], fields["gpu"]].append(f"xid {fields['xid']}")
+            case FaultHealed.kind:
+                self._faults.pop((fields["node"], fields["gpu"]), None)
+
+    def name(self, node: str, device: str, pod: str = "", container: str = "") -> str:
+        """What a device is to a container of a pod: ``<other/main, xid 79>``, or ``<free>``.
+
+        The container itself is left out, whether or not it has the device by now.
+        """
+        pods = {*self._holders[node, device], pod}
+        holders = {f"{one}/{each}" for one in pods for each in self._containers[node, device, one]}
+        return (
+            "<" + ", ".join([*sorted(holders - {f"{pod}/{container}"}), *self._faults[node, device]] or ["free"]) + ">"
+        )
+
+    def _release(self, pod: str) -> None:
+        for pods in self._holders.values():
+            pods.discard(pod)
