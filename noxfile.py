@@ -28,7 +28,9 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-IN_PARALLEL = ("--numprocesses", "auto")
+# Sockets, processes and clusters are real, and so is chance: what fails is tried once more and told as RERUN.
+ONCE_MORE = ("--reruns", "1")
+IN_PARALLEL = ("--numprocesses", "auto", *ONCE_MORE)
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
@@ -144,7 +146,7 @@ def e2e_kind(session: nox.Session) -> None:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:
         session.error(str(error))
-    session.run(BIN / "pytest", "tests/e2e_kind", "--durations=0", "--durations-min=1", *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e_kind", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs)
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
