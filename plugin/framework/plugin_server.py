@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 
@@ -67,9 +68,28 @@ async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asy
     finally:
         _log.info("Stopping to serve '%s' on %s", plugin.resource_name, socket)
         source.cancel()
-        await asyncio.gather(source, return_exceptions=True)
-        await server.stop(None)
-        socket.unlink(missing_ok=True)
+        try:
+            await _to_its_end(_stop(server, source))
+        finally:
+            socket.unlink(missing_ok=True)
+
+
+async def _stop(server: grpc.aio.Server, source: asyncio.Task[None]) -> None:
+    await asyncio.gather(source, return_exceptions=True)
+    await server.stop(None)
+
+
+async def _to_its_end(ending: Coroutine[Any, Any, None]) -> None:
+    """Await what a second cancellation must not cut short: a server that runs while it is freed blocks for ever."""
+    task = asyncio.create_task(ending)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 async def _publish(plugin: DevicePlugin, feed: DeviceFeed) -> None:

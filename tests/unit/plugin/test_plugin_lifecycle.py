@@ -27,6 +27,7 @@ from plugin.framework import (
     registration,
     run_plugins,
 )
+from plugin.framework.plugin_server import serving
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 20.0
@@ -259,6 +260,39 @@ async def test_kubelet_that_appears_during_the_dial_starts_a_new_life(kubelet: A
         await kubelet.registration()
         async with _stub(kubelet_dir) as stub:
             assert await _read(stub.ListAndWatch(api.Empty())) == [("d0", "Healthy"), ("d1", "Healthy")]
+
+
+async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
+    kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serves, may_stop = asyncio.Event(), asyncio.Event()
+    stopped: list[grpc.aio.Server] = []
+    stop = grpc.aio.Server.stop
+
+    async def slow_stop(server: grpc.aio.Server, grace: float | None) -> None:
+        await may_stop.wait()
+        await stop(server, grace)
+        stopped.append(server)
+
+    async def serve() -> None:
+        async with serving(ScriptedPlugin(), kubelet_dir):
+            serves.set()
+            await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(grpc.aio.server()), "stop", slow_stop)
+        task = asyncio.create_task(serve())
+        async with asyncio.timeout(_PATIENCE_S):
+            await serves.wait()
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0)
+        may_stop.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    assert len(stopped) == 1
+    assert not (kubelet_dir / "scripted.sock").exists()
 
 
 async def test_renamed_socket_counts_as_a_new_kubelet(kubelet: Any, kubelet_dir: Path) -> None:
