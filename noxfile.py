@@ -146,7 +146,7 @@ def e2e_kind(session: nox.Session) -> None:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:
         session.error(str(error))
-    session.run(BIN / "pytest", "tests/e2e_kind", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e_kind", "-v", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs)
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
