@@ -267,7 +267,8 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
 ) -> None:
     serves, may_stop = asyncio.Event(), asyncio.Event()
     stopped: list[grpc.aio.Server] = []
-    stop = grpc.aio.Server.stop
+    kind = type(grpc.aio.server())
+    stop = kind.stop
 
     async def slow_stop(server: grpc.aio.Server, grace: float | None) -> None:
         await may_stop.wait()
@@ -280,7 +281,7 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
             await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(grpc.aio.server()), "stop", slow_stop)
+        patched.setattr(kind, "stop", slow_stop)
         task = asyncio.create_task(serve())
         async with asyncio.timeout(_PATIENCE_S):
             await serves.wait()
