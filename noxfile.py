@@ -66,9 +66,7 @@ def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
 
 
 def need_kind(session: nox.Session) -> None:
-    """Give a session up on a machine without docker or kind; skip it where kind is left out by intent."""
-    if os.environ.get("SIMKUBELET_NO_KIND") == "1":
-        session.skip("kind is left out: SIMKUBELET_NO_KIND=1")
+    """Give a session up on a machine without docker or kind."""
     for command in (["docker", "info"], ["kind", "version"]):
         if shutil.which(command[0]) is None or subprocess.run(command, capture_output=True, check=False).returncode:
             give_up(session, f"`{' '.join(command)}` does not work here; `tools/with_kind COMMAND` sees to it")
@@ -137,7 +135,7 @@ def clients(session: nox.Session) -> None:
     session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
 
 
-@IN_ENVIRONMENT
+@nox.session(venv_backend="none", requires=["environment"], default=False)
 def e2e_kind(session: nox.Session) -> None:
     """Play the catalogue on a kind cluster and on the simulator, and compare; see docs/kind.md for what is needed."""
     need_kind(session)
@@ -146,7 +144,9 @@ def e2e_kind(session: nox.Session) -> None:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:
         session.error(str(error))
-    session.run(BIN / "pytest", "tests/e2e_kind", "-v", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs)
+    session.run(
+        BIN / "pytest", "tests/e2e_kind", "-v", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs
+    )
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
