@@ -7,15 +7,19 @@ from collections.abc import Callable
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 _LATEST_S = 60
+_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
 def test_the_scheduler_counts_the_storys_nodes_and_the_cluster_has_all_again(cluster: str, run: Run) -> None:
+    first = f"{cluster}-control-plane"
+    _kubectl(cluster, "taint", "node", first, f"{_CONTROL_PLANE}:NoSchedule", "--overwrite")
+
     answer = run("two-resources-one-short", "--backend", "kind")
 
     assert answer.returncode == 0, answer.stdout + answer.stderr
     _kubectl(cluster, "wait", "--for=create", f"node/{cluster}-worker", f"--timeout={_LATEST_S}s")
-    taints = _kubectl(cluster, "get", "node", f"{cluster}-control-plane", "--output=jsonpath={.spec.taints[*].key}")
-    assert "node-role.kubernetes.io/control-plane" in taints.split()
+    taints = _kubectl(cluster, "get", "node", first, "--output=jsonpath={.spec.taints[*].key}")
+    assert _CONTROL_PLANE in taints.split()
 
 
 def _kubectl(cluster: str, *arguments: str) -> str:

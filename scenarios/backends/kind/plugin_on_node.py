@@ -40,6 +40,7 @@ class PluginOnNode:
         self._life = 0
         self._ended = 0
         self._pod = ""
+        self._earlier_pods: set[str] = set()
         self._lives_before = 0
         self._state = PluginState.STOPPED
         self._refusal = ""
@@ -62,10 +63,13 @@ class PluginOnNode:
     def seen_pod(self, pod: Object, is_there: bool) -> None:
         """Take what its pod tells."""
         statuses = pod.get("status", {}).get("containerStatuses", ())
-        if pod["metadata"]["uid"] != self._pod:
-            if not statuses or not is_there:
+        uid = pod["metadata"]["uid"]
+        if uid != self._pod:
+            # An earlier one may still be ending beside its successor.
+            if not statuses or not is_there or uid in self._earlier_pods:
                 return
-            self._pod, self._lives_before = pod["metadata"]["uid"], self._life
+            self._earlier_pods.add(self._pod)
+            self._pod, self._lives_before = uid, self._life
         if not is_there:
             self._state = PluginState.STOPPED
             self._end(None)

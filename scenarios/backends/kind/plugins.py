@@ -206,8 +206,14 @@ class KindPlugins:
         return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
 
     async def _stop(self, one: PluginOnNode, number: signal.Signals) -> None:
+        """End a plugin; returns when its process is gone."""
         await self._switch_off(one)
         await one.node.ask("signal", mark=one.mark, number=int(number))
+        limit = time.monotonic() + _TAKES_WITHIN_S
+        while await one.node.ask("runs", mark=one.mark):
+            if time.monotonic() > limit:
+                raise HostError(f"plugin '{one.spec.name}' on node '{one.node.name}' does not end")
+            await asyncio.sleep(0.05)
 
     async def _switch_off(self, one: PluginOnNode) -> None:
         """Keep a plugin from its node; returns when its pod is being deleted, so that no kubelet starts it again.

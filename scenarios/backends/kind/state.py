@@ -63,6 +63,7 @@ class ClusterState:
         self._told: dict[str, tuple[str, str, str, str]] = {}
         self._lives: dict[tuple[str, str], tuple[int, int]] = {}
         self._events: dict[str, dict[str, PodEvent]] = {}
+        self._early: dict[str, list[Object]] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
         self._allocated: set[tuple[str, str, str]] = set()
         self._env: dict[tuple[str, str], dict[str, str]] = {}
@@ -147,6 +148,9 @@ class ClusterState:
         if node and not before[0] and not self._is_bound_by_hand(item):
             self._trace.append(PodScheduled(name, node))
         self._pods[name] = item
+        for about in {uid, uid_on_node(item)} & self._early.keys():
+            for event in self._early.pop(about):
+                self._tell_event(event)
         if node:
             self._tell_allocations(node)
             self._tell_lives(name, uid, node, item)
@@ -189,6 +193,14 @@ class ClusterState:
         about = item["involvedObject"]
         if about.get("kind") != "Pod":
             return
+        if about["uid"] in self._told or any(about["uid"] == uid_on_node(pod) for pod in self._pods.values()):
+            self._tell_event(item)
+        else:
+            # Of a pod that the other watch tells of next, or of one of an earlier story, which it does not.
+            self._early.setdefault(about["uid"], []).append(item)
+
+    def _tell_event(self, item: Object) -> None:
+        about = item["involvedObject"]
         told = PodEvent(item["type"], item["reason"], self._in_story(item["message"]))
         known = self._events.setdefault(about["uid"], {})
         if known.get(item["metadata"]["uid"]) == told:

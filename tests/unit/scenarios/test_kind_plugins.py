@@ -133,6 +133,18 @@ def test_the_lives_of_a_new_pod_follow_those_of_the_old(plugins: KindPlugins, tr
     assert lives(trace) == [("plugin-started", 1), ("plugin-exited", 0), ("plugin-started", 2)]
 
 
+def test_an_old_pod_that_still_ends_beside_its_successor_is_no_life(plugins: KindPlugins, trace: Trace) -> None:
+    plugins.seen_pod(pod("1", 0, _RUNNING), True)
+    plugins.seen_pod(pod("2", 0, _RUNNING), True)
+    before = lives(trace)
+
+    plugins.seen_pod(pod("1", 0, ended(0)), True)
+    plugins.seen_pod(pod("1", 0, ended(0)), False)
+
+    assert lives(trace) == before
+    assert view(plugins, "gpu").state is PluginState.RUNNING
+
+
 def test_a_plugin_whose_pod_is_rejected_after_a_reboot_was_killed_with_its_node(
     plugins: KindPlugins, trace: Trace
 ) -> None:

@@ -96,19 +96,36 @@ def test_a_container_that_never_began_has_no_end(state: ClusterState, trace: Tra
     assert kinds(trace) == ["pod-scheduled", "container-started", "container-exited"]
 
 
-def test_the_clusters_name_of_a_node_is_the_storys_in_messages(state: ClusterState, trace: Trace) -> None:
-    event = {
-        "metadata": {"uid": "1"},
-        "involvedObject": {"kind": "Pod", "name": "trainer", "uid": "uid-of-trainer"},
-        "type": "Normal",
-        "reason": "Scheduled",
-        "message": "Successfully assigned default/trainer to dev-control-plane",
-    }
+SCHEDULED = {
+    "metadata": {"uid": "1"},
+    "involvedObject": {"kind": "Pod", "name": "trainer", "uid": "uid-of-trainer"},
+    "type": "Normal",
+    "reason": "Scheduled",
+    "message": "Successfully assigned default/trainer to dev-control-plane",
+}
 
-    state.seen("event", event, True)
-    state.seen("event", event, True)
 
-    assert [one.fields["message"] for one in trace] == ["Successfully assigned default/trainer to node-1"]
+def messages(trace: Trace) -> list[str]:
+    return [one.fields["message"] for one in trace if one.kind == "event"]
+
+
+@pytest.mark.parametrize("told", [["pod", "event", "event"], ["event", "event", "pod"], ["event", "pod", "event"]])
+def test_an_event_is_told_once_in_the_storys_names_whichever_watch_is_quicker(
+    state: ClusterState, trace: Trace, told: list[str]
+) -> None:
+    for kind in told:
+        state.seen(kind, SCHEDULED if kind == "event" else pod(node=None), True)
+
+    assert messages(trace) == ["Successfully assigned default/trainer to node-1"]
+
+
+def test_an_event_about_a_pod_of_an_earlier_story_is_none_of_this_one(state: ClusterState, trace: Trace) -> None:
+    late = {**SCHEDULED, "involvedObject": {"kind": "Pod", "name": "trainer", "uid": "uid-of-its-namesake"}}
+
+    state.seen("event", late, True)
+    state.seen("pod", pod(node=None), True)
+
+    assert messages(trace) == []
 
 
 def test_a_name_that_begins_like_another_nodes_is_told_apart(trace: Trace) -> None:
