@@ -131,7 +131,7 @@ class KindPlugins:
             case StopPlugin():
                 if not one.is_wanted:
                     raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
-                await self._stop(one, signal.SIGKILL if action.signal == "KILL" else signal.SIGTERM)
+                await self._stop(one, at_once=action.signal == "KILL")
             case KillPlugin():
                 await self._signal(one, signal.SIGKILL)
             case PausePlugin():
@@ -205,10 +205,14 @@ class KindPlugins:
         """The resource of a plugin, None where only its program knows."""
         return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
 
-    async def _stop(self, one: PluginOnNode, number: signal.Signals) -> None:
-        """End a plugin; returns when its process is gone."""
+    async def _stop(self, one: PluginOnNode, at_once: bool) -> None:
+        """End a plugin; returns when its process is gone.
+
+        The kubelet sends SIGTERM: one that ends before the kubelet has seen its pod go is started once more.
+        """
         await self._switch_off(one)
-        await one.node.ask("signal", mark=one.mark, number=int(number))
+        if at_once:
+            await one.node.ask("signal", mark=one.mark, number=int(signal.SIGKILL))
         limit = time.monotonic() + _TAKES_WITHIN_S
         while await one.node.ask("runs", mark=one.mark):
             if time.monotonic() > limit:

@@ -1,7 +1,7 @@
 """What plugins' pods, stubs and kubelet logs tell of plugins on a real cluster."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -11,7 +11,7 @@ from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import PLUGIN_FOLDER, TAPS, KindNode
 from scenarios.backends.kind.plugins import KindPlugins
 from scenarios.backends.kind.program import Program
-from scenarios.plugin_action import AnswerRpc, EndStream
+from scenarios.plugin_action import AnswerRpc, EndStream, StopPlugin
 from scenarios.plugin_spec import PluginSpec
 from scenarios.snapshot import PluginState, PluginView
 from scenarios.tap.answer import Rpc
@@ -258,6 +258,34 @@ async def test_a_plugin_is_off_when_the_controller_lets_go_of_its_pod(trace: Tra
 
     assert not api.left
     assert "DELETE" not in api.methods
+
+
+@pytest.mark.parametrize(("number", "signals"), [("TERM", []), ("KILL", [9])])
+async def test_a_plugin_that_is_stopped_has_ended(
+    trace: Trace, number: Literal["TERM", "KILL"], signals: list[int]
+) -> None:
+    node = SlowlyEnding()
+    plugins = await started(trace, LateController(), (PluginSpec(name="gpu", builtin="gopher"),), {}, node)
+
+    await plugins.perform(StopPlugin(plugin="gpu", signal=number), "node-1")
+
+    assert node.looks_left == 0
+    # The kubelet ends it with SIGTERM; what ended earlier could be started once more.
+    assert [given["number"] for do, given in node.asked if do == "signal"] == signals
+
+
+class SlowlyEnding(SilentNode):
+    """A node on which a plugin takes a few looks until it has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks_left = 3
+
+    async def ask(self, do: str, **given: Any) -> Any:
+        if do == "runs":
+            self.looks_left -= 1
+            return self.looks_left > 0
+        return await super().ask(do, **given)
 
 
 class LateController(SilentApi):
