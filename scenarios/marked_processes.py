@@ -33,11 +33,6 @@ def signal_marked(mark: str, number: signal.Signals) -> int:
     return len(pids)
 
 
-def is_any_marked(mark: str) -> bool:
-    """Whether there is a process with a mark."""
-    return bool(_marked(mark))
-
-
 async def kill_marked(mark: str) -> None:
     """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
     while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # nobody tells of the end of another's child

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
-from ...marked_processes import is_any_marked, signal_marked
+from ...marked_processes import signal_marked
 from ...tap.tap import Tap
 
 HOST: Final = Path("/host")
@@ -151,10 +151,6 @@ class Agent:
     def do_signal(self, mark: str, number: int) -> int:
         """Signal all processes with a mark; how many there were."""
         return signal_marked(mark, signal.Signals(number))
-
-    def do_runs(self, mark: str) -> bool:
-        """Whether there is a process with a mark."""
-        return is_any_marked(mark)
 
     def do_exit(self, mark: str, code: int) -> int:
         """Let the stand-in with a mark end with a code; how many there were."""

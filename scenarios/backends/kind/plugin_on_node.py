@@ -56,6 +56,11 @@ class PluginOnNode:
         )
 
     @property
+    def has_ended(self) -> bool:
+        """Whether no process of it is known to run."""
+        return self._ended == self._life
+
+    @property
     def mark(self) -> str:
         """By what its processes are found."""
         return mark_of(self.spec.name)

@@ -206,7 +206,7 @@ class KindPlugins:
         return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
 
     async def _stop(self, one: PluginOnNode, at_once: bool) -> None:
-        """End a plugin; returns when its process is gone.
+        """End a plugin; returns when the cluster has told of its end.
 
         The kubelet sends SIGTERM: one that ends before the kubelet has seen its pod go is started once more.
         """
@@ -214,7 +214,7 @@ class KindPlugins:
         if at_once:
             await one.node.ask("signal", mark=one.mark, number=int(signal.SIGKILL))
         limit = time.monotonic() + _TAKES_WITHIN_S
-        while await one.node.ask("runs", mark=one.mark):
+        while not one.has_ended:
             if time.monotonic() > limit:
                 raise HostError(f"plugin '{one.spec.name}' on node '{one.node.name}' does not end")
             await asyncio.sleep(0.05)

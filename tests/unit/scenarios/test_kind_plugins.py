@@ -1,5 +1,6 @@
 """What plugins' pods, stubs and kubelet logs tell of plugins on a real cluster."""
 
+import asyncio
 import json
 from typing import Any, Literal
 
@@ -264,28 +265,19 @@ async def test_a_plugin_is_off_when_the_controller_lets_go_of_its_pod(trace: Tra
 async def test_a_plugin_that_is_stopped_has_ended(
     trace: Trace, number: Literal["TERM", "KILL"], signals: list[int]
 ) -> None:
-    node = SlowlyEnding()
-    plugins = await started(trace, LateController(), (PluginSpec(name="gpu", builtin="gopher"),), {}, node)
+    node = SilentNode()
+    plugins = await started(trace, LateController(), (PluginSpec(name="gpu", builtin="stub"),), {}, node)
+    plugins.seen_pod(pod("1", 0, _RUNNING), True)
 
-    await plugins.perform(StopPlugin(plugin="gpu", signal=number), "node-1")
+    stopping = asyncio.create_task(plugins.perform(StopPlugin(plugin="gpu", signal=number), "node-1"))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(stopping), 0.5)
+    plugins.seen_pod(pod("1", 0, ended(143)), True)
+    await stopping
 
-    assert node.looks_left == 0
+    assert lives(trace) == [("plugin-started", 1), ("plugin-exited", -15)]
     # The kubelet ends it with SIGTERM; what ended earlier could be started once more.
     assert [given["number"] for do, given in node.asked if do == "signal"] == signals
-
-
-class SlowlyEnding(SilentNode):
-    """A node on which a plugin takes a few looks until it has ended."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks_left = 3
-
-    async def ask(self, do: str, **given: Any) -> Any:
-        if do == "runs":
-            self.looks_left -= 1
-            return self.looks_left > 0
-        return await super().ask(do, **given)
 
 
 class LateController(SilentApi):
