@@ -28,9 +28,9 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-# Sockets, processes and clusters are real, and so is chance: what fails is tried once more and told as RERUN.
-ONCE_MORE = ("--reruns", "1")
-IN_PARALLEL = ("--numprocesses", "auto", *ONCE_MORE)
+# Sockets, processes and clusters are real, and so is chance: what fails is tried twice more and told as RERUN.
+TRIED_AGAIN = ("--reruns", "2")
+IN_PARALLEL = ("--numprocesses", "auto", *TRIED_AGAIN)
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
@@ -145,7 +145,7 @@ def e2e_kind(session: nox.Session) -> None:
     except kind_node_image.ImageError as error:
         session.error(str(error))
     session.run(
-        BIN / "pytest", "tests/e2e_kind", "-v", "--durations=0", "--durations-min=1", *ONCE_MORE, *session.posargs
+        BIN / "pytest", "tests/e2e_kind", "-v", "--durations=0", "--durations-min=1", *TRIED_AGAIN, *session.posargs
     )
 
 
