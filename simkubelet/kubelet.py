@@ -153,18 +153,6 @@ class Kubelet:
             raise InputError(f"pod {pod_key!r}: container {container!r} does not run now")
         await self.runtime.stop(_node_uid(pod), container, grace_s=0)
 
-    async def restart_container(self, pod_key: str, container: str) -> None:
-        """Kill a container and wait for its end; the kubelet starts it again where its restart policy says so.
-
-        Raises:
-            InputError: it does not run.
-        """
-        pod = self._pod(pod_key)
-        life = self.containers_of(pod).get(container)
-        if life is None or not life.is_running:
-            raise InputError(f"pod {pod_key!r}: container {container!r} does not run now")
-        await self.runtime.stop(_node_uid(pod), container, grace_s=0)
-
     def containers_of(self, pod: Pod) -> Mapping[str, ContainerRecord]:
         """Container -> its last life, also while the kubelet is down."""
         return self.containers_of_uid(_node_uid(pod))

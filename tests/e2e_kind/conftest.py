@@ -1,4 +1,4 @@
-"""One kind cluster for all tests here: made before the first, deleted after the last.
+"""A kind cluster for each process that runs tests here: made before its first, deleted after its last.
 
 ``KIND_NODE_IMAGE`` names the node image, kind's default where it is not set.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import fcntl
 import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -73,15 +74,27 @@ def run(cluster: str) -> Run:
 @pytest.fixture(scope="session")
 def record(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str, bool], None]]:
     """Takes a story's name, the version it was played on, and whether both worlds told the same."""
-    told: dict[str, dict[str, str]] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    equal: dict[tuple[str, str], bool] = {}
 
     def note(story: str, kubernetes: str, is_equal: bool) -> None:
-        versions = told.setdefault(story, {})
-        versions.pop(kubernetes, None)
-        if is_equal:
-            versions[kubernetes] = datetime.datetime.now(datetime.UTC).date().isoformat()
+        equal[story, kubernetes] = is_equal
 
     yield note
     if request.config.getoption("--record"):
-        kept = {story: versions for story, versions in told.items() if versions}
-        RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+        _record(equal)
+
+
+def _record(equal: Mapping[tuple[str, str], bool]) -> None:
+    """Write what was seen into the file, which other processes write too."""
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    with RECORD.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        told: dict[str, dict[str, str]] = json.load(file)
+        for (story, kubernetes), is_equal in equal.items():
+            versions = told.setdefault(story, {})
+            versions.pop(kubernetes, None)
+            if is_equal:
+                versions[kubernetes] = today
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps({story: told[story] for story in told if told[story]}, indent=1, sort_keys=True) + "\n")

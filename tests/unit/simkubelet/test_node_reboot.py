@@ -99,7 +99,7 @@ async def test_restarted_container_counts_as_running_from_the_fix_on(make_node: 
     node = await make_node(minor)
     await node.plugin("d0")
     name = await node.settled_pod(1)
-    await node.kubelet.restart_container(name, "c")
+    await node.kill(name)
     await node.until(lambda: node.container(name).restart_count == 1)
 
     await node.kubelet.restart()
@@ -158,7 +158,5 @@ async def test_end_of_a_container_that_does_not_run_is_an_error_of_the_caller(no
 
     with pytest.raises(InputError, match="does not run now"):
         await node.kubelet.complete(name, "other", 0)
-    with pytest.raises(InputError, match="does not run now"):
-        await node.kubelet.restart_container(name, "other")
     with pytest.raises(InputError, match="no pod"):
         await node.kubelet.complete("missing", "c", 0)

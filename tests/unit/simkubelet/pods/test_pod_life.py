@@ -185,7 +185,7 @@ async def test_container_of_1_35_has_a_restart_policy_of_its_own(make_node: Any)
 async def test_killed_container_is_restarted_and_its_status_says_137(node: Any) -> None:
     name = await node.settled_pod(None)
 
-    await node.kubelet.restart_container(name, "c")
+    await node.kill(name)
     await node.until(lambda: node.container(name).restart_count == 1)
 
     last = node.container(name).last_state
