@@ -1,4 +1,4 @@
-"""A kind cluster for each process that runs tests here: made before its first, deleted after its last.
+"""A kind cluster for each process that runs tests here, made before its first; all are deleted in the end.
 
 ``KIND_NODE_IMAGE`` names the node image, kind's default where it is not set.
 """
@@ -10,6 +10,7 @@ import datetime
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from simkubelet.errors import HostError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2
+PREFIX = "SIMKUBELET_E2E_KIND_PREFIX"
 RECORD = Path(__file__).with_name("equal.json")
 """Story -> Kubernetes version -> the day on which both worlds told the same; `tools/kind_column.py` reads it."""
 
@@ -31,21 +33,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--record", action="store_true", help=f"note in {RECORD.name} which stories were equal")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if not is_worker(config):
+        # The processes of pytest-xdist inherit it.
+        os.environ[PREFIX] = f"sk-e2e-{os.getpid()}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Delete the clusters of this run; a process of pytest-xdist does not live long enough after a Ctrl-C."""
+    kind = shutil.which("kind")
+    if is_worker(config) or kind is None:
+        return
+    there = subprocess.run([kind, "get", "clusters", "--quiet"], capture_output=True, text=True, check=False).stdout
+    for name in there.split():
+        if name.startswith(f"{os.environ[PREFIX]}-"):
+            subprocess.run([kind, "delete", "cluster", "--quiet", "--name", name], check=True, timeout=120)
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this is one of several processes that run tests."""
+    return hasattr(config, "workerinput")
+
+
+def name_of_a_cluster(ending: str) -> str:
+    """A name that nobody else uses, of a cluster that is deleted after the tests where it is still there."""
+    return f"{os.environ[PREFIX]}-{ending}"
+
+
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest) -> Iterator[str]:
+def cluster(worker_id: str) -> str:
     """A cluster's name; nobody uses the cluster yet."""
-    name = f"sk-e2e-{os.getpid()}"
+    name = name_of_a_cluster(worker_id)
     try:
-        try:
-            asyncio.run(_make(name))
-        except HostError as error:
-            with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
-                print(f"\nthe cluster could not be made: {error}; trying once more ...", flush=True)
-            asyncio.run(_make(name))
-        yield name
-    finally:
-        delete = ["kind", "delete", "cluster", "--quiet", "--name", name]
-        subprocess.run(delete, check=True, timeout=120)
+        asyncio.run(_make(name))
+    except HostError:
+        # Several are made at once, and a machine that has much to do is too slow now and then.
+        asyncio.run(_make(name))
+    return name
+
+
+@pytest.fixture
+def new_cluster(worker_id: str) -> str:
+    """The name of a cluster that is not there."""
+    return name_of_a_cluster(f"{worker_id}-new")
 
 
 async def _make(name: str) -> None:

@@ -50,10 +50,9 @@ def assert_untouched(cluster: str) -> None:
     assert "simkubelet" not in on_node(cluster, "kubectl", "get", "nodes", "--show-labels")
 
 
-def test_an_interrupted_creation_leaves_nothing(scratch: Path) -> None:
-    name = f"sk-e2e-{os.getpid()}-new"
-    there = ("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={name}")
-    run = start("gopher-pending", name, "--keep", "--image", os.environ.get("KIND_NODE_IMAGE", ""))
+def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path) -> None:
+    there = ("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={new_cluster}")
+    run = start("gopher-pending", new_cluster, "--keep", "--image", os.environ.get("KIND_NODE_IMAGE", ""))
     while not (containers := docker(*there)) and run.poll() is None:
         pass
     volumes = docker("inspect", "--format", "{{range .Mounts}}{{.Name}} {{end}}", *containers.split()).split()
@@ -67,9 +66,8 @@ def test_an_interrupted_creation_leaves_nothing(scratch: Path) -> None:
     assert not set(volumes) & set(docker("volume", "ls", "--quiet").split())
 
 
-def test_an_image_that_cannot_be_had_is_told_in_one_line(scratch: Path) -> None:
-    name = f"sk-e2e-{os.getpid()}-new"
-    run = start("gopher-pending", name, "--image", "127.0.0.1:1/no/such:image")
+def test_an_image_that_cannot_be_had_is_told_in_one_line(new_cluster: str, scratch: Path) -> None:
+    run = start("gopher-pending", new_cluster, "--image", "127.0.0.1:1/no/such:image")
 
     _, said = run.communicate(timeout=_LIMIT_S)
 
@@ -77,7 +75,7 @@ def test_an_image_that_cannot_be_had_is_told_in_one_line(scratch: Path) -> None:
     assert said.startswith("error: kind create cluster: ")
     assert "127.0.0.1:1/no/such:image" in said
     assert len(said.splitlines()) == 1
-    assert docker("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={name}") == ""
+    assert docker("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={new_cluster}") == ""
 
 
 def test_a_story_that_a_cluster_cannot_play_is_skipped_with_the_reason(run: Run) -> None:
