@@ -13,6 +13,7 @@ from simkubelet.errors import HostError, InputError
 
 from .docker import CommandError, output_of, process
 from .image import PluginImage
+from .until import until
 
 PLACE: Final = "/var/lib/simkubelet"
 PLUGIN_FOLDER: Final = "/var/lib/kubelet/device-plugins"
@@ -174,17 +175,14 @@ class KindNode:
         await self.run(*_CTR, "images", "import", "-", given=archive, within_s=_COPY_WITHIN_S)
 
     async def _wait_for(self, condition: str, within_s: float, otherwise: str) -> None:
-        loop = asyncio.get_running_loop()
-        limit = loop.time() + within_s
-        while True:
+        async def holds() -> bool:
             try:
                 await self.run("sh", "-c", condition)
             except CommandError:
-                if loop.time() > limit:
-                    raise HostError(f"node {self.container}: {otherwise} within {within_s:g} s") from None
-                await asyncio.sleep(0.3)
-            else:
-                return
+                return False
+            return True
+
+        await until(holds, within_s, f"node {self.container}: {otherwise}")
 
     def _agent_argv(self) -> tuple[str, ...]:
         env = [f"--env={key}={value}" for key, value in self._image.environment.items()]

@@ -7,18 +7,16 @@ first of its container, so the kubelet is its supervisor.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import signal
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from simkubelet.errors import HostError, InputError, PluginError
+from simkubelet.errors import InputError, PluginError
 from simkubelet.events import DevicesListed, PluginRegistered
 
-from ...events import PluginPaused, PluginResumed
+from ...events import PluginPaused, PluginResumed, PluginSignalled
 from ...plugin_action import (
     AnswerRpc,
     AnyCallAction,
@@ -28,6 +26,7 @@ from ...plugin_action import (
     PausePlugin,
     ProcessAction,
     ResumePlugin,
+    SignalPlugin,
     StartPlugin,
     StopPlugin,
     command_of,
@@ -41,6 +40,7 @@ from .image import PluginImage
 from .node import KindNode
 from .plugin_on_node import PluginOnNode
 from .program import Program, archive_of
+from .until import until
 
 NAMESPACE: Final = "kube-system"
 """Where plugins live on most clusters. One of our own would take at least five seconds to go.
@@ -140,6 +140,9 @@ class KindPlugins:
             case ResumePlugin():
                 await self._signal(one, signal.SIGCONT)
                 self._trace.append(PluginResumed(one.spec.name, node))
+            case SignalPlugin(signal=name):
+                self._trace.append(PluginSignalled(one.spec.name, node, name))
+                await self._signal(one, signal.Signals[f"SIG{name}"], do="signal_first")
             case AnswerRpc() | EndStream() if one.spec.tap:
                 await one.node.ask("tell_tap", plugin=action.plugin, command=command_of(action))
             case _:
@@ -213,11 +216,12 @@ class KindPlugins:
         await self._switch_off(one)
         if at_once:
             await one.node.ask("signal", mark=one.mark, number=int(signal.SIGKILL))
-        limit = time.monotonic() + _TAKES_WITHIN_S
-        while not one.has_ended:
-            if time.monotonic() > limit:
-                raise HostError(f"plugin '{one.spec.name}' on node '{one.node.name}' does not end")
-            await asyncio.sleep(0.05)
+
+        async def has_ended() -> bool:
+            return one.has_ended
+
+        complaint = f"plugin '{one.spec.name}' on node '{one.node.name}' does not end"
+        await until(has_ended, _TAKES_WITHIN_S, complaint)
 
     async def _switch_off(self, one: PluginOnNode) -> None:
         """Keep a plugin from its node; returns when its pod is being deleted, so that no kubelet starts it again.
@@ -227,29 +231,32 @@ class KindPlugins:
         await self._label(one, is_on=False)
         one.is_wanted = False
         url = f"namespaces/{NAMESPACE}/pods?{SELECTED},plugin={one.spec.name},node={one.node.name}"
-        limit = time.monotonic() + _TAKES_WITHIN_S
-        while any("deletionTimestamp" not in pod["metadata"] for pod in (await self._api.call("GET", url))["items"]):
-            if time.monotonic() > limit:
-                raise HostError(f"the cluster does not take plugin '{one.spec.name}' from node '{one.node.name}'")
-            await asyncio.sleep(0.1)
 
-    async def _signal(self, one: PluginOnNode, number: signal.Signals) -> None:
-        if not one.is_wanted or not await one.node.ask("signal", mark=one.mark, number=int(number)):
+        async def is_being_deleted() -> bool:
+            pods = (await self._api.call("GET", url))["items"]
+            return all("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+        complaint = f"the cluster does not take plugin '{one.spec.name}' from node '{one.node.name}'"
+        await until(is_being_deleted, _TAKES_WITHIN_S, complaint)
+
+    async def _signal(self, one: PluginOnNode, number: signal.Signals, do: str = "signal") -> None:
+        if not one.is_wanted or not await one.node.ask(do, mark=one.mark, number=int(number)):
             raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
 
     async def _tell(self, one: PluginOnNode, command: Mapping[str, Any]) -> None:
-        limit = time.monotonic() + _TAKES_WITHIN_S
-        while True:
+        complaint = f"plugin '{one.spec.name}' does not take the command {command['command']}"
+
+        async def takes_it() -> bool:
             try:
                 await one.node.ask("tell", plugin=one.spec.name, line=json.dumps(command))
             except InputError:
                 # A process that is being started does not read yet.
-                if not one.is_wanted or time.monotonic() > limit:
-                    message = f"plugin '{one.spec.name}' does not take the command {command['command']}"
-                    raise PluginError(message) from None
-                await asyncio.sleep(0.2)
-            else:
-                return
+                if not one.is_wanted:
+                    raise PluginError(complaint) from None
+                return False
+            return True
+
+        await until(takes_it, _TAKES_WITHIN_S, complaint)
 
     async def _label(self, one: PluginOnNode, is_on: bool) -> None:
         labels = {NODE_LABEL + one.spec.name: one.node.name if is_on else None}
