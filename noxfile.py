@@ -26,11 +26,14 @@ import kind_node_image
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
+# Thousands of processes load the same modules: what one has compiled the others read, whatever the caller's shell says.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Sockets, processes and clusters are real, and so is chance: what fails is tried twice more and told as RERUN.
 TRIED_AGAIN = ("--reruns", "2")
-IN_PARALLEL = ("--numprocesses", "auto", *TRIED_AGAIN)
+# Most tests wait for processes more than they compute; who is done takes over what others have not begun.
+IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", *TRIED_AGAIN)
 # Each has a cluster of its own, and stories on a cluster wait more than they work.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", *TRIED_AGAIN)
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"

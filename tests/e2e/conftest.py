@@ -89,6 +89,15 @@ class Run:
         return found
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-minor", action="store_true", help="play every story on every Kubernetes minor")
+
+
+@pytest.fixture
+def is_every_minor(pytestconfig: pytest.Config) -> bool:
+    return bool(pytestconfig.getoption("--every-minor", default=False))
+
+
 @pytest.fixture
 def run() -> Iterator[Run]:
     scratch = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))

@@ -80,9 +80,9 @@ class ComparedManagers(RuleBasedStateMachine):
 
     def compare_books(self) -> Answer:
         """Both managers' books, as soon as they are the same."""
-        real = self.sides.real.programs["kubelet"].ask("dump")
-        _, ours = self.sides.wait("kubelet", "dump", lambda answer: self.book_of(answer) == self.book_of(real))
-        real = self.sides.real.programs["kubelet"].ask("dump")
+        real, ours = self.sides.ask_until(
+            "kubelet", "dump", lambda real, ours: self.book_of(real) == self.book_of(ours)
+        )
         if real["clients"] != self.streams.clients():
             # The end of a stream, seen too late, has disconnected the client that came after it.
             type(self).lost_races += 1
@@ -107,15 +107,17 @@ class ComparedManagers(RuleBasedStateMachine):
     def settle(self, plugin: str) -> None:
         """Wait until both kubelets know a plugin's streams and its newest list."""
         expected = self.wait_for_streams(plugin)
-        self.mark(plugin)
-        if not self.is_running:
-            return
-        # One stream after the other: a list that each of several brings may come late, after the newest.
-        for turn in range(1, expected + 1):
+        if not expected:
+            # The next stream begins with it.
+            self.mark(plugin)
+        # One stream after the other, since a list that each of several brings may come late, after the newest; and the
+        # newest stream first, since its first list may still be on the way.
+        for turn in range(expected, 0, -1):
             mark = self.mark(plugin)
             self.same(plugin, "send", turn=turn)
             self.sides.wait("kubelet", "dump", lambda dump: mark in unhealthy_devices(dump))  # noqa: B023
-        self.compare_books()
+        if self.is_running:
+            self.compare_books()
 
     def mark(self, plugin: str) -> str:
         """Give a plugin's list a device that tells it from those before; it is not sent yet."""

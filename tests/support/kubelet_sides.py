@@ -23,7 +23,11 @@ from tests.support.oracle import told
 
 LIMIT_S = 20.0
 SETTLE_S = 4.0
+PAUSE_S = 0.001
+"""Between two looks: who asks without a pause takes the core from those it waits for."""
 IN_MEMORY = Path("/dev/shm")
+ONE_CORE = {"GOMAXPROCS": "1"}
+"""Of a Go program: what it does here is one thing after the other, and its threads would only wake each other."""
 
 Answer = dict[str, Any]
 
@@ -37,7 +41,9 @@ class LineProgram:
 
     def __init__(self, command: list[str]) -> None:
         self.command = command
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env={**os.environ, **ONE_CORE}
+        )
         self._read = bytearray()
         self.is_lost = False
 
@@ -185,16 +191,25 @@ class Sides:
         for side in self.both:
             answer = side.programs[whom].ask(cmd, **fields)
             while not until(answer) and time.monotonic() < deadline:
+                time.sleep(PAUSE_S)
                 answer = side.programs[whom].ask(cmd, **fields)
             answers.append(answer)
         return answers[0], answers[1]
 
+    def ask_until(
+        self, whom: str, cmd: str, are_alike: Callable[[Answer, Answer], object], **fields: Any
+    ) -> tuple[Answer, Answer]:
+        """Ask both until their answers are alike or they have had their time; the answers are the last ones."""
+        deadline = time.monotonic() + SETTLE_S
+        real, ours = self.ask(whom, cmd, **fields)
+        while not are_alike(real, ours) and time.monotonic() < deadline:
+            time.sleep(PAUSE_S)
+            real, ours = self.ask(whom, cmd, **fields)
+        return real, ours
+
     def wait_until_alike(self, whom: str, cmd: str) -> None:
         """Ask both until they answer the same, or have had their time."""
-        deadline = time.monotonic() + SETTLE_S
-        real, ours = self.ask(whom, cmd)
-        while real != ours and (real["ok"] or ours["ok"]) and time.monotonic() < deadline:
-            real, ours = self.ask(whom, cmd)
+        self.ask_until(whom, cmd, lambda real, ours: real == ours or not (real["ok"] or ours["ok"]))
 
     def close(self) -> None:
         for side in self.both:

@@ -68,7 +68,7 @@ func main() {
 		os.Exit(2)
 	}
 	p := newPlugin()
-	loop := wire.Loop{Handlers: p.handlers(), HangLimit: hangLimit}
+	loop := wire.Loop{Handlers: p.handlers(), HangLimit: hangLimit, Answered: p.answered}
 	started := wire.Answer{"event": "started", "ok": true, "t": wire.Now()}
 	if registered, err := p.begin(s); err != nil {
 		started["ok"], started["error"] = false, err.Error()

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"google.golang.org/grpc"
 
@@ -28,10 +27,16 @@ type plugin struct {
 	again    int
 	life     context.Context
 	giveUp   context.CancelFunc
+	last     chan func()
 }
 
 func newPlugin() *plugin {
-	return &plugin{calls: newCallLog(), rpcs: map[string]behaviour{}, streams: map[*stream]struct{}{}}
+	return &plugin{
+		calls:   newCallLog(),
+		rpcs:    map[string]behaviour{},
+		streams: map[*stream]struct{}{},
+		last:    make(chan func(), 1),
+	}
 }
 
 func (p *plugin) handlers() map[string]wire.Handler {
@@ -57,7 +62,7 @@ func (p *plugin) handlers() map[string]wire.Handler {
 		"reset":         wire.Handle(p.reset),
 		"stats":         wire.Handle(p.stats),
 		"now":           wire.Handle(func(none) (wire.Answer, error) { return nil, nil }),
-		"die":           wire.Handle(die),
+		"die":           wire.Handle(p.die),
 		"quit":          wire.Handle(p.quit),
 	}
 }
@@ -171,15 +176,21 @@ func (p *plugin) stats(none) (wire.Answer, error) {
 
 func (p *plugin) quit(none) (wire.Answer, error) {
 	p.end()
-	soon(func() { os.Exit(0) })
+	p.last <- func() { os.Exit(0) }
 	return nil, nil
 }
 
 // die ends the process as `kill -9` does, once the answer is out.
-func die(none) (wire.Answer, error) {
-	soon(func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+func (p *plugin) die(none) (wire.Answer, error) {
+	p.last <- func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 	return nil, nil
 }
 
-// soon leaves the loop a moment to write its answer.
-func soon(end func()) { time.AfterFunc(time.Millisecond, end) }
+// answered ends the process where the command that was answered says so.
+func (p *plugin) answered() {
+	select {
+	case end := <-p.last:
+		end()
+	default:
+	}
+}

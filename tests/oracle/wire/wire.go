@@ -53,6 +53,8 @@ type Loop struct {
 	Handlers map[string]Handler
 	// HangLimit bounds a command once another has panicked: what panicked may have kept a lock for good.
 	HangLimit time.Duration
+	// Answered is called when a command's answer is out, for the one that ends the process.
+	Answered func()
 
 	out      sync.Mutex
 	encoder  *json.Encoder
@@ -72,6 +74,9 @@ func (l *Loop) Run(in io.Reader, out io.Writer) error {
 		}
 		if err := l.Send(out, l.answer(bytes.Clone(lines.Bytes()))); err != nil {
 			return err
+		}
+		if l.Answered != nil {
+			l.Answered()
 		}
 	}
 	return lines.Err()

@@ -10,13 +10,14 @@ import gc
 import itertools
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scenarios.backends.sim import SimBackend
-from scenarios.document import load
+from scenarios.document import Document, load
 from scenarios.runner import play
 from scenarios.verdict import Outcome, Verdict
 
@@ -44,9 +45,8 @@ class InterruptingLoop(asyncio.SelectorEventLoop):
         return super().call_soon(callback, *args, context=context)
 
 
-def played(story: Path, directory: Path, moment: int) -> Verdict | None:
+def played(document: Document, directory: Path, moment: int) -> Verdict | None:
     """Play a story until its end or that moment."""
-    document = load(story)
     told: list[str] = []
 
     async def main() -> Verdict | None:
@@ -65,18 +65,29 @@ def played(story: Path, directory: Path, moment: int) -> Verdict | None:
     return verdict
 
 
+@pytest.fixture
+def quick_collector() -> Iterator[None]:
+    """What there is before the test is not looked at each time that the garbage is collected."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("quick_collector")
 def test_story_that_is_interrupted_at_any_moment_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = tmp_path / "restarts.yaml"
     story.write_text(STORY)
+    document = load(story)
     left: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda told: left.append((told.object, told.exc_value)))
 
     # Not below the test's own folder, whose path is too long for sockets.
     with tempfile.TemporaryDirectory(prefix="sk") as directory:
         for moment in itertools.count(1):
-            verdict = played(story, Path(directory), moment)
+            verdict = played(document, Path(directory), moment)
             gc.collect()
             assert left == [], f"moment {moment}"
             assert list(Path(directory).iterdir()) == [], f"moment {moment}"

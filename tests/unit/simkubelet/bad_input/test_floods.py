@@ -17,7 +17,7 @@ from tests.support.node import Node, StubPlugin
 from .wire_plugin import WirePlugin, message
 
 OTHER = "example.com/other"
-LISTS = 100_000
+LISTS = 40_000
 MOST_UNREAD_BYTES = 16 << 20
 IN_MEMORY = Path("/dev/shm")
 LIMIT_S = 120.0
