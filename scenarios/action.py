@@ -7,13 +7,13 @@ as ``{heldBy: trainer}`` is resolved when the step is performed, see `selection`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Discriminator, Field, RootModel, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from .duration import Duration
+from .node_action import KubeletAction, RuntimeAction
 from .part import Name, NodePath, Part
 from .plugin_action import AnyCallAction, AnyStubAction, ProcessAction
 
@@ -50,6 +50,7 @@ class PodSpec(_ManifestPart):
     """``spec`` of a pod."""
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1)]
+    init_containers: tuple[Container, ...] = Field(default=(), alias="initContainers")
 
 
 class Apply(_ManifestPart):
@@ -64,6 +65,11 @@ class Apply(_ManifestPart):
     def pod(self) -> str:
         """The pod's name."""
         return self.metadata.name
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """The names of the pod's containers, init containers first."""
+        return tuple(container.name for container in (*self.spec.init_containers, *self.spec.containers))
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -94,60 +100,12 @@ class Delete(Part):
     pod: Name
 
 
-class RestartKubelet(Part):
-    """End a node's kubelet and start a new instance, which removes every socket of the plugin folder first."""
-
-    node: Name | None = None
-
-
-class StopKubelet(Part):
-    """End a node's kubelet; containers and plugins go on."""
-
-    node: Name | None = None
-
-
-class StartKubelet(Part):
-    """Start a node's kubelet after it was stopped or has crashed."""
-
-    node: Name | None = None
-
-
-class RebootNode(Part):
-    """Reboot a node: every container and plugin process is gone, then the kubelet starts, then the plugins.
-
-    Attributes:
-        plugins: Those that start again, in this order; all that ran before, in the story's order, where it is left
-            out. With ``[]`` none does until a step starts it.
-    """
-
-    node: Name | None = None
-    plugins: tuple[Name, ...] | None = None
-
-
 class ExitContainer(Part):
     """Let a container of a pod (the only one where none is named) end by itself; its restart policy decides further."""
 
     pod: Name
     container: Name | None = None
     code: Annotated[StrictInt, Field(ge=0, le=255)] = 0
-
-
-class CheckpointState(StrEnum):
-    """What can become of the file in which a kubelet remembers who holds which device."""
-
-    REMOVED = "removed"
-    EMPTY = "empty"
-    CORRUPT = "corrupt"
-    """One byte is another, so the checksum is wrong."""
-    PRE_1_20 = "pre-1.20"
-    """The same content as kubelets before 1.20 wrote it, without NUMA nodes."""
-
-
-class ChangeCheckpoint(Part):
-    """Change the kubelet's checkpoint behind its back; it is read at the kubelet's next start."""
-
-    to: CheckpointState
-    node: Name | None = None
 
 
 class HeldBy(Part):
@@ -199,11 +157,23 @@ def describe_gpu(selector: GpuSelector) -> str:
 
 
 class Fail(Part):
-    """Let a GPU report a critical XID, or an application's error where the XID means that."""
+    """Let a GPU report an XID, fall off the bus, or both.
+
+    Attributes:
+        xid: Critical, or an application's error where the XID means that.
+        lost: From now on NVML answers GPU_IS_LOST for it.
+    """
 
     gpu: GpuSelector
-    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)]
+    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)] | None = None
+    lost: Literal[True] | None = None
     node: Name | None = None
+
+    @model_validator(mode="after")
+    def _some_fault(self) -> Fail:
+        if self.xid is None and self.lost is None:
+            raise PydanticCustomError("fault", "says nothing about the fault; add 'xid', 'lost: true' or both")
+        return self
 
 
 class Heal(Part):
@@ -236,6 +206,20 @@ class RemoveFile(Part):
         return self
 
 
+class CreateFolder(Part):
+    """Create an empty folder on a node, and the folders above it where they are missing."""
+
+    path: NodePath
+    node: Name | None = None
+
+
+class RemoveFolder(Part):
+    """Remove a folder from a node with all that is in it."""
+
+    path: NodePath
+    node: Name | None = None
+
+
 class Advance(RootModel[Duration]):
     """Let node time pass; plugins are real processes and keep real time."""
 
@@ -247,21 +231,19 @@ class Advance(RootModel[Duration]):
         return self.root
 
 
-KubeletAction = RestartKubelet | StopKubelet | StartKubelet | RebootNode | ChangeCheckpoint
+FileAction = AddStaticPod | RemoveStaticPod | CreateFile | RemoveFile | CreateFolder | RemoveFolder
 Action = (
     Apply
-    | AddStaticPod
-    | RemoveStaticPod
     | Delete
     | ExitContainer
     | KubeletAction
+    | RuntimeAction
     | ProcessAction
     | AnyStubAction
     | AnyCallAction
     | Fail
     | Heal
-    | CreateFile
-    | RemoveFile
+    | FileAction
     | Advance
 )
 

@@ -15,21 +15,31 @@ from .action import (
     Action,
     AddStaticPod,
     Advance,
-    ChangeCheckpoint,
     CreateFile,
+    CreateFolder,
     ExitContainer,
     Fail,
     Heal,
-    RebootNode,
     RemoveFile,
+    RemoveFolder,
     RemoveStaticPod,
-    RestartKubelet,
-    StartKubelet,
-    StopKubelet,
 )
 from .model import Scenario
+from .node_action import (
+    ChangeCheckpoint,
+    FillDisk,
+    FreeDisk,
+    PauseRuntime,
+    RebootNode,
+    RefuseCri,
+    RestartKubelet,
+    ResumeRuntime,
+    StartKubelet,
+    StopKubelet,
+    SyncNodeStatus,
+)
 from .node_spec import NodeSpec, Runtime, TopologySpec
-from .plugin_action import KillPlugin, PausePlugin, ResumePlugin, StartPlugin, StopPlugin
+from .plugin_action import KillPlugin, PausePlugin, ResumePlugin, SignalPlugin, StartPlugin, StopPlugin
 from .snapshot import Snapshot
 from .trace import Trace
 
@@ -41,8 +51,14 @@ class Capability(StrEnum):
     FAKE_GPUS = "give a node fake GPUs"
     GPU_FAULTS = "inject GPU faults"
     NODE_FILES = "change files on a node"
+    NODE_FOLDERS = "take a folder from a node"
     RESTART_KUBELET = "restart a kubelet"
     REBOOT_NODE = "reboot a node"
+    POD_ORDER = "choose the order in which a kubelet admits pods"
+    FULL_DISK = "leave a kubelet no room for its checkpoint"
+    SYNC_NODE_STATUS = "let a kubelet publish its node at will"
+    PAUSE_RUNTIME = "stop a container runtime in its tracks"
+    REFUSE_CRI = "let a container runtime refuse calls"
     CHANGE_CHECKPOINT = "change a kubelet's checkpoint"
     KUBELET_SETTINGS = "set up a kubelet's topology policy or feature gates"
     API_FEATURE_GATES = "switch a feature gate that the API server has too"
@@ -117,6 +133,7 @@ class Backend(Protocol):
 
 def needed(scenario: Scenario) -> frozenset[Capability]:
     """All that a backend must be able to do to play a story."""
+    actions = [step.action for step in scenario.steps if scenario.has_step(step)]
     conditions = {
         Capability.SEVERAL_NODES: len(scenario.nodes) > 1,
         Capability.FAKE_GPUS: any(node.gpus for node in scenario.nodes),
@@ -128,9 +145,9 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
         Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
+        Capability.POD_ORDER: any(isinstance(action, RebootNode) and action.pods for action in actions),
     }
-    actions = [type(step.action) for step in scenario.steps if scenario.has_step(step)]
-    by_action = {_BY_ACTION[action] for action in actions if action in _BY_ACTION}
+    by_action = {_BY_ACTION[type(action)] for action in actions if type(action) in _BY_ACTION}
     return frozenset(by_action | {capability for capability, is_needed in conditions.items() if is_needed})
 
 
@@ -150,16 +167,25 @@ _BY_ACTION: dict[type, Capability] = {
     StartKubelet: Capability.RESTART_KUBELET,
     RebootNode: Capability.REBOOT_NODE,
     ChangeCheckpoint: Capability.CHANGE_CHECKPOINT,
+    FillDisk: Capability.FULL_DISK,
+    FreeDisk: Capability.FULL_DISK,
+    SyncNodeStatus: Capability.SYNC_NODE_STATUS,
+    PauseRuntime: Capability.PAUSE_RUNTIME,
+    ResumeRuntime: Capability.PAUSE_RUNTIME,
+    RefuseCri: Capability.REFUSE_CRI,
     ExitContainer: Capability.EXIT_CONTAINER,
     StartPlugin: Capability.PLUGIN_PROCESSES,
     StopPlugin: Capability.PLUGIN_PROCESSES,
     KillPlugin: Capability.PLUGIN_PROCESSES,
     PausePlugin: Capability.PLUGIN_PROCESSES,
     ResumePlugin: Capability.PLUGIN_PROCESSES,
+    SignalPlugin: Capability.PLUGIN_PROCESSES,
     Fail: Capability.GPU_FAULTS,
     Heal: Capability.GPU_FAULTS,
     CreateFile: Capability.NODE_FILES,
     RemoveFile: Capability.NODE_FILES,
+    CreateFolder: Capability.NODE_FILES,
+    RemoveFolder: Capability.NODE_FOLDERS,
     AddStaticPod: Capability.NODE_FILES,
     RemoveStaticPod: Capability.NODE_FILES,
     Advance: Capability.ADVANCE_TIME,

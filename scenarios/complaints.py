@@ -118,7 +118,8 @@ def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[st
             models = {"": models[part]}
             continue
         fields = [field for one in models.values() for field in one.model_fields.values() if field.alias == part]
-        models = dict(_models_in(fields[0].annotation)) if fields else {}
+        # Anything else is a key of a mapping.
+        models = dict(_models_in(fields[0].annotation)) if fields else models
     return [field.alias for one in models.values() for field in one.model_fields.values() if field.alias]
 
 

@@ -7,51 +7,39 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.errors import InputError
 from simkubelet.pod import pod_from_manifest
 
 from .action import (
     AddStaticPod,
     Apply,
-    ChangeCheckpoint,
-    CreateFile,
     Delete,
     ExitContainer,
     Fail,
+    FileAction,
     Heal,
     HeldBy,
-    RebootNode,
     RemoveFile,
+    RemoveFolder,
     RemoveStaticPod,
-    RestartKubelet,
-    StartKubelet,
-    StopKubelet,
 )
 from .expectation import NodeExpectation, PluginExpectation, PodExpectation
+from .expected_checkpoint import CheckpointContent
 from .kubernetes import is_met, versions_in
 from .model import Scenario, Step
+from .node_action import KubeletAction, RebootNode, RuntimeAction
 from .node_spec import NodeSpec
 from .plugin_action import CallAction, PluginAction, StubAction
+from .plugin_spec import PluginSpec
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
-_NodeAction = (
-    RestartKubelet
-    | StopKubelet
-    | StartKubelet
-    | RebootNode
-    | ChangeCheckpoint
-    | PluginAction
-    | Fail
-    | Heal
-    | CreateFile
-    | RemoveFile
-    | AddStaticPod
-    | RemoveStaticPod
-)
+_NodeAction = KubeletAction | RuntimeAction | PluginAction | Fail | Heal | FileAction
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +60,14 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
     yield from _repeated("plugins", [plugin.name for plugin in scenario.plugins])
     for index, node in enumerate(scenario.nodes):
         yield from _node(node, ("nodes", index), known)
-    applied: set[str] = set()
+    applied: dict[str, Collection[str]] = {}
     for index, step in enumerate(scenario.steps):
         for version in versions_in(step.kubernetes or ""):
             yield from _version(version, ("steps", index, "kubernetes"), known)
         yield from _step(step, ("steps", index), scenario, applied)
         if step.apply:
             yield from _pod(step.apply, ("steps", index, "apply"))
-            applied.add(step.apply.pod)
+            applied[step.apply.pod] = step.apply.containers
         yield from _static_pod(step, ("steps", index), scenario.nodes[0].name, applied)
 
 
@@ -100,12 +88,12 @@ def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
         yield path, str(error)
 
 
-def _static_pod(step: Step, path: DataPath, first_node: str, applied: set[str]) -> Iterator[Finding]:
+def _static_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:
     """Check a step about a static pod; one that is added is a pod of its node's name from then on."""
     match step.action:
         case AddStaticPod(manifest=manifest, node=node):
             yield from _pod(manifest, (*path, step.verb, "manifest"))
-            applied.add(f"{manifest.pod}-{node or first_node}")
+            applied[f"{manifest.pod}-{node or first_node}"] = manifest.containers
         case RemoveStaticPod(pod=pod, node=node) if f"{pod}-{node or first_node}" not in applied:
             yield (*path, step.verb, "pod"), f"no step before this one adds a static pod '{pod}' to the node"
 
@@ -154,7 +142,7 @@ def _meant(name: str, names: Collection[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
-def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> Iterator[Finding]:
+def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, Collection[str]]) -> Iterator[Finding]:
     for pod, pod_path in _pods_named(step):
         if pod not in applied:
             yield (*path, *pod_path), f"no step before this one applies a pod '{pod}'{_meant(pod, applied)}"
@@ -169,9 +157,12 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
             yield (*path, "expect", "node"), unknown("node", name, nodes)
         case PluginExpectation(node=None), _ if len(nodes) > 1:
             yield (*path, "expect"), _which_node(nodes)
-        case PluginExpectation(plugin=name) as wanted, _ if wanted.expected & {"calls", "refusal"}:
-            if not plugins[name].tells_calls:
-                yield (*path, "expect"), f"nobody tells the calls of plugin '{name}'; add 'tap: true' to it"
+        case PluginExpectation() as wanted, _:
+            yield from _seen_calls(wanted, plugins[wanted.plugin], (*path, "expect"))
+        case PodExpectation(pod=pod, containers=named), _ if pod in applied:
+            for name in set(named) - set(applied[pod]):
+                its_own = _meant(name, applied[pod]) or f"; it has {', '.join(applied[pod])}"
+                yield (*path, "expect", "containers", name), f"pod '{pod}' has no container '{name}'{its_own}"
         case _, PluginAction(plugin=name) as action if name not in plugins:
             yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
         case _, StubAction(plugin=name) if not plugins[name].is_stub:
@@ -184,12 +175,27 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: set[str]) -> 
             yield from _node_action(action, (*path, step.verb), nodes)
             if isinstance(action, RebootNode):
                 yield from _rebooted_plugins(action, (*path, step.verb, "plugins"), plugins)
+            elif isinstance(action, RemoveFolder):
+                yield from _folder_of_taps(action, (*path, step.verb, "path"), scenario.plugins)
+
+
+def _seen_calls(wanted: PluginExpectation, plugin: PluginSpec, path: DataPath) -> Iterator[Finding]:
+    if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.tells_calls:
+        yield path, f"nobody tells the calls of plugin '{plugin.name}'; add 'tap: true' to it"
+    if wanted.connections is not None and not plugin.tap:
+        yield (*path, "connections"), f"nobody counts those of plugin '{plugin.name}'; add 'tap: true' to it"
 
 
 def _rebooted_plugins(action: RebootNode, path: DataPath, plugins: Collection[str]) -> Iterator[Finding]:
     for index, name in enumerate(action.plugins or ()):
         if name not in plugins:
             yield (*path, index), unknown("plugin", name, plugins)
+
+
+def _folder_of_taps(action: RemoveFolder, path: DataPath, plugins: Iterable[PluginSpec]) -> Iterator[Finding]:
+    tapped = next((plugin.name for plugin in plugins if plugin.tap), None)
+    if tapped is not None and PurePosixPath(DEVICE_PLUGIN_PATH).is_relative_to(action.path):
+        yield path, f"the tap of plugin '{tapped}' would not find the folder again; take 'tap: true' from it"
 
 
 def _which_node(nodes: Collection[str]) -> str:
@@ -221,9 +227,15 @@ def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
             yield expectation.pod, ("expect", "pod")
             for index, other in enumerate(expectation.shares_no_device_with):
                 yield other, ("expect", "sharesNoDeviceWith", index)
+        case NodeExpectation(checkpoint=CheckpointContent(pods=pods)), _:
+            for pod in pods:
+                yield pod, ("expect", "checkpoint", "pods", pod)
         case _, Delete(pod=pod) | ExitContainer(pod=pod):
             yield pod, (step.verb, "pod")
         case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
             yield pod, (step.verb, "gpu", "heldBy")
+        case _, RebootNode(pods=pods):
+            for index, pod in enumerate(pods):
+                yield pod, ("rebootNode", "pods", index)
         case _, RemoveFile(held_by=str(pod)):
             yield pod, ("removeFile", "heldBy")

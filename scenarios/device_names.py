@@ -6,7 +6,8 @@ A kubelet takes any of several free devices, so ids tell nothing of two traces o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from simkubelet.events import DevicesAllocated, PodRemoved, PodStatusUpdated
 
@@ -43,7 +44,7 @@ class DeviceNames:
             case PodStatusUpdated.kind if fields["phase"] in ("Succeeded", "Failed"):
                 self._release(fields["pod"])
             case FaultInjected.kind:
-                self._faults[fields["node"], fields["gpu"]].append(f"xid {fields['xid']}")
+                self._faults[fields["node"], fields["gpu"]] += _faults(fields)
             case FaultHealed.kind:
                 self._faults.pop((fields["node"], fields["gpu"]), None)
 
@@ -61,3 +62,8 @@ class DeviceNames:
     def _release(self, pod: str) -> None:
         for pods in self._holders.values():
             pods.discard(pod)
+
+
+def _faults(injected: Mapping[str, Any]) -> list[str]:
+    xid = [] if injected["xid"] is None else [f"xid {injected['xid']}"]
+    return [*xid, "lost"] if injected["lost"] else xid

@@ -72,6 +72,16 @@ class PluginResumed:
 
 
 @dataclass(frozen=True, slots=True)
+class PluginSignalled:
+    """A plugin's process was sent a signal, such as HUP."""
+
+    kind: ClassVar[str] = "plugin-signalled"
+    plugin: str
+    node: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
 class PluginCalled:
     """The kubelet called a stub, or a plugin with a tap; `devices` are the ids that the call names."""
 
@@ -112,13 +122,55 @@ class CheckpointChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFilled:
+    """There is no room left for a kubelet's checkpoint."""
+
+    kind: ClassVar[str] = "disk-filled"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFreed:
+    """There is room for it again."""
+
+    kind: ClassVar[str] = "disk-freed"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimePaused:
+    """A node's container runtime was stopped in its tracks."""
+
+    kind: ClassVar[str] = "runtime-paused"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeResumed:
+    """A paused container runtime goes on."""
+
+    kind: ClassVar[str] = "runtime-resumed"
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class CriRefused:
+    """A node's container runtime refuses these calls from now on, and no others."""
+
+    kind: ClassVar[str] = "cri-refused"
+    node: str
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FaultInjected:
-    """A GPU was made to report an XID."""
+    """A GPU was made to report an XID, which is None where it reports none, to fall off the bus, or both."""
 
     kind: ClassVar[str] = "fault-injected"
     node: str
     gpu: str
-    xid: int
+    xid: int | None
+    lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +184,7 @@ class FaultHealed:
 
 @dataclass(frozen=True, slots=True)
 class FileCreated:
-    """A file appeared on a node."""
+    """A file or a folder appeared on a node."""
 
     kind: ClassVar[str] = "file-created"
     node: str
@@ -141,7 +193,7 @@ class FileCreated:
 
 @dataclass(frozen=True, slots=True)
 class FileRemoved:
-    """A file was removed from a node."""
+    """A file was removed from a node, or a folder with all that was in it."""
 
     kind: ClassVar[str] = "file-removed"
     node: str
@@ -164,10 +216,16 @@ StoryEvent = (
     | PluginExited
     | PluginPaused
     | PluginResumed
+    | PluginSignalled
     | PluginCalled
     | RegistrationAnswered
     | NodeRebooted
     | CheckpointChanged
+    | DiskFilled
+    | DiskFreed
+    | RuntimePaused
+    | RuntimeResumed
+    | CriRefused
     | FaultInjected
     | FaultHealed
     | FileCreated

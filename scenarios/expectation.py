@@ -5,82 +5,19 @@ The keys that are left out expect nothing. Whether an expectation is met is deci
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, PlainValidator, StrictBool, StrictStr, Tag, WithJsonSchema, model_validator
+from pydantic import Discriminator, Field, StrictBool, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from .duration import Duration
+from .expected_checkpoint import ExpectedCheckpoint
+from .expected_devices import Devices, ListedDevices, PlacedDevices, ToldDevices
+from .expected_values import Message, PastQuantity, Quantity
 from .part import Count, Name, Part, ResourceName
 from .snapshot import KubeletState, PluginState
 from .tap.answer import Rpc
-
-ABSENT: Literal["absent"] = "absent"
-"""The word for a resource that a node's status does not name, which is not 0."""
-
-
-def _count_or_absent(value: object) -> object:
-    if value == ABSENT or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise PydanticCustomError("quantity", "expected a whole number of devices or 'absent'")
-
-
-Quantity = Annotated[
-    int | Literal["absent"],
-    PlainValidator(_count_or_absent),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"const": ABSENT}]}),
-]
-
-
-_MAYBE = r"^[0-9]+\?$"
-
-
-def _count_or_maybe(value: object) -> object:
-    if isinstance(value, str) and re.match(_MAYBE, value):
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    raise PydanticCustomError("past", 'expected a whole number of devices, or as "0?" one that may be left out')
-
-
-PastQuantity = Annotated[
-    int | str,
-    PlainValidator(_count_or_maybe),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": _MAYBE}]}),
-]
-"""A quantity that was published, or with a question mark one that may have been."""
-
-
-_MINOR = r"^[0-9]+\.[0-9]+$"
-
-
-def _text_or_texts(value: object) -> object:
-    texts = value.items() if isinstance(value, Mapping) and value else [("1.0", value)]
-    if all(re.match(_MINOR, minor) and isinstance(text, str) for minor, text in texts):
-        return value
-    raise PydanticCustomError("message", "expected a text, or a mapping of quoted minor versions to texts")
-
-
-Message = Annotated[
-    str | Mapping[str, str],
-    PlainValidator(_text_or_texts),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string"},
-                {
-                    "type": "object",
-                    "minProperties": 1,
-                    "patternProperties": {_MINOR: {"type": "string"}},
-                    "additionalProperties": False,
-                },
-            ]
-        }
-    ),
-]
-"""A text, or the texts by the minor version that began to say it so."""
 
 
 class _Expectation(Part):
@@ -101,11 +38,19 @@ class _Expectation(Part):
         """The fields that the story gives, without the subject and the times."""
         return frozenset(self.model_fields_set - {self.subject_key, "within", "holds"})
 
+    @property
+    def asks_pod_resources(self) -> bool:
+        """Whether it takes a look at the PodResources API."""
+        return not {"pod_resources", "pod_resources_get"}.isdisjoint(self.model_fields_set)
+
     @model_validator(mode="after")
     def _expects_something(self) -> _Expectation:
         if not self.expected:
             raise PydanticCustomError("nothing", f"says nothing about the {self.subject_key}; add what is expected")
         return self
+
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 
 class NodeExpectation(_Expectation):
@@ -114,8 +59,11 @@ class NodeExpectation(_Expectation):
     Attributes:
         capacity_history: Resource -> all capacities published since the story began, repetitions left out; one with a
             question mark may have been passed over, where chance decides.
+        pods: Phase -> how many of the pods that are bound to the node are in it.
         lists: Resource -> how many lists of its plugins the kubelet has taken since the story began.
-        pod_resources: Resource -> how many devices the kubelet's PodResources API calls allocatable.
+        pod_resources: Resource -> devices that the kubelet's PodResources API calls allocatable.
+        pod_resources_get: Pod -> what that API answers to Get: resource -> devices, or the text of its error.
+        checkpoint: What the file of who holds which device says, or that it is not there, or cannot be read.
         kubelet: Whether the kubelet is there.
         panic: How the first line of a crashed kubelet's panic begins.
     """
@@ -126,8 +74,11 @@ class NodeExpectation(_Expectation):
     capacity: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     allocatable: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     capacity_history: Mapping[ResourceName, tuple[PastQuantity, ...]] = Field(default_factory=dict)
+    pods: Mapping[Phase, Count] = Field(default_factory=dict)
     lists: Mapping[ResourceName, Count] = Field(default_factory=dict)
-    pod_resources: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    pod_resources: Mapping[ResourceName, PlacedDevices] = Field(default_factory=dict)
+    pod_resources_get: Mapping[Name, ToldDevices] = Field(default_factory=dict)
+    checkpoint: ExpectedCheckpoint | None = None
     kubelet: KubeletState | None = None
     panic: StrictStr | None = None
 
@@ -150,32 +101,31 @@ Health = Literal["Healthy", "Unhealthy", "Unknown", "absent"]
 """Health of a device in a pod's status; ``absent`` where the status does not name the device."""
 
 
-def _counts_or_absent(value: object) -> object:
-    counts = value.values() if isinstance(value, Mapping) else [value != ABSENT and -1]
-    if all(isinstance(count, int) and count >= 0 for count in counts):
-        return value
-    raise PydanticCustomError("listed", "expected resources and their numbers of devices, or 'absent'")
+class ContainerExpectation(Part):
+    """One container of a pod.
 
+    Attributes:
+        devices: Resource -> devices that it holds.
+        pod_resources: Resource -> devices that List of the PodResources API names for it; ``absent`` where it does not
+            list the container.
+    """
 
-ListedDevices = Annotated[
-    Mapping[str, int] | Literal["absent"],
-    PlainValidator(_counts_or_absent),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}},
-                {"const": ABSENT},
-            ]
-        }
-    ),
-]
+    devices: Mapping[ResourceName, Devices] = Field(default_factory=dict)
+    pod_resources: ListedDevices | None = None
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> ContainerExpectation:
+        if not self.model_fields_set:
+            raise PydanticCustomError("nothing", "needs at least one of 'devices', 'podResources'")
+        return self
 
 
 class PodExpectation(_Expectation):
     """A pod, its events and what its containers hold.
 
     Attributes:
-        devices: Resource -> how many devices the pod holds.
+        devices: Resource -> devices that the pod holds.
+        containers: Container -> what is expected of that one alone.
         keeps_devices: Whether it holds exactly the devices that it was given first in this story.
         restarts: How often its containers were started again, added up.
         shares_no_device_with: Pods whose devices are all others; both pods must hold some.
@@ -183,18 +133,19 @@ class PodExpectation(_Expectation):
             container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
             joined by commas in any order.
         health: Resource -> device id -> health, as the pod's status tells it.
-        pod_resources: Resource -> how many devices the kubelet's PodResources API lists for the pod; ``absent`` where
-            it does not list the pod.
+        pod_resources: Resource -> devices that the kubelet's PodResources API lists for the pod; ``absent`` where it
+            does not list the pod.
         gone: Whether there is no such pod.
     """
 
     subject_key = "pod"
 
     pod: Name
-    phase: Literal["Pending", "Running", "Succeeded", "Failed"] | None = None
+    phase: Phase | None = None
     reason: StrictStr | None = None
     message: StrictStr | None = None
-    devices: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    devices: Mapping[ResourceName, Devices] = Field(default_factory=dict)
+    containers: Mapping[StrictStr, ContainerExpectation] = Field(default_factory=dict)
     keeps_devices: Literal[True] | None = None
     restarts: Count | None = None
     shares_no_device_with: tuple[Name, ...] = ()
@@ -203,6 +154,11 @@ class PodExpectation(_Expectation):
     health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
     pod_resources: ListedDevices | None = None
     gone: StrictBool = False
+
+    @property
+    def asks_pod_resources(self) -> bool:
+        of_containers = any(container.pod_resources is not None for container in self.containers.values())
+        return of_containers or super().asks_pod_resources
 
     @model_validator(mode="after")
     def _a_gone_pod_has_nothing(self) -> PodExpectation:
@@ -218,6 +174,9 @@ class PluginExpectation(_Expectation):
         refusal: The answer to the latest Register call, empty where it was accepted; of a stub or through a tap.
         calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of a stub or through
             a tap.
+        call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of a stub or
+            through a tap.
+        connections: How many connections the kubelet has to the plugin's sockets; through a tap.
     """
 
     subject_key = "plugin"
@@ -229,6 +188,14 @@ class PluginExpectation(_Expectation):
     registrations: Count | None = None
     refusal: StrictStr | None = None
     calls: Mapping[Rpc, Count] = Field(default_factory=dict)
+    call_log: tuple[Rpc, ...] = ()
+    connections: Count | None = None
+
+    @model_validator(mode="after")
+    def _logs_calls_of_the_kubelet(self) -> PluginExpectation:
+        if Rpc.REGISTER in self.call_log:
+            raise PydanticCustomError("log", "'callLog' has the calls of the kubelet; Register is the plugin's")
+        return self
 
 
 _SUBJECTS = ("node", "pod", "plugin")

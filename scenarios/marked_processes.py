@@ -33,6 +33,26 @@ def signal_marked(mark: str, number: signal.Signals) -> int:
     return len(pids)
 
 
+def signal_first(mark: str, number: signal.Signals) -> int:
+    """Signal the process with a mark whose parent has none, if it has a handler; how many have the mark."""
+    pids = _marked(mark)
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            if _parent(pid) not in pids and catches(pid, number):
+                os.kill(pid, number)
+    return len(pids)
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal; one that has ended has none."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
 async def kill_marked(mark: str) -> None:
     """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
     while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # nobody tells of the end of another's child
@@ -62,6 +82,11 @@ def _marked(mark: str) -> list[int]:
                 if wanted in _environment(entry).split(b"\0"):
                     members.append(int(entry.name))
     return members
+
+
+def _parent(pid: int) -> int:
+    """The id of a process's parent, field 4 of /proc/PID/stat."""
+    return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
 
 
 def _environment(process: Path) -> bytes:

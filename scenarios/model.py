@@ -16,23 +16,33 @@ from .action import (
     AddStaticPod,
     Advance,
     Apply,
-    ChangeCheckpoint,
     CreateFile,
+    CreateFolder,
     Delete,
     ExitContainer,
     Fail,
     Heal,
-    RebootNode,
     RemoveFile,
+    RemoveFolder,
     RemoveStaticPod,
-    RestartKubelet,
-    StartKubelet,
-    StopKubelet,
     describe_gpu,
     verb_of,
 )
-from .expectation import Expectation
+from .expectation import Expectation, NodeExpectation
 from .kubernetes import KubernetesCondition, KubernetesVersion, is_met
+from .node_action import (
+    ChangeCheckpoint,
+    FillDisk,
+    FreeDisk,
+    PauseRuntime,
+    RebootNode,
+    RefuseCri,
+    RestartKubelet,
+    ResumeRuntime,
+    StartKubelet,
+    StopKubelet,
+    SyncNodeStatus,
+)
 from .node_spec import NodeSpec
 from .part import Name, Part
 from .plugin_action import (
@@ -44,6 +54,7 @@ from .plugin_action import (
     PluginAction,
     RegisterPlugin,
     ResumePlugin,
+    SignalPlugin,
     StartPlugin,
     StopPlugin,
     StopServer,
@@ -75,11 +86,18 @@ class Step(Part):
     start_kubelet: StartKubelet | None = None
     reboot_node: RebootNode | None = None
     change_checkpoint: ChangeCheckpoint | None = None
+    fill_disk: FillDisk | None = None
+    free_disk: FreeDisk | None = None
+    sync_node_status: SyncNodeStatus | None = None
+    pause_runtime: PauseRuntime | None = None
+    resume_runtime: ResumeRuntime | None = None
+    refuse_cri: RefuseCri | None = None
     start_plugin: StartPlugin | None = None
     stop_plugin: StopPlugin | None = None
     kill_plugin: KillPlugin | None = None
     pause_plugin: PausePlugin | None = None
     resume_plugin: ResumePlugin | None = None
+    signal_plugin: SignalPlugin | None = None
     register_plugin: RegisterPlugin | None = None
     list_devices: ListDevices | None = None
     answer_rpc: AnswerRpc | None = None
@@ -89,6 +107,8 @@ class Step(Part):
     heal: Heal | None = None
     create_file: CreateFile | None = None
     remove_file: RemoveFile | None = None
+    create_folder: CreateFolder | None = None
+    remove_folder: RemoveFolder | None = None
     advance: Advance | None = None
     expect: Expectation | None = None
 
@@ -130,8 +150,10 @@ def _summary(action: Action) -> str:
     match action:
         case Apply(pod=pod) | Delete(pod=pod) | RemoveStaticPod(pod=pod) | AddStaticPod(manifest=Apply(pod=pod)):
             return f"{verb_of(action)} {'' if 'Pod' in verb_of(action) else 'pod '}{pod}"
-        case Fail(gpu=gpu, xid=xid):
-            return f"XID {xid} on {describe_gpu(gpu)}"
+        case Fail(gpu=gpu, xid=None):
+            return f"{describe_gpu(gpu)} falls off the bus"
+        case Fail(gpu=gpu, xid=xid, lost=lost):
+            return f"XID {xid} on {describe_gpu(gpu)}{', which falls off the bus' if lost else ''}"
         case Heal(gpu=gpu):
             return f"heal {describe_gpu(gpu)}"
         case ExitContainer(pod=pod, code=code):
@@ -140,9 +162,11 @@ def _summary(action: Action) -> str:
             return f"answerRpc {rpc.value} of plugin {plugin}"
         case PluginAction(plugin=plugin):
             return f"{verb_of(action)} {plugin}"
+        case RefuseCri(calls=calls):
+            return f"the container runtime refuses {', '.join(calls) or 'nothing'}"
         case ChangeCheckpoint(to=to):
             return f"the checkpoint becomes {to.value}"
-        case CreateFile(path=path) | RemoveFile(path=str(path)):
+        case CreateFile(path=path) | RemoveFile(path=str(path)) | CreateFolder(path=path) | RemoveFolder(path=path):
             return f"{verb_of(action)} {path}"
         case _:
             return verb_of(action)
@@ -184,7 +208,19 @@ class Scenario(Part):
     @property
     def asks_pod_resources(self) -> bool:
         """Whether it expects anything of a PodResources API; the others are spared the calls."""
-        return any(step.expect is not None and "pod_resources" in step.expect.expected for step in self.steps)
+        return any(step.expect is not None and step.expect.asks_pod_resources for step in self.steps)
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        """The pods of which it expects an answer to Get of a PodResources API."""
+        expected = (step.expect for step in self.steps)
+        found = {pod for one in expected if isinstance(one, NodeExpectation) for pod in one.pod_resources_get}
+        return tuple(sorted(found))
+
+    @property
+    def reads_checkpoints(self) -> bool:
+        """Whether it expects anything of a checkpoint."""
+        return any(isinstance(step.expect, NodeExpectation) and step.expect.checkpoint for step in self.steps)
 
     def has_step(self, step: Step) -> bool:
         """Whether a step is played on the version of the first node."""

@@ -44,6 +44,7 @@ from simkubelet.events import (
 from .device_names import DeviceNames
 from .events import (
     CheckpointChanged,
+    CriRefused,
     ExpectationMet,
     FaultHealed,
     FaultInjected,
@@ -54,8 +55,11 @@ from .events import (
     PluginExited,
     PluginPaused,
     PluginResumed,
+    PluginSignalled,
     PluginStarted,
     RegistrationAnswered,
+    RuntimePaused,
+    RuntimeResumed,
     StepStarted,
 )
 from .expectation import NodeExpectation
@@ -65,8 +69,13 @@ from .trace import Event
 _POD_LIFE: Final = {
     event.kind for event in (PodScheduled, ContainerStarted, ContainerExited, PodStatusUpdated, PodRemoved)
 }
-_PLUGIN_LIFE: Final = {event.kind for event in (PluginStarted, PluginExited, PluginPaused, PluginResumed)}
-_STORY: Final = {event.kind for event in (FileCreated, FileRemoved, NodeRebooted, CheckpointChanged)}
+_PLUGIN_LIFE: Final = {
+    event.kind for event in (PluginStarted, PluginExited, PluginPaused, PluginResumed, PluginSignalled)
+}
+_STORY: Final = {
+    event.kind
+    for event in (FileCreated, FileRemoved, NodeRebooted, CheckpointChanged, RuntimePaused, RuntimeResumed, CriRefused)
+}
 _LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt"}
 SETS: Final = ("events of pod ", "devices of pod ")
 """How the lanes begin that are sets."""

@@ -77,6 +77,17 @@ class ResumePlugin(PluginAction):
     """Let a paused plugin's process go on."""
 
 
+class SignalPlugin(PluginAction):
+    """Send a plugin's process a signal and leave it running; one that it has no handler for does nothing.
+
+    It is the first process of a container, to which the kernel gives no signal that it does not handle.
+
+    Source: Linux v6.1, kernel/signal.c, ``sig_task_ignored``; pid_namespaces(7).
+    """
+
+    signal: Literal["HUP", "USR1", "USR2"]
+
+
 class StubAction(PluginAction):
     """Base of the verbs that only a plugin with ``builtin: stub`` understands."""
 
@@ -117,6 +128,7 @@ class AnswerRpc(CallAction):
         twice: Make the call twice and answer with the second answer; of ListAndWatch, send each list twice.
         parts: How many lists each list of ListAndWatch becomes.
         bytes: How long each message of the answer is made, with a field that nobody knows.
+        skip: How many calls are answered as usual first.
         times: How many calls are answered so; all from now on where it is left out.
     """
 
@@ -129,6 +141,7 @@ class AnswerRpc(CallAction):
     twice: Literal[True] | None = None
     parts: Annotated[StrictInt, Field(ge=2, le=1000)] | None = None
     bytes: Annotated[StrictInt, Field(ge=1, le=2**30)] | None = None
+    skip: Annotated[StrictInt, Field(ge=1)] | None = None
     times: Annotated[StrictInt, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
@@ -159,7 +172,7 @@ class StopServer(StubAction):
     """Let the stub stop serving, with its process alive; ``registerPlugin`` lets it serve again."""
 
 
-ProcessAction = StartPlugin | StopPlugin | KillPlugin | PausePlugin | ResumePlugin
+ProcessAction = StartPlugin | StopPlugin | KillPlugin | PausePlugin | ResumePlugin | SignalPlugin
 AnyStubAction = RegisterPlugin | ListDevices | StopServer
 AnyCallAction = AnswerRpc | EndStream
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,16 +21,10 @@ from typing import Any, Final
 from simkubelet.clock import Clock
 from simkubelet.errors import HostError, InputError, PluginError
 
-from .events import (
-    PluginCalled,
-    PluginExited,
-    PluginPaused,
-    PluginResumed,
-    PluginStarted,
-    RegistrationAnswered,
-)
+from .call_book import CallBook
+from .events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
 from .last_words import last_line
-from .marked_processes import MARK, kill_marked, owns_socket, signal_marked
+from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
 from .snapshot import PluginState, PluginView
 from .stub_control import LINE_LIMIT_BYTES, StubControl
 from .trace import Record
@@ -74,8 +67,7 @@ class PluginProcess:
         self.registrations = 0
         self._clock = clock
         self._trace = trace
-        self._refusal = ""
-        self._calls = Counter[str]()
+        self._book = CallBook(command.name, command.node, trace)
         self._life = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._mark = f"{command.node}/{command.name}/{command.log}"
@@ -98,14 +90,14 @@ class PluginProcess:
     @property
     def _has_registered(self) -> bool:
         """Whether it is known to keep its contract: with a tap it may think so, or be refused as the story says."""
-        return self.command.is_told or self.registrations > 0 or self._calls["Register"] > 0
+        return self.command.is_told or self.registrations > 0 or self._book.calls["Register"] > 0
 
     @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
         restarts = max(self._life - 1, 0)
-        name, node = self.command.name, self.command.node
-        return PluginView(name, node, self._state, restarts, self.registrations, self._refusal, dict(self._calls))
+        told = self._book.told
+        return PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, *told)
 
     async def run(self) -> None:
         """Start the plugin again and again until cancelled; then the process is ended.
@@ -193,6 +185,18 @@ class PluginProcess:
         await self._signal(signal.SIGCONT)
         self._trace.append(PluginResumed(self.command.name, self.command.node))
 
+    async def send_signal(self, name: str) -> None:
+        """Send its first process a signal, such as HUP, which gets it where it has a handler; see `SignalPlugin`.
+
+        Raises:
+            InputError: there is no process.
+        """
+        await self._until_up()
+        number = signal.Signals[f"SIG{name}"]
+        self._trace.append(PluginSignalled(self.command.name, self.command.node, name))
+        if self._process is not None and catches(self._process.pid, number):
+            self._process.send_signal(number)
+
     async def _signal(self, number: signal.Signals) -> None:
         await self._until_up()
         signal_marked(self._mark, number)
@@ -242,6 +246,7 @@ class PluginProcess:
     async def _live(self) -> int:
         """One life, from the start of the process to its end; the status, negative for a signal."""
         self._life += 1
+        self._book.begin_life()
         self._process = process = await self._spawn()
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self._life))
@@ -265,16 +270,7 @@ class PluginProcess:
 
     def reported(self, report: Mapping[str, Any]) -> None:
         """Keep what the scriptable plugin, or a tap, saw."""
-        name, node = self.command.name, self.command.node
-        if "called" in report:
-            self._calls[report["called"]] += 1
-            self._trace.append(PluginCalled(name, node, report["called"], tuple(report["devices"])))
-        else:
-            self._refusal = report["error"]
-            self._calls["Register"] += 1
-            self.registrations += self.command.is_told and not self._refusal
-            answered = RegistrationAnswered(name, node, report["registered"], report["endpoint"], self._refusal)
-            self._trace.append(answered)
+        self.registrations += self._book.take(report) and self.command.is_told
 
     def _unheard(self, report: Mapping[str, Any]) -> None:
         """Leave it to the tap, which sees the same."""

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .document import shown_path
-from .evaluation import shown
+from .mismatch import shown
 from .trace import Event
 from .verdict import Failure, Outcome, Verdict
 
@@ -91,8 +91,12 @@ def _happened(failure: Failure) -> list[str]:
 
 def event_line(event: Event) -> str:
     """An event on one line: number, time, kind and fields."""
-    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if value not in ("", (), []))
+    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if _says_something(value))
     return f"{event.seq:>4} {event.time_s:>9.3f} s  {event.kind:<20} {fields}".rstrip()
+
+
+def _says_something(value: object) -> bool:
+    return value is not None and value is not False and value not in ("", (), [])
 
 
 def _value(value: object) -> str:

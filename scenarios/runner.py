@@ -15,9 +15,10 @@ from simkubelet.errors import InputError
 from .action import Action
 from .backend import Backend, needed
 from .document import Document, shown_path
-from .evaluation import Mismatch, evaluate
+from .evaluation import evaluate
 from .events import ExpectationFailed, ExpectationMet, StepStarted
 from .expectation import AnyExpectation
+from .mismatch import Mismatch
 from .model import Step
 from .positioned import DataPath
 from .snapshot import PluginState

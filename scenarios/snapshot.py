@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, TypeAlias
+
+Ids: TypeAlias = Mapping[str, tuple[str, ...]]
+"""Resource -> sorted device ids."""
+PlacedIds: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
+"""Resource -> device id -> its NUMA nodes, none where its plugin tells of none."""
+
+
+def together(containers: Iterable[PlacedIds]) -> dict[str, dict[str, Sequence[int]]]:
+    """What several containers have."""
+    found: dict[str, dict[str, Sequence[int]]] = {}
+    for resources in containers:
+        for resource, devices in resources.items():
+            found.setdefault(resource, {}).update(devices)
+    return found
 
 
 class PluginState(StrEnum):
@@ -29,12 +44,27 @@ class KubeletState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointView:
+    """What a kubelet's checkpoint says.
+
+    Attributes:
+        pods: Pod -> container -> what it was given; a pod of which nothing else is known goes by its uid.
+        registered: The healthy devices of each resource that ever registered.
+    """
+
+    pods: Mapping[str, Mapping[str, Ids]]
+    registered: Ids
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node's published status; a resource that the status does not name is absent, which is not 0.
 
     Attributes:
         panic: The first line of what a crashed kubelet wrote; empty for any other.
-        pod_resources: Resource -> sorted ids that the kubelet's PodResources API calls allocatable.
+        pod_resources: What the kubelet's PodResources API calls allocatable.
+        pod_resources_get: Pod -> what that API answers to Get, or the text of its error, where it was asked.
+        checkpoint: What the kubelet's checkpoint says, or that there is none, or that it cannot be read.
     """
 
     name: str
@@ -43,7 +73,9 @@ class NodeView:
     allocatable: Mapping[str, int]
     kubelet: KubeletState = KubeletState.RUNNING
     panic: str = ""
-    pod_resources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pod_resources: PlacedIds = field(default_factory=dict)
+    pod_resources_get: Mapping[str, PlacedIds | str] = field(default_factory=dict)
+    checkpoint: CheckpointView | Literal["absent", "corrupt"] = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +98,7 @@ class PodView:
         events: Oldest first.
         restarts: Starts of its containers after their first, added up.
         health: Resource -> device id -> health, as the pod's status tells it; empty where it does not.
-        pod_resources: Resource -> sorted ids, as the kubelet's PodResources API lists the pod; None where it does not.
+        pod_resources: Container -> devices, as the kubelet's PodResources API lists the pod; None where it does not.
     """
 
     name: str
@@ -74,12 +106,12 @@ class PodView:
     reason: str
     message: str
     node: str
-    devices: Mapping[str, Mapping[str, tuple[str, ...]]]
+    devices: Mapping[str, Ids]
     env: Mapping[str, Mapping[str, str]]
     events: tuple[PodEvent, ...]
     restarts: int = 0
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    pod_resources: Mapping[str, tuple[str, ...]] | None = None
+    pod_resources: Mapping[str, PlacedIds] | None = None
 
     def held(self) -> dict[str, tuple[str, ...]]:
         """Resource -> sorted ids that the pod's containers hold together; resources without a device are left out."""
@@ -100,6 +132,8 @@ class PluginView:
         refusal: The answer to its latest Register call, empty where that was accepted or there was none.
         calls: RPC -> how often the kubelet made it, and Register -> how often that was answered, over all lives; of a
             stub, or of a plugin with a tap.
+        call_log: All that the kubelet called of its latest process, in order.
+        connections: How many connections to it are open, through a tap.
     """
 
     name: str
@@ -109,6 +143,8 @@ class PluginView:
     registrations: int
     refusal: str = ""
     calls: Mapping[str, int] = field(default_factory=dict)
+    call_log: tuple[str, ...] = ()
+    connections: int = 0
 
 
 @dataclass(frozen=True, slots=True)

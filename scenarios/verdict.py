@@ -21,7 +21,7 @@ from pathlib import Path
 
 from simkubelet.errors import HostError, InputError, PluginError, SimkubeletError
 
-from .evaluation import Mismatch
+from .mismatch import Mismatch
 from .trace import Event
 
 

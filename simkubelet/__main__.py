@@ -1,6 +1,6 @@
-"""The program ``simkubelet``, also as ``python -m simkubelet``: the command line, and Ctrl-C while it is being loaded.
+"""The program ``simkubelet``, also as ``python -m simkubelet``: the command line, and its end while it is being loaded.
 
-Nothing has been started then, so the process may go at once. Whoever starts something takes the signal over.
+Nothing has been started then, so the process may go at once. Whoever starts something takes the signals over.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Load the command line and run it."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _leave)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
+            signal.signal(number, _leave)
     from .cli import main as run
 
     run()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +15,14 @@ from .devices.pod_devices import DeviceID
 from .errors import InputError
 from .events import KubeletCrashed, KubeletStarted, KubeletStopped
 from .kubelet_instance import KubeletInstance
+from .node.node_publisher import NodePublisher
 from .panic import KubeletPanicError
 from .pod import Pod, PodUID
 from .resources import ResourceName
 from .runtime.bookkeeping_runtime import BookKeepingRuntime
 from .runtime.container_records import ContainerRecord, ContainerRecords
 from .runtime.container_runtime import ContainerRuntime
+from .runtime.runtime_state import RuntimeState
 from .surroundings import Surroundings
 
 __all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
@@ -63,6 +66,8 @@ class Kubelet:
         )
         self._around = surroundings
         self._instance: KubeletInstance | None = None
+        self._publisher: NodePublisher | None = None
+        self._waiting: asyncio.Task[None] | None = None
         self._crash_end: asyncio.Task[None] | None = None
 
     @property
@@ -71,14 +76,19 @@ class Kubelet:
 
     @property
     def is_running(self) -> bool:
-        return self._instance is not None
+        return self._instance is not None or self._waiting is not None
 
-    async def start(self, while_starting: StartPause = no_pause) -> None:
+    async def start(self, while_starting: StartPause = no_pause, pods: Sequence[str] = ()) -> None:
         """Start an instance: read the checkpoint, clean the folder, serve ``kubelet.sock``, publish the node.
+
+        Where the container runtime does not tell that it is well, all of that waits until it does, beside whoever calls
+        this. Only the node is published then, unless the runtime says nothing at all: with the devices that were
+        published before, as no device manager knows better.
 
         Args:
             while_starting: awaited before the node is published. A kubelet takes `START_S` at least from its socket to
                 the node's status, and longer to its pods: a plugin that registers within that time is not missed.
+            pods: admitted first, see `Pods.run`.
 
         Raises:
             InputError: the folder cannot hold sockets.
@@ -88,14 +98,45 @@ class Kubelet:
         ``syncNodeStatus``; kubelet_node_status.go, ``registerWithAPIServer``; config/apiserver.go,
         ``WaitForAPIServerSyncPeriod`` (kubernetes v1.26.15, v1.34.4, v1.37.0).
         """
-        if self._instance is not None:
+        if self.is_running:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
         if self._crash_end is not None:
             # A process is gone at once; what stands for it here would take the new one's socket along.
             await asyncio.wait([self._crash_end])
         self.folder.prepare()
         self._prepare_static_pods()
-        instance = KubeletInstance(self._directory, self.folder, self.runtime, self.config, self._around, self._crash)
+        cri, is_new_node = self.runtime.cri, self.folder.is_of_a_new_node()
+        state = RuntimeState(cri, self._around.clock)
+        publisher = NodePublisher(self.config, self._around, cri, state, is_new_node=is_new_node)
+        self._publisher = publisher
+        serve = partial(self._serve, publisher, state, while_starting, pods)
+        if cri.of_status is None:
+            await serve()
+        else:
+            waiting = self._serve_when_well(publisher, serve)
+            self._waiting = self._around.tasks.create_task(waiting, name=f"start of the kubelet of {self.node}")
+
+    async def _serve_when_well(self, publisher: NodePublisher, serve: Callable[[], Awaitable[None]]) -> None:
+        cri = self.runtime.cri
+        try:
+            await cri.until_resumed()
+            if cri.of_status is not None:
+                publisher.register()
+                publishing = self._around.tasks.create_task(publisher.run(), name=f"status of {self.node}")
+                try:
+                    await cri.until_status()
+                finally:
+                    publishing.cancel()
+            await serve()
+        finally:
+            self._waiting = None
+
+    async def _serve(
+        self, publisher: NodePublisher, state: RuntimeState, while_starting: StartPause, pods: Sequence[str]
+    ) -> None:
+        instance = KubeletInstance(
+            self._directory, self.folder, self.runtime, self.config, self._around, publisher, state, self._crash
+        )
         try:
             await instance.serve()
             self._instance = instance
@@ -107,10 +148,16 @@ class Kubelet:
             raise
         if self._instance is instance:
             # It has not crashed meanwhile.
-            instance.begin()
+            instance.begin(pods)
 
     async def stop(self) -> None:
         """End the instance, if there is one: streams are cut, containers and plugins go on."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            if self._instance is None:
+                self._around.observe(KubeletStopped(self.node))
         instance, self._instance = self._instance, None
         if instance is not None:
             try:
@@ -126,14 +173,27 @@ class Kubelet:
         await self.stop()
         await self.start(while_starting)
 
-    async def reboot(self) -> None:
+    async def reboot(self, pods: Sequence[str] = ()) -> None:
         """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
 
         What stands in the node's folder stays. Plugins are processes of their own: whoever runs them ends them too.
+
+        Args:
+            pods: admitted first, see `Pods.run`.
         """
         await self.stop()
         await self.runtime.reboot()
-        await self.start()
+        await self.start(pods=pods)
+
+    def publish(self) -> None:
+        """Publish the node's status out of turn, as at the end of the ten seconds.
+
+        Raises:
+            InputError: no kubelet runs.
+        """
+        if self._publisher is None or not self.is_running:
+            raise InputError(f"the kubelet of node '{self.node}' does not run; start it first")
+        self._publisher.publish()
 
     async def close(self) -> None:
         """Take the node away, containers and all; may be called twice and from any state."""

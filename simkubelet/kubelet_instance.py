@@ -4,13 +4,17 @@ It serves plugins before it publishes its node and takes pods. Then two loops ru
 admitted, started and ended one after the other as their sources tell of them (`Pods`), and the node's status is
 published every ten seconds.
 
-Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go (kubernetes v1.34.4).
+A runtime that does not tell what runs keeps no device manager from starting: it takes no container for running then.
+
+Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go; cm/helpers.go,
+``buildContainerMapAndRunningSetFromRuntime`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,7 @@ from .pods.active_pods import ActivePods
 from .pods.pod_manager import Pods
 from .resources import ResourceName
 from .runtime.container_records import ContainerRecords
+from .runtime.runtime_state import RuntimeState
 from .surroundings import Surroundings
 
 __all__ = ["KubeletInstance"]
@@ -41,6 +46,8 @@ class KubeletInstance:
         records: ContainerRecords,
         config: KubeletConfig,
         surroundings: Surroundings,
+        publisher: NodePublisher,
+        state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
     ) -> None:
         self._on_panic = on_panic
@@ -48,7 +55,6 @@ class KubeletInstance:
         self._node = config.node
         self._around = surroundings
         self._store = surroundings.store
-        is_new_node = folder.is_of_a_new_node()
         active = ActivePods()
         self.containers = ContainerManager(
             folder,
@@ -56,12 +62,14 @@ class KubeletInstance:
             clock=surroundings.clock,
             tasks=surroundings.tasks,
             active_pods=lambda: active,
-            running_at_start=records.running(),
-            exited_at_start=records.exited(),
+            # Where the runtime does not tell, a kubelet goes on as if nothing ran.
+            running_at_start=frozenset() if records.cri.of_lists else records.running(),
+            exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
             observe=surroundings.observe,
         )
-        self.pods = Pods(config, self.containers, records, surroundings, active, self._allocatable, on_panic)
-        self._publisher = NodePublisher(config, surroundings, self.containers.capacity, is_new_node=is_new_node)
+        self.pods = Pods(config, self.containers, records, surroundings, active, self._allocatable, state, on_panic)
+        self._publisher = publisher
+        publisher.capacity = self.containers.capacity
         self._services = NodeServices(directory, config, surroundings, self.containers, self.pods, records)
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -72,16 +80,16 @@ class KubeletInstance:
         Raises:
             HostError: a socket cannot be made.
         """
-        await self.containers.start()
+        await self.containers.start(can_be_abandoned=True)
         DevicePluginHandler.mark(self._folder.directory)
         await self._services.start()
 
-    def begin(self) -> None:
-        """Publish the node, then take pods."""
+    def begin(self, pods: Sequence[str] = ()) -> None:
+        """Publish the node, then take pods: those named here first, see `Pods.run`."""
         self._publisher.register()
         group = self._around.tasks
         self._tasks = [
-            group.create_task(self._until_panic(self.pods.run), name=f"pods of {self._node}"),
+            group.create_task(self._until_panic(partial(self.pods.run, pods)), name=f"pods of {self._node}"),
             group.create_task(self._publisher.run(), name=f"status of {self._node}"),
         ]
         if self._around.renews_leases:
@@ -96,13 +104,16 @@ class KubeletInstance:
         self._tasks = []
 
     async def stop(self) -> None:
-        """End the loops and disconnect the plugins; may be called twice and from any state."""
+        """End the loops and disconnect the plugins, as a process that ends; may be called twice and from any state.
+
+        A kubelet ends as it is when it gets SIGTERM: its sockets' files stay.
+        """
         self.cut()
         await asyncio.gather(*self._ending, return_exceptions=True)
         try:
             await self._services.stop()
         finally:
-            await self.containers.stop()
+            await self.containers.abandon()
 
     async def _until_panic(self, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:

@@ -40,6 +40,7 @@ class Answer:
         is_never: Do not answer until the caller gives up.
         after_s: Real seconds before the answer.
         devices: A list to send before the answer, None for none.
+        skip: How many calls are answered as usual first.
         times: How many calls are answered so; None is all from now on.
     """
 
@@ -48,6 +49,7 @@ class Answer:
     is_never: bool = False
     after_s: float = 0.0
     devices: DeviceList | None = None
+    skip: int = 0
     times: int | None = None
 
 
@@ -65,6 +67,9 @@ class Behaviour:
     def next_answer(self, rpc: Rpc) -> Answer:
         """How this call is answered; counts it."""
         answer = self.answers.get(rpc, Answer())
+        if answer.skip:
+            self.answers[rpc] = replace(answer, skip=answer.skip - 1)
+            return Answer()
         if answer.times is not None:
             if answer.times <= 1:
                 del self.answers[rpc]

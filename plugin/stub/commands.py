@@ -5,7 +5,7 @@
     {"command": "register", "resource": "…", "endpoint": "…", "version": "…", "times": 2}
     {"command": "list", "devices": [{"id": "dev-1", "health": "Unhealthy", "numa": [0]}]}
     {"command": "answer", "rpc": "Allocate", "error": "…", "empty": true, "never": true, "after_s": 0.2,
-     "devices": [{"id": "dev-2"}], "times": 1}
+     "devices": [{"id": "dev-2"}], "skip": 2, "times": 1}
     {"command": "endStream"}
     {"command": "stopServer"}
 
@@ -114,9 +114,10 @@ def _answer(
     never: bool = False,
     after_s: float = 0.0,
     devices: Any = None,
+    skip: int = 0,
     times: int | None = None,
 ) -> Answer:
-    return Answer(error, empty, never, after_s, None if devices is None else _devices(devices), times)
+    return Answer(error, empty, never, after_s, None if devices is None else _devices(devices), skip, times)
 
 
 def _devices(listed: Any) -> DeviceList:

@@ -9,7 +9,7 @@ import json
 
 from simkubelet.devices.checkpoint import checksum
 
-from ..action import CheckpointState
+from ..node_action import CheckpointState
 
 
 def changed_checkpoint(text: str, to: CheckpointState) -> str | None:

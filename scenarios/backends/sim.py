@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
@@ -30,33 +30,36 @@ from ..action import (
     AddStaticPod,
     Advance,
     Apply,
-    ChangeCheckpoint,
     CreateFile,
+    CreateFolder,
     Delete,
     ExitContainer,
     Fail,
     Heal,
-    KubeletAction,
-    RebootNode,
     RemoveFile,
+    RemoveFolder,
     RemoveStaticPod,
-    RestartKubelet,
-    StartKubelet,
-    StopKubelet,
 )
 from ..backend import Capability
-from ..events import CheckpointChanged, ClockAdvanced, NodeRebooted
+from ..events import ClockAdvanced
 from ..model import Scenario
+from ..node_action import (
+    PauseRuntime,
+    RefuseCri,
+    ResumeRuntime,
+)
 from ..plugin_action import PluginAction
-from ..snapshot import NodeView, PodView, Snapshot
+from ..snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ..trace import Trace
-from .sim_changes import change_file, change_gpu
-from .sim_checkpoint import change_checkpoint
+from .checkpoint_view import checkpoint_view, read_checkpoint
+from .pod_resources import Told
+from .sim_changes import change_file, change_gpu, change_runtime
+from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
-from .sim_pod_resources import PodResourcesAgent, Told
+from .sim_pod_resources import PodResourcesAgent
 from .sim_view import node_view, pod_view
 
 
@@ -88,6 +91,7 @@ class SimBackend:
         self._plugins = SimPlugins(scenario.plugins, plugin_commands, self._clock, self.trace)
         self._agents: dict[str, PodResourcesAgent] = {}
         self._panics: dict[str, str] = {}
+        self._named: dict[str, str] = {}
         self._observed = 0
 
     @property
@@ -130,25 +134,29 @@ class SimBackend:
                 self._store.delete_pod(self._pod(name).uid)
             case ExitContainer():
                 await self._exit_container(action)
-            case RestartKubelet() | StopKubelet() | StartKubelet() | RebootNode() | ChangeCheckpoint():
+            case PauseRuntime() | ResumeRuntime() | RefuseCri():
                 node = self._node(action.node)
-                with self._logs.of(node.name):
-                    await self._change_kubelet(action, node)
+                change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
             case PluginAction():
                 await self._plugins.perform(action, self._node(action.node).name)
             case Fail() | Heal():
                 change_gpu(action, self._node(action.node), await self.observe(), self.trace)
-            case CreateFile() | RemoveFile() | AddStaticPod() | RemoveStaticPod():
+            case CreateFile() | RemoveFile() | CreateFolder() | RemoveFolder() | AddStaticPod() | RemoveStaticPod():
                 change_file(action, self._node(action.node), await self.observe(), self.trace)
             case Advance(seconds=seconds):
                 await settled(self.trace)
                 self.trace.append(ClockAdvanced(seconds))
                 await self._clock.advance(seconds)
+            case _:
+                node = self._node(action.node)
+                with self._logs.of(node.name):
+                    await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
 
     async def observe(self) -> Snapshot:
         """What the store, the kubelets and the supervisors say now."""
         told = {name: await agent.ask() for name, agent in self._agents.items()}
         self._observed = len(self.trace)
+        self._named |= {pod.mirror_of or pod.uid: pod.key for pod in self._store.pods}
         return Snapshot(
             nodes={name: self._node_view(name, status, told) for name, status in self._store.nodes.items()},
             pods={pod.key: self._pod_view(pod, told) for pod in self._store.pods},
@@ -175,7 +183,7 @@ class SimBackend:
             self._nodes[node.name], self._kubelets[node.name] = node, kubelet
             self._plugins.add_node(node)
             if self._scenario.asks_pod_resources:
-                self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket)
+                self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket, self._scenario.pods_to_get)
         self._tasks += self._plugins.run(self._group)
 
     async def _end(self) -> None:
@@ -226,37 +234,21 @@ class SimBackend:
     def _node_view(self, name: str, status: NodeStatus, told: Mapping[str, Told]) -> NodeView:
         kubernetes, panic = self._nodes[name].spec.kubernetes, self._panics.get(name)
         view = node_view(name, kubernetes, status, is_running=self._kubelets[name].is_running, panic=panic)
-        return replace(view, pod_resources=told.get(name, Told()).allocatable)
+        api = told.get(name, Told())
+        return replace(
+            view, pod_resources=api.allocatable, pod_resources_get=api.get, checkpoint=self._checkpoint_view(name)
+        )
+
+    def _checkpoint_view(self, node: str) -> CheckpointView | Literal["absent", "corrupt"]:
+        """What is in the file, where the story wants to know."""
+        if not self._scenario.reads_checkpoints:
+            return "absent"
+        return checkpoint_view(read_checkpoint(self._nodes[node].checkpoint_text()), self._named)
 
     def _pod_view(self, pod: Pod, told: Mapping[str, Told]) -> PodView:
         node = pod.node_name or ""
         view = pod_view(pod, self._kubelets.get(node), self._store)
         return replace(view, pod_resources=told.get(node, Told()).pods.get(pod.key))
-
-    async def _change_kubelet(self, action: KubeletAction, node: SimNode) -> None:
-        kubelet = self._kubelets[node.name]
-        match action:
-            case RestartKubelet():
-                await kubelet.restart(self._until_settled)
-            case StopKubelet():
-                await kubelet.stop()
-            case StartKubelet() if kubelet.is_running:
-                raise InputError(f"the kubelet of node '{node.name}' runs already; stop it first")
-            case StartKubelet():
-                await kubelet.start(self._until_settled)
-            case RebootNode(plugins=plugins):
-                ran = await self._plugins.power_off(node.name)
-                self.trace.append(NodeRebooted(node.name))
-                await kubelet.reboot()
-                await self._plugins.power_on(node.name, ran if plugins is None else plugins)
-            case ChangeCheckpoint(to=to):
-                change_checkpoint(node.plugin_folder, to)
-                self.trace.append(CheckpointChanged(node.name, to.value))
-        self._plugins.tend(node.name, kubelet.is_running)
-
-    async def _until_settled(self) -> None:
-        """What quick plugins do at the start of a kubelet; those of a node that has rebooted are not there yet."""
-        await settled(self.trace)
 
     async def _exit_container(self, action: ExitContainer) -> None:
         pod = self._pod(action.pod)

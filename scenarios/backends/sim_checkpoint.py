@@ -7,7 +7,7 @@ from pathlib import Path
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.errors import InputError
 
-from ..action import CheckpointState
+from ..node_action import CheckpointState
 from .checkpoint_text import changed_checkpoint
 
 

@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Final
 from simkubelet import _bundle
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.config import KubeletConfig, RuntimeKind
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.errors import HostError, InputError
+from simkubelet.kubelet import DEVICE_PLUGINS
+from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.topology.settings import TopologySettings
 from simkubelet.version import version
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from fakegpu import Machine
 
 _PCI_DEVICES: Final = "bus/pci/devices"
+_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+"""Those of a kubelet's folders that lie in the node's own folder here."""
 
 
 class SimNode:
@@ -43,8 +49,8 @@ class SimNode:
     def __init__(self, spec: NodeSpec, directory: Path) -> None:
         self.spec = spec
         self.directory = directory
-        self.plugin_folder = directory / "device-plugins"
-        self.pod_resources_socket = directory / "pod-resources" / "kubelet.sock"
+        self.plugin_folder = directory / DEVICE_PLUGINS
+        self.pod_resources_socket = directory / POD_RESOURCES / "kubelet.sock"
         self.root = directory / "root"
         self.kubelet_log = directory / "logs" / "kubelet.log"
         self._plugin_logs = directory / "logs" / "plugins"
@@ -97,9 +103,41 @@ class SimNode:
         except OSError as error:
             raise InputError(f"{self.name}:{path}: cannot be removed: {error.strerror}") from None
 
+    def create_folder(self, path: str) -> None:
+        """Make a folder at an absolute path of the node.
+
+        Raises:
+            InputError: it is there, or something else is in its way.
+        """
+        try:
+            self.place(path).mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be created: {error.strerror}") from None
+
+    def remove_folder(self, path: str) -> None:
+        """Remove the folder at an absolute path of the node with all that is in it.
+
+        Raises:
+            InputError: there is no such folder.
+        """
+        try:
+            shutil.rmtree(self.place(path))
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be removed: {error.strerror}") from None
+
     def place(self, path: str) -> Path:
         """Where a file of the node lies here."""
+        below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
+        if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
+            return self.directory.joinpath(*below_kubelet)
         return self.root / path.lstrip("/")
+
+    def checkpoint_text(self) -> str | None:
+        """What is in the kubelet's file of who holds which device; None where there is none."""
+        try:
+            return (self.plugin_folder / CHECKPOINT_NAME).read_text(errors="replace")
+        except FileNotFoundError:
+            return None
 
     def kubelet_config(self) -> KubeletConfig:
         """The settings of the node's kubelet."""

@@ -22,6 +22,7 @@ from ..plugin_action import (
     PausePlugin,
     ProcessAction,
     ResumePlugin,
+    SignalPlugin,
     StartPlugin,
     StopPlugin,
     command_of,
@@ -130,6 +131,8 @@ class SimPlugins:
                 await process.pause()
             case ResumePlugin():
                 await process.resume()
+            case SignalPlugin(signal=name):
+                await process.send_signal(name)
             case AnswerRpc() | EndStream() if tap := self._taps.get((node, action.plugin)):
                 tap.tell(command_of(action))
             case _:

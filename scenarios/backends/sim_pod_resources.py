@@ -3,53 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Collection
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import grpc
 
 from simkubelet.apis.podresources import (
     AllocatableResourcesRequest,
-    ContainerDevices,
+    GetPodResourcesRequest,
+    GetPodResourcesResponse,
     ListPodResourcesRequest,
-    PodResources,
     PodResourcesListerStub,
 )
 
-_PAUSE_S: Final = 0.04
-"""Between two looks, of two calls each; the kubelet answers a hundred calls in a second."""
+from .pod_resources import NAMESPACE, Told, told
+
+_PAUSE_S: Final = 0.02
+"""For each call; the kubelet answers a hundred calls in a second."""
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
-
-DeviceIds: TypeAlias = Mapping[str, tuple[str, ...]]
-"""Resource -> sorted device ids."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a kubelet tells: the devices of each pod, of all its containers, and those that pods may get at all."""
-
-    pods: Mapping[str, DeviceIds] = field(default_factory=dict)
-    allocatable: DeviceIds = field(default_factory=dict)
 
 
 class PodResourcesAgent:
-    """Calls List and GetAllocatableResources on one node.
+    """Calls the API of one node.
 
     Args:
         socket: ``pod-resources/kubelet.sock`` of the node.
+        pods: Those of which Get is asked.
     """
 
-    def __init__(self, socket: Path) -> None:
+    def __init__(self, socket: Path, pods: Collection[str]) -> None:
         self._socket = socket
+        self._pods = pods
         self._next_at = 0.0
 
     async def ask(self) -> Told:
         """What the kubelet tells; nothing where none answers."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._next_at - loop.time())
-        self._next_at = loop.time() + _PAUSE_S
+        self._next_at = loop.time() + _PAUSE_S * (2 + len(self._pods))
         # A channel for each look: one that was there before a new kubelet would wait out its back-off.
         async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=_CHANNEL_OPTIONS) as channel:
             stub = PodResourcesListerStub(channel)
@@ -58,18 +50,16 @@ class PodResourcesAgent:
                 allocatable = await stub.GetAllocatableResources(AllocatableResourcesRequest())
             except grpc.aio.AioRpcError:
                 return Told()
-        pods = {
-            _key(pod): _ids(entry for one in pod.containers for entry in one.devices) for pod in listed.pod_resources
-        }
-        return Told(pods, _ids(allocatable.devices))
+            return told(listed, allocatable, {pod: await _answer(stub.Get(_request(pod))) for pod in self._pods})
 
 
-def _key(pod: PodResources) -> str:
-    return pod.name if pod.namespace == "default" else f"{pod.namespace}/{pod.name}"
+def _request(pod: str) -> GetPodResourcesRequest:
+    return GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
 
 
-def _ids(entries: Iterable[ContainerDevices]) -> DeviceIds:
-    found: dict[str, set[str]] = {}
-    for entry in entries:
-        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
-    return {resource: tuple(sorted(ids)) for resource, ids in found.items()}
+async def _answer(call: Awaitable[GetPodResourcesResponse]) -> GetPodResourcesResponse | str:
+    """What a call brings, or the text with which it is refused."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        return error.details() or error.code().name

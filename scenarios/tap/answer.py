@@ -32,6 +32,7 @@ class Answer:
         twice: Make the call twice, and answer with the second answer; of ListAndWatch, send each list twice.
         parts: How many lists each list becomes.
         bytes: How long each message of the answer is made.
+        skip: How many calls are answered as usual first.
         times: How many calls are answered so; None is all from now on.
     """
 
@@ -43,6 +44,7 @@ class Answer:
     twice: bool = False
     parts: int = 1
     bytes: int = 0
+    skip: int = 0
     times: int | None = None
 
     @property
@@ -68,6 +70,9 @@ class Answers:
     def next(self, rpc: Rpc) -> Answer:
         """How this call is answered; counts it."""
         answer = self._ordered.get(rpc, Answer())
+        if answer.skip:
+            self._ordered[rpc] = replace(answer, skip=answer.skip - 1)
+            return Answer()
         if answer.times is not None:
             if answer.times <= 1:
                 del self._ordered[rpc]

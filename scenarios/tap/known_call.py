@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 from .answer import Answer, Rpc
@@ -29,10 +30,10 @@ from .messages import (
 class Supervisor(Protocol):
     """Who is told of calls and says how they are answered."""
 
-    def asked(self, rpc: Rpc, request: bytes) -> Answer:
+    def asked(self, rpc: StrEnum, request: bytes) -> Answer:
         """A call is complete, and waits for what is to be done with it."""
 
-    def answered(self, rpc: Rpc, request: bytes, error: str) -> None:
+    def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
         """A call has ended; `error` is empty where it ended well."""
 
 
@@ -46,7 +47,7 @@ class KnownCall(Call):
         supervisor: Told of it.
     """
 
-    def __init__(self, route: Route, source: int, rpc: Rpc, supervisor: Supervisor) -> None:
+    def __init__(self, route: Route, source: int, rpc: StrEnum, supervisor: Supervisor) -> None:
         super().__init__(route, source)
         self._rpc = rpc
         self._supervisor = supervisor

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
+from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from .call import Call
 from .end import End
@@ -15,24 +18,37 @@ from .http2 import PREFACE, Flag, Frame, Headers, Type
 from .known_call import KnownCall, Supervisor
 from .messages import PATHS
 
+_CREDENTIALS: Final = struct.Struct("3i")
 _ALL_STREAMS: Final = 2**31 - 1
+
+
+class LinkSupervisor(Supervisor, Protocol):
+    """Who is told of links too."""
+
+    def joined(self, server_socket: Path, process: int) -> None:
+        """Somebody is connected with the process that listens on a socket."""
+
+    def parted(self, server_socket: Path) -> None:
+        """That connection has ended."""
 
 
 class Link:
     """What ends one of its connections ends the other; `run` makes them.
 
     Args:
-        supervisor: Told of the calls that the tap knows.
+        supervisor: Told of it, and of the calls that the tap knows.
+        paths: Those calls by their paths.
 
     Attributes:
         known_calls: Those that are under way.
     """
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: LinkSupervisor, paths: Mapping[bytes, StrEnum] = PATHS) -> None:
         self.caller = End(_FromCaller(self), begins=True)
         self.server = End(_FromServer(self), begins=False)
         self.known_calls: set[KnownCall] = set()
         self._supervisor = supervisor
+        self._paths = paths
         self._by_source: dict[int, Call] = {}
         self._by_target: dict[int, Call] = {}
         self._next_target = 1
@@ -55,12 +71,19 @@ class Link:
                 to_server.connect(str(server_socket))
                 await self._join(connection, to_server)
                 unused.pop_all()
-                await self._has_ended.wait()
+                await self._until_parted(server_socket, _listener(to_server))
             except OSError:
                 # As a socket that nobody serves.
                 return
             finally:
                 self._close()
+
+    async def _until_parted(self, server_socket: Path, process: int) -> None:
+        self._supervisor.joined(server_socket, process)
+        try:
+            await self._has_ended.wait()
+        finally:
+            self._supervisor.parted(server_socket)
 
     async def _join(self, connection: socket.socket, to_server: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -80,7 +103,7 @@ class Link:
 
     def began(self, source: int, headers: Headers) -> Call:
         """A stream of the caller begins."""
-        rpc = PATHS.get(dict(headers).get(b":path", b""))
+        rpc = self._paths.get(dict(headers).get(b":path", b""))
         if rpc is None:
             call = Call(self, source)
         else:
@@ -138,6 +161,13 @@ class Link:
     def _forget_target(self, call: Call) -> None:
         if self._by_target.pop(call.target, None) is not None:
             self.server.finish(call.target)
+
+
+def _listener(connection: socket.socket) -> int:
+    """The id of the process that listened for a connection, see unix(7)."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    process: int = _CREDENTIALS.unpack(credentials)[0]
+    return process
 
 
 class _FromCaller:

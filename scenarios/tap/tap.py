@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
 from .answer import Answer, Answers, Rpc
 from .link import Link
@@ -15,7 +18,9 @@ from .sockets import MirroredSockets
 
 OnReport = Callable[[Mapping[str, Any]], None]
 """Told ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and ``{"registered": RESOURCE, "endpoint": …,
-"error": …}`` when a Register call is answered: the stub's own words, see `plugin.stub.control`."""
+"error": …}`` when a Register call is answered: the stub's own words, see `plugin.stub.control`. Told, too,
+``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
+when it has more connections to the plugin, or fewer."""
 
 
 class Tap:
@@ -35,6 +40,8 @@ class Tap:
         self._answers = Answers()
         self._sockets = MirroredSockets(plugin_folder, kubelet_folder, self._accept)
         self._links: dict[Link, asyncio.Task[None]] = {}
+        self._process: int | None = None
+        self._connections = 0
 
     def start(self) -> None:
         """Stand between them from now on.
@@ -69,8 +76,9 @@ class Tap:
             case "forget":
                 self._answers.forget()
 
-    def asked(self, rpc: Rpc, request: bytes) -> Answer:
+    def asked(self, rpc: StrEnum, request: bytes) -> Answer:
         """See `Supervisor`."""
+        rpc = Rpc(rpc)
         answer = self._answers.next(rpc)
         if rpc is not Rpc.REGISTER:
             self._on_report({"called": rpc.value, "devices": sorted(devices_of(rpc, request))})
@@ -80,13 +88,34 @@ class Tap:
                     call.send_list(answer.devices)
         return answer
 
-    def answered(self, rpc: Rpc, request: bytes, error: str) -> None:
+    def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
         """See `Supervisor`."""
         if rpc is Rpc.REGISTER:
             resource, endpoint = registration(request)
             self._on_report({"registered": resource, "endpoint": endpoint, "error": error})
 
+    def joined(self, server_socket: Path, process: int) -> None:
+        """See `LinkSupervisor`."""
+        if _is_plugins(server_socket):
+            if process != self._process:
+                self._process = process
+                self._on_report({"process": process})
+            self._count(+1)
+
+    def parted(self, server_socket: Path) -> None:
+        """See `LinkSupervisor`."""
+        if _is_plugins(server_socket):
+            self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self._connections += change
+        self._on_report({"connections": self._connections})
+
     def _accept(self, connection: socket.socket, meant: Path) -> None:
         link = Link(self)
         self._links[link] = task = asyncio.create_task(link.run(connection, meant))
         task.add_done_callback(lambda _: self._links.pop(link, None))
+
+
+def _is_plugins(socket_path: Path) -> bool:
+    return socket_path.name != KUBELET_SOCKET_NAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -46,6 +47,8 @@ class PluginFolder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.is_full = False
+        """There is no room for a checkpoint; what is there stays."""
 
     def prepare(self) -> None:
         """Make the folder.
@@ -110,6 +113,8 @@ class PluginFolder:
             CheckpointNotWrittenError: the disk does not take it; the message is the kubelet's.
         """
         try:
+            if self.is_full:
+                raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
             replace_file(self.directory, CHECKPOINT_NAME, text)
         except FileNotReplacedError as error:
             message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'

@@ -57,9 +57,16 @@ _NO_PRESSURE: Final = (
 
 
 def conditions_of(
-    known: Sequence[NodeCondition], *, missing_capacities: Sequence[str], now: float
+    known: Sequence[NodeCondition],
+    *,
+    missing_capacities: Sequence[str],
+    now: float,
+    runtime_errors: Sequence[str] = (),
 ) -> tuple[NodeCondition, ...]:
-    """The conditions as of now, over those published before; Ready is the last one."""
+    """The conditions as of now, over those published before; Ready is the last one.
+
+    Source: kubelet/nodestatus/setters.go, ``ReadyCondition`` (kubernetes v1.34.4).
+    """
     by_type = {condition.type: condition for condition in known}
     for type_, reason, message in _NO_PRESSURE:
         old = by_type.get(type_)
@@ -68,14 +75,20 @@ def conditions_of(
             by_type[type_] = replace(old, last_heartbeat_time=now)
         else:
             by_type[type_] = NodeCondition(type_, ConditionStatus.FALSE, reason, message, now, now)
-    by_type[ConditionType.READY] = _ready(by_type.get(ConditionType.READY), missing_capacities, now)
+    by_type[ConditionType.READY] = _ready(
+        by_type.get(ConditionType.READY), [*runtime_errors, *_missing(missing_capacities)], now
+    )
     return tuple(by_type.values())
 
 
-def _ready(old: NodeCondition | None, missing_capacities: Sequence[str], now: float) -> NodeCondition:
+def _missing(capacities: Sequence[str]) -> list[str]:
+    return [f"missing node capacity for resources: {', '.join(capacities)}"] if capacities else []
+
+
+def _ready(old: NodeCondition | None, errors: Sequence[str], now: float) -> NodeCondition:
     status, reason, message = ConditionStatus.TRUE, "KubeletReady", "kubelet is posting ready status"
-    if missing_capacities:
+    if errors:
         status, reason = ConditionStatus.FALSE, "KubeletNotReady"
-        message = f"missing node capacity for resources: {', '.join(missing_capacities)}"
+        message = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
     transition = now if old is None or old.status is not status else old.last_transition_time
     return NodeCondition(ConditionType.READY, status, reason, message, now, transition)

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from ..config import KubeletConfig
 from ..devices.device_manager import DeviceCapacity
+from ..runtime.cri import Cri
+from ..runtime.runtime_state import RuntimeState
 from ..surroundings import Surroundings
 from .node_events import NodeEvents
 from .node_status import (
@@ -25,12 +27,17 @@ __all__ = ["NodePublisher"]
 
 
 class NodePublisher:
-    """The status updates of one kubelet instance.
+    """The status updates of one kubelet process.
+
+    Attributes:
+        capacity: asked for the devices before each update; before the device manager has started there are none, so
+            what was published of them before stays, and all of it is allocatable.
 
     Args:
         config: the node's name, version and machine.
         surroundings: the cluster and the time.
-        capacity: asked for the devices before each update.
+        cri: asked for its version before each update.
+        state: what there is against it.
         is_new_node: no kubelet has worked in this node's folder before.
     """
 
@@ -38,16 +45,20 @@ class NodePublisher:
         self,
         config: KubeletConfig,
         surroundings: Surroundings,
-        capacity: Callable[[], DeviceCapacity],
+        cri: Cri,
+        state: RuntimeState,
         *,
         is_new_node: bool,
     ) -> None:
+        self.capacity: Callable[[], DeviceCapacity] = lambda: DeviceCapacity({}, {}, frozenset())
         self._config = config
+        self._cri = cri
+        self._state = state
         self._store = surroundings.store
         self._clock = surroundings.clock
-        self._capacity = capacity
         self._schedule = ReportSchedule(seed=config.node)
         self._is_new_node = is_new_node
+        self._has_registered = False
         self._events = NodeEvents(config.node, surroundings.store)
         self._last = NodeStatus()
 
@@ -61,10 +72,15 @@ class NodePublisher:
         """Publish every ten seconds until cancelled."""
         while True:
             await self._clock.sleep(NODE_STATUS_UPDATE_PERIOD_S)
+            await self._cri.until_resumed_or_timeout()
             self.publish()
 
     def register(self) -> None:
         """Publish for the first time; a node that was made anew has no extended resources left."""
+        if self._has_registered:
+            self.publish()
+            return
+        self._has_registered = True
         self._events.started()
         status = self._store.nodes.get(self._config.node)
         if status is None:
@@ -92,7 +108,8 @@ class NodePublisher:
 
     def _next(self, old: NodeStatus) -> NodeStatus:
         return with_conditions(
-            updated(old, self._config.machine, self._capacity()),
+            updated(old, self._config.machine, self.capacity()),
             kubelet_version=self._config.version.kubelet_version,
             now=self._clock.now(),
+            runtime_errors=self._state.errors(),
         )

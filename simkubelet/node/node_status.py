@@ -70,10 +70,12 @@ def with_extended_resources_reset(status: NodeStatus) -> NodeStatus:
     return replace(status, capacity={**status.capacity, **zeroed}, allocatable={**status.allocatable, **zeroed})
 
 
-def with_conditions(status: NodeStatus, *, kubelet_version: str, now: float) -> NodeStatus:
-    """The status with its conditions as of now."""
+def with_conditions(
+    status: NodeStatus, *, kubelet_version: str, now: float, runtime_errors: Sequence[str] = ()
+) -> NodeStatus:
+    """The status with its conditions as of now; see `RuntimeState` for the errors."""
     missing = [name for name in _REQUIRED if name not in status.capacity]
-    conditions = conditions_of(status.conditions, missing_capacities=missing, now=now)
+    conditions = conditions_of(status.conditions, missing_capacities=missing, now=now, runtime_errors=runtime_errors)
     return replace(status, conditions=conditions, kubelet_version=kubelet_version)
 
 

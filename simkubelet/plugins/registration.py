@@ -110,7 +110,11 @@ class RegistrationServer:
 
     async def abandon(self) -> None:
         """End as the server of a killed kubelet: connections break, the socket's file stays, see `start`."""
-        self._close_folder()
+        if self._folder_descriptor >= 0:
+            # The number stays taken until the server has ended: another folder under it would lose its socket.
+            nowhere = os.open("/proc", os.O_PATH)
+            os.dup2(nowhere, self._folder_descriptor, inheritable=False)
+            os.close(nowhere)
         await self.stop()
 
     async def fail(self) -> None:
@@ -207,7 +211,9 @@ class RegistrationServer:
         except (RefusedError, asyncio.CancelledError) as refusal:
             # By name: a client that registered meanwhile loses its place, as in the kubelet.
             self._clients.remove(resource, socket)
-            await self._close(client)
+            # The kubelet forgets a connection that is there, and never closes it.
+            if not client.is_dialled:
+                await self._close(client)
             if isinstance(refusal, RefusedError):
                 return str(refusal)
             raise
@@ -221,9 +227,8 @@ class RegistrationServer:
         if meant is None:
             # Its endpoint is still called, so whoever serves the socket next is reached by this connection.
             return
+        # So another one than this may be closed, and this one left open for ever.
         await self._disconnect(meant)
-        if meant is not client:
-            await self._close(client)
 
     async def _disconnect(self, client: PluginClient) -> None:
         self._clients.remove(client.resource, client.socket)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -25,6 +25,7 @@ from ..pod import ContainerKind, Pod, PodUID
 from ..pod_status import PodPhase, PodStatus
 from ..resources import ResourceName
 from ..runtime.container_records import ContainerRecords
+from ..runtime.runtime_state import RuntimeState
 from ..surroundings import Surroundings
 from .active_pods import ActivePods
 from .back_off import CrashLoopBackOff
@@ -53,6 +54,7 @@ class Pods:
         surroundings: the cluster, and the owner of all tasks.
         active: kept by this object.
         allocatable: the node's allocatable as published.
+        state: what keeps the kubelet from taking news of pods.
         on_panic: told of a panic in a worker.
     """
 
@@ -64,6 +66,7 @@ class Pods:
         surroundings: Surroundings,
         active: ActivePods,
         allocatable: Callable[[], Mapping[ResourceName, int]],
+        state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
     ) -> None:
         self._config = config
@@ -74,6 +77,7 @@ class Pods:
         self._around = surroundings
         self._active = active
         self._admission = PodAdmission(config, containers, active, allocatable)
+        self._state = state
         self._on_panic = on_panic
         self._known: dict[PodUID, Pod] = {}
         self._static: dict[PodUID, Pod] = {}
@@ -81,6 +85,7 @@ class Pods:
         self._workers: dict[PodUID, PodWorker] = {}
         self._tasks: dict[PodUID, asyncio.Task[None]] = {}
         self._listeners: list[asyncio.Task[None]] = []
+        self._places: Mapping[str, int] = {}
         self._are_files_new = config.static_pod_path is not None
         self._watch = self._store.watch_pods(self._node)
         self._tools = PodTools(
@@ -95,12 +100,17 @@ class Pods:
             record=self._record,
         )
 
-    async def run(self) -> None:
+    async def run(self, first: Sequence[str] = ()) -> None:
         """Take pods until cancelled.
+
+        Args:
+            first: keys of pods that are admitted in this order, before all others; those come in that of their
+                creation.
 
         Raises:
             KubeletPanicError: an admission made the kubelet of this minor crash.
         """
+        self._places = {key: place for place, key in enumerate(first)}
         self._records.on_change = self._wake
         if self._config.static_pod_path is not None:
             self._listen(watch_static_pods(self._config.static_pod_path, self._note_files))
@@ -108,6 +118,7 @@ class Pods:
             self._listen(self._follow_health())
             self._listen(self._sync_again())
         while True:
+            await self._state.until_well()
             seen = self._watch.change.count
             await self._take_files()
             await self._take_changes()
@@ -169,13 +180,16 @@ class Pods:
                 self._forget(uid)
                 for static_uid in self._mirrors.restore():
                     self._wake(static_uid)
-        for pod in sorted((pod for _, pod in changed if pod is not None), key=lambda pod: pod.ordinal):
+        for pod in sorted((pod for _, pod in changed if pod is not None), key=self._turn):
             if pod.mirror_of is not None:
                 self._mirrors.check(pod)
             elif pod.uid not in self._known:
                 await self._take(pod)
             else:
                 self._update(pod)
+
+    def _turn(self, pod: Pod) -> tuple[int, int]:
+        return self._places.get(pod.key, len(self._places)), pod.ordinal
 
     def _read(self, uid: PodUID) -> Pod | None:
         pod = self._store.pod(uid)

@@ -122,6 +122,7 @@ class PodWorker:
             self._publish(status)
             retry_s = await self._sync()
             await self._rest(seen, retry_s)
+            await self._records.relisted(self.pod.uid)
         self.is_ending = True
         await self._end_containers()
 
@@ -136,6 +137,7 @@ class PodWorker:
 
     async def _sync(self) -> float | None:
         """Do what is to be done now; the seconds until the next try of what could not be, None when nothing is left."""
+        await self._records.cri.until_resumed()
         actions = actions_for(
             self.pod,
             self._records.containers(self.pod.uid),

@@ -30,6 +30,7 @@ async def end_containers(
     seconds of the node's clock, for all containers together; `on_killing` is told of each container that is about to
     be ended.
     """
+    await records.cri.until_resumed()
     running = [name for name, life in records.containers(pod.uid).items() if life.is_running]
     ended = {container.name: asyncio.Event() for container in pod.containers}
     for name in ended.keys() - set(running):
@@ -54,6 +55,7 @@ async def end_orphan(pod: Pod, records: ContainerRecords, clock: Clock, on_killi
         alike = pod.with_kinds(dict.fromkeys(ContainerKind, ContainerKind.APP))
         await end_containers(alike, _ORPHAN_GRACE_S, records, clock, on_killing)
         return
+    await records.cri.until_resumed()
     running = [name for name, life in records.containers(pod.uid).items() if life.is_running]
     for name in running:
         on_killing(name)

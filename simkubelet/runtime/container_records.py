@@ -25,6 +25,7 @@ from .container_runtime import (
     ExitStatus,
     StartFailure,
 )
+from .cri import Cri
 from .program import program_of
 
 __all__ = ["ContainerRecord", "ContainerRecords"]
@@ -84,6 +85,7 @@ class ContainerRecords:
     def __init__(
         self, node: str, runtime: ContainerRuntime, clock: Clock, observe: Observer, tasks: asyncio.TaskGroup
     ) -> None:
+        self.cri = Cri(clock)
         self.on_change: Callable[[PodUID], None] | None = None
         """The kubelet's ear, for as long as one listens."""
         self._node = node
@@ -201,7 +203,7 @@ class ContainerRecords:
         self._ended(record, life, await record.handles[container].stop(grace_s))
 
     def catch_up(self, pod_uid: PodUID) -> None:
-        """A kubelet begins to look after a pod: what ended while none listened is told.
+        """A kubelet begins to look after a pod, or to learn of it again: what ended while it did not is told.
 
         The ends of a pod that no kubelet takes back are told to nobody, as its status never has them.
         """
@@ -211,12 +213,19 @@ class ContainerRecords:
             for end in ends:
                 self._observe(end)
 
+    async def relisted(self, pod_uid: PodUID) -> None:
+        """Wait until a kubelet knows what runs of a pod; what ended while the runtime did not tell is told then."""
+        if self.cri.of_lists:
+            await self.cri.until_lists()
+            self.catch_up(pod_uid)
+
     def remove(self, pod_uid: PodUID) -> None:
         """Forget the ended containers of a pod."""
         self._pods.pop(pod_uid, None)
 
     async def reboot(self) -> None:
-        """End everything that runs at once, and all sandboxes, as a power cut does."""
+        """End everything that runs at once, and all sandboxes, as a power cut does; the runtime is a new one then."""
+        self.cri.restart()
         for record in self._pods.values():
             record.has_sandbox = False
         await self._runtime.reboot()
@@ -247,7 +256,7 @@ class ContainerRecords:
                 lives[place] = replace(known, exit=status, finished_at=self._clock.now())
                 reason = status.reason.value
                 end = ContainerExited(self._node, record.pod.key, life.name, life.attempt, status.code, reason)
-                if self.on_change is None:
+                if self.on_change is None or self.cri.of_lists:
                     record.unseen_ends.append(end)
                 else:
                     self._observe(end)

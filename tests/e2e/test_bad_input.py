@@ -245,7 +245,8 @@ def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) ->
     assert run.processes() == []
 
 
-def test_interruption_while_the_program_is_loaded_is_told_in_one_line(run: Any) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_interruption_while_the_program_is_loaded_is_told_in_one_line(run: Any, number: signal.Signals) -> None:
     marker = run.scratch / "started"
     # A slow disk, as far as the program can tell.
     (run.scratch / "click.py").write_text(
@@ -254,7 +255,7 @@ def test_interruption_while_the_program_is_loaded_is_told_in_one_line(run: Any) 
     process = run.start("simkubelet run gopher-pending", PYTHONPATH=str(run.scratch))
     wait_for(marker, process)
 
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     told, said = process.communicate(timeout=30)
 
     assert (process.returncode, told, said) == (130, "", "interrupted; everything was ended\n")

@@ -18,8 +18,11 @@ from scenarios.verdict import Outcome
 
 BUGS = {name.rpartition("/")[2]: path for name, path in stories.builtin().items() if name.startswith("bugs/")}
 NEVER_MENDED = {
+    "k16-unhealthy-devices-are-allocatable-at-kubelet-start",
+    "k12-refused-pods-pile-up",
     "k19-lost-checkpoint-starts-a-pod-without-its-device",
     "k20-corrupt-checkpoint-is-forgotten",
+    "k7-kubelet-restart-with-a-silent-runtime",
     "r6-empty-allocate-answer-leaks-devices",
 }
 FAILS_WITHIN_S = 2.0

@@ -241,7 +241,7 @@ class Node:
         return [(event.reason, event.message) for event in self.store.events_of(pod.uid)]
 
     async def kill(self, name: str, container: str = "c") -> None:
-        """Kill a container's process behind the kubelet's back, which starts it again where its restart policy says so."""
+        """Kill a container's process; the kubelet starts it again where its restart policy says so."""
         pod = self.store.pod_named(name)
         assert pod is not None
         await self.kubelet.runtime.stop(pod.uid, container, grace_s=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -89,16 +89,21 @@ def channel(socket: Path) -> Any:
 
 @dataclass
 class Between:
-    """A tap between a plugin and a kubelet; `reports` is what it tells."""
+    """A tap between a plugin and a kubelet; `reports` is what it tells of calls, `links` what of connections."""
 
     folder: Path
     reports: list[dict[str, Any]] = field(default_factory=list)
+    links: list[dict[str, Any]] = field(default_factory=list)
     servers: list[ByteServer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.of_plugin, self.of_kubelet = self.folder / "p", self.folder / "k"
         self.of_kubelet.mkdir()
-        self.tap = Tap(self.of_plugin, self.of_kubelet, lambda report: self.reports.append(dict(report)))
+        self.tap = Tap(self.of_plugin, self.of_kubelet, self._told)
+
+    def _told(self, report: Mapping[str, Any]) -> None:
+        is_of_links = not {"process", "connections"}.isdisjoint(report)
+        (self.links if is_of_links else self.reports).append(dict(report))
 
     async def serve(self, socket: Path) -> ByteServer:
         """Serve a socket, and wait until the tap mirrors it."""

@@ -5,7 +5,7 @@ or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itse
 
     {"ready": true}                            it watches
     {"kubelet": true}                          kubelet.sock has appeared, or is there at the start
-    {"checkpoint": "…"}                        the text of the checkpoint has changed, empty where there is none
+    {"checkpoint": "…"}                        the text of the checkpoint has changed, null where there is none
     {"output": "PLUGIN", "line": "…"}          a stub has written a line
     {"tapped": "PLUGIN", "report": {…}}        a tap has seen a call, see `tap.tap`
 
@@ -15,19 +15,24 @@ It ends with its input. The node's root is mounted at ``/host``, the folder of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
-from ...marked_processes import signal_marked
+from simkubelet.runtime.cri_call import CriCall
+
+from ...marked_processes import catches, signal_first, signal_marked
+from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
 
 HOST: Final = Path("/host")
@@ -37,6 +42,8 @@ PLACE: Final = Path("/var/lib/simkubelet")
 """The run's folder on the node: ``machine``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap
 ``taps/PLUGIN``."""
 TAPS: Final = PLACE / "taps"
+CRI: Final = PLACE / "cri.sock"
+CONTAINERD: Final = Path("/run/containerd/containerd.sock")
 POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 _API_LIMIT_S: Final = 5.0
@@ -50,8 +57,9 @@ class Agent:
     """Watches and obeys."""
 
     def __init__(self) -> None:
-        self._checkpoint: str | None = None
+        self._checkpoints_told: list[str | None] = []
         self._taps: dict[str, Tap] = {}
+        self._cri_tap: CriTap | None = None
         # What is there already was told by the agent of before a reboot.
         self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
 
@@ -65,12 +73,17 @@ class Agent:
             # Those of before a reboot.
             for folder in TAPS.glob("*"):
                 self.do_add_tap(folder.name)
-            if _is_served(PLUGINS / "kubelet.sock"):
-                _tell(kubelet=True)
+            if CRI.exists():
+                self.do_add_cri_tap()
+            self._look_for_kubelet()
             _tell(ready=True)
             seeing = asyncio.create_task(self._see(watch))
             await _lines(self._obey)
             seeing.cancel()
+
+    def _look_for_kubelet(self) -> None:
+        if _is_served(PLUGINS / "kubelet.sock"):
+            _tell(kubelet=True)
 
     async def _see(self, watch: Inotify) -> None:
         async for event in watch:
@@ -83,12 +96,11 @@ class Agent:
 
     def _look(self) -> None:
         """Tell what is new in files."""
-        try:
+        text: str | None = None
+        with contextlib.suppress(FileNotFoundError):
             text = CHECKPOINT.read_text()
-        except FileNotFoundError:
-            text = ""
-        if text != self._checkpoint:
-            self._checkpoint = text
+        if self._checkpoints_told != [text]:
+            self._checkpoints_told = [text]
             _tell(checkpoint=text)
         for file in sorted(PLACE.glob("*.out")):
             with file.open("rb") as stream:
@@ -110,9 +122,7 @@ class Agent:
     def do_create_file(self, path: str, content: str) -> None:
         """Make a file, and the folders above it."""
         place = HOST / path.lstrip("/")
-        missing = [one for one in (place, *place.parents) if not one.exists()]
-        with CREATED.open("a") as created:
-            created.write(f"/{missing[-1].relative_to(HOST)}\n" if missing else "")
+        _note_created(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("x") as file:
             file.write(content)
@@ -120,6 +130,12 @@ class Agent:
     def do_write_file(self, path: str, content: str) -> None:
         """Give a file another content."""
         (HOST / path.lstrip("/")).write_text(content)
+
+    def do_create_folder(self, path: str) -> None:
+        """Make a folder, and those above it."""
+        place = HOST / path.lstrip("/")
+        _note_created(place)
+        place.mkdir(parents=True)
 
     def do_remove_file(self, path: str) -> None:
         """Remove a file."""
@@ -148,9 +164,29 @@ class Agent:
         """Let a tap answer calls otherwise, or end a stream."""
         self._taps[plugin].tell(command)
 
+    def do_add_cri_tap(self) -> None:
+        """Stand between the kubelet and the container runtime, for a kubelet that is set up so."""
+        self._cri_tap = CriTap(CRI, HOST / CONTAINERD.relative_to("/"))
+        self._cri_tap.start()
+
+    def do_refuse_cri(self, calls: list[str]) -> None:
+        """Let the container runtime refuse these calls."""
+        assert self._cri_tap is not None  # noqa: S101  # it is added where a story refuses any
+        self._cri_tap.refuse([CriCall(call) for call in calls])
+
+    def do_look_again(self) -> None:
+        """Tell what there is."""
+        self._checkpoints_told.clear()
+        self._look()
+        self._look_for_kubelet()
+
     def do_signal(self, mark: str, number: int) -> int:
         """Signal all processes with a mark; how many there were."""
         return signal_marked(mark, signal.Signals(number))
+
+    def do_signal_first(self, mark: str, number: int) -> int:
+        """Signal the first process with a mark, where it has a handler; how many processes there are."""
+        return signal_first(mark, signal.Signals(number))
 
     def do_exit(self, mark: str, code: int) -> int:
         """Let the stand-in with a mark end with a code; how many there were."""
@@ -160,18 +196,29 @@ class Agent:
                 if f"SIMKUBELET_PLUGIN={mark}".encode() not in environment.read_bytes().split(b"\0"):
                     continue
                 (environment.parent / "root" / _EXIT_CODE).write_text(str(code))
-                _await_handler(environment.parent, signal.SIGUSR1)
-                os.kill(int(environment.parent.name), signal.SIGUSR1)
+                pid = int(environment.parent.name)
+                _await_handler(pid, signal.SIGUSR1)
+                os.kill(pid, signal.SIGUSR1)
                 found += 1
             except (OSError, ValueError):
                 continue
         return found
 
-    def do_pod_resources(self) -> dict[str, Any]:
-        """What the kubelet's PodResources API tells: devices by pod, and all there are; nothing where none does."""
+    def do_pod_resources(self, pods: Collection[str]) -> dict[str, Any]:
+        """What the kubelet's PodResources API tells, as a `Told`; Get is asked of some pods."""
         import grpc
 
         from simkubelet.apis import podresources as api
+
+        from ..pod_resources import NAMESPACE, Told, told
+
+        def get(pod: str) -> api.GetPodResourcesResponse | str:
+            request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
+            try:
+                answer: api.GetPodResourcesResponse = stub.Get(request, timeout=_API_LIMIT_S)
+            except grpc.RpcError as error:
+                return str(error.details()) or error.code().name
+            return answer
 
         with grpc.insecure_channel(f"unix:{POD_RESOURCES}", options=_CHANNEL_OPTIONS) as channel:
             stub = api.PodResourcesListerStub(channel)
@@ -179,13 +226,8 @@ class Agent:
                 listed = stub.List(api.ListPodResourcesRequest(), timeout=_API_LIMIT_S)
                 allocatable = stub.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=_API_LIMIT_S)
             except grpc.RpcError:
-                return {"pods": {}, "allocatable": {}}
-        pods = {
-            pod.name: _ids(entry for one in pod.containers for entry in one.devices)
-            for pod in listed.pod_resources
-            if pod.namespace == "default"
-        }
-        return {"pods": pods, "allocatable": _ids(allocatable.devices)}
+                return asdict(Told())
+            return asdict(told(listed, allocatable, {pod: get(pod) for pod in pods}))
 
     def do_machine(self, profile: str, count: int, cdi: str) -> dict[str, Any]:
         """Make the fake machine; its GPUs, what a process needs to see them, and its CDI specification of a kind."""
@@ -198,11 +240,11 @@ class Agent:
             "cdi": json.dumps(cdi_spec(machine, cdi)),
         }
 
-    def do_fail(self, gpu: str, xid: int) -> None:
-        """Let a GPU report an XID."""
+    def do_fail(self, gpu: str, xid: int | None, lost: bool) -> None:
+        """Let a GPU report an XID, fall off the bus, or both."""
         from fakegpu import Machine
 
-        Machine.open(PLACE / "machine").fail(gpu, xid=xid)
+        Machine.open(PLACE / "machine").fail(gpu, xid=xid, lost=lost)
 
     def do_heal(self, gpu: str) -> None:
         """Take back what was done to a GPU."""
@@ -211,25 +253,18 @@ class Agent:
         Machine.open(PLACE / "machine").heal(gpu)
 
 
-def catches(process: Path, number: signal.Signals) -> bool:
-    """Whether a process, by its folder below ``/proc``, has a handler for a signal."""
-    lines = (process / "status").read_text(errors="replace").splitlines()
-    caught = next((line.split()[1] for line in lines if line.startswith("SigCgt:")), "0")
-    return bool(int(caught, 16) >> (number - 1) & 1)
-
-
-def _await_handler(process: Path, number: signal.Signals) -> None:
+def _await_handler(pid: int, number: signal.Signals) -> None:
     """Wait until a process that has just begun has its handler; before, the kernel drops what is sent to its first."""
     limit = time.monotonic() + _HANDLER_WITHIN_S
-    while not catches(process, number) and time.monotonic() < limit:
+    while not catches(pid, number) and time.monotonic() < limit:
         time.sleep(0.01)
 
 
-def _ids(entries: Iterable[Any]) -> dict[str, list[str]]:
-    found: dict[str, set[str]] = {}
-    for entry in entries:
-        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
-    return {resource: sorted(ids) for resource, ids in found.items()}
+def _note_created(place: Path) -> None:
+    """Take note of what is about to be made, with the folders above it."""
+    missing = [one for one in (place, *place.parents) if not one.exists()]
+    with CREATED.open("a") as created:
+        created.write(f"/{missing[-1].relative_to(HOST)}\n" if missing else "")
 
 
 def _is_served(path: Path) -> bool:

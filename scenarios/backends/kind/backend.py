@@ -22,25 +22,23 @@ from ...action import (
     AddStaticPod,
     Advance,
     Apply,
-    ChangeCheckpoint,
     CreateFile,
+    CreateFolder,
     Delete,
     ExitContainer,
     Fail,
     Heal,
-    RebootNode,
     RemoveFile,
+    RemoveFolder,
     RemoveStaticPod,
-    RestartKubelet,
-    StartKubelet,
-    StopKubelet,
 )
-from ...backend import Capability
+from ...backend import Capability, needed
 from ...model import Scenario
 from ...node_spec import CDI_KIND, CDI_SPEC
 from ...plugin_action import PluginAction
 from ...snapshot import Snapshot
 from ...trace import Trace
+from ..pod_resources import Told
 from .api import ClusterApi, Object
 from .cleaning import clean
 from .daemon_set import Place
@@ -63,6 +61,10 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
     Capability.FAKE_NUMA_NODES,
     Capability.ADVANCE_TIME,
+    Capability.NODE_FOLDERS,
+    Capability.POD_ORDER,
+    Capability.FULL_DISK,
+    Capability.SYNC_NODE_STATUS,
 }
 _WATCHED: Final = {
     "node": "nodes",
@@ -149,17 +151,17 @@ class KindBackend:
                     raise InputError(f"no pod '{name}' is there now; the pods are: {self._state.pod_names or 'none'}")
             case ExitContainer():
                 await self._exit_container(action)
-            case RestartKubelet() | StopKubelet() | StartKubelet() | RebootNode() | ChangeCheckpoint():
-                await self._kubelets.perform(action, self._node(action.node))
             case PluginAction():
                 await self._plugins.perform(action, self._node(action.node).name)
             case Fail() | Heal():
                 node = self._node(action.node)
                 await change_gpu(action, node, self._gpus.get(node.name), await self.observe(), self.trace)
-            case CreateFile() | RemoveFile() | AddStaticPod() | RemoveStaticPod():
+            case CreateFile() | RemoveFile() | CreateFolder() | RemoveFolder() | AddStaticPod() | RemoveStaticPod():
                 await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
             case Advance():
                 raise InputError("a real cluster's time cannot be advanced")
+            case _:
+                await self._kubelets.perform(action, self._node(action.node))
 
     async def observe(self) -> Snapshot:
         """What the API server and the node's checkpoint say now."""
@@ -171,9 +173,10 @@ class KindBackend:
         for task in self._tasks:
             if task.done():
                 task.result()
-        told: dict[str, Mapping[str, Any]] = {}
+        told: dict[str, Told] = {}
         if self._scenario.asks_pod_resources:
-            told = {name: await node.ask("pod_resources") for name, node in self._nodes.items()}
+            pods = self._scenario.pods_to_get
+            told = {name: Told(**await node.ask("pod_resources", pods=pods)) for name, node in self._nodes.items()}
         return self._state.snapshot(self._plugins.views, told)
 
     def patience(self, within_s: float) -> RealPatience:
@@ -188,8 +191,11 @@ class KindBackend:
         others = await self._members.bring_in(self._api, len(self._nodes))
         await clean(self._api, [*self._nodes.values(), *others], self._plugins)
         await self._members.take_out(self._api, others)
+        refuses = Capability.REFUSE_CRI in needed(self._scenario)
         for spec in self._scenario.nodes:
-            await set_up(self._nodes[spec.name], spec)
+            node = self._nodes[spec.name]
+            await node.watch()
+            await set_up(node, spec, refuses)
         names = {node.container: name for name, node in self._nodes.items()}
         self._state = ClusterState(names, {spec.name: spec.kubernetes for spec in self._scenario.nodes}, self.trace)
         self._kubelets = KindKubelets(self._api, self._state, self._plugins, self.trace)
@@ -198,7 +204,7 @@ class KindBackend:
         self._is_recording = True
         for spec in self._scenario.nodes:
             node = self._nodes[spec.name]
-            await node.watch()
+            await node.ask("look_again")
             environment: dict[str, str] = {}
             if spec.gpus is not None:
                 made = await node.ask("machine", profile=spec.gpus.profile, count=spec.gpus.count, cdi=CDI_KIND)

@@ -31,6 +31,7 @@ async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugi
         HostError: The cluster does not do it.
     """
     for node in nodes:
+        await node.resume_runtime()
         await node.run("systemctl", "start", "kubelet")
     await api.call("DELETE", f"namespaces/default/pods?{SELECTED}&gracePeriodSeconds=0")
     await plugins.remove(api, nodes)

@@ -27,6 +27,8 @@ _OURS: Final = (
     "simkubelet/apis",
     "simkubelet/plugins/__init__.py",
     "simkubelet/plugins/folder_events.py",
+    "simkubelet/runtime/__init__.py",
+    "simkubelet/runtime/cri_call.py",
     "fakegpu",
 )
 _BUNDLED: Final = {
@@ -34,8 +36,10 @@ _BUNDLED: Final = {
     "scenarios": (
         "__init__.py",
         "marked_processes.py",
+        "snapshot.py",
         "tap",
         "backends/__init__.py",
+        "backends/pod_resources.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
     ),

@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from ...node_spec import NodeSpec, TopologySpec
-from .node import PLUGIN_FOLDER, KindNode
+from .node import CRI, PLUGIN_FOLDER, KindNode
 
 _VERBOSITY: Final = 2
 """At which a kubelet logs registrations and lists. Source: devicemanager/manager.go, plugin/v1beta1/server.go."""
@@ -23,14 +23,22 @@ _WRITE: Final = f"cat >{_FILE}.new && mv {_FILE}.new {_FILE}"
 _TAKE_BACK: Final = f"[ ! -e {_ORIGINAL} ] || {{ mv {_ORIGINAL} {_FILE} && echo changed; }}"
 
 
-async def set_up(node: KindNode, spec: NodeSpec) -> None:
+async def set_up(node: KindNode, spec: NodeSpec, has_cri_tap: bool) -> None:
     """Start the kubelet anew where the story wants other settings than the cluster has.
+
+    Args:
+        node: The kubelet's.
+        spec: What the story says of it.
+        has_cri_tap: Whether the agent stands between the kubelet and the container runtime.
 
     Raises:
         HostError: It does not come up with them.
     """
     settings = yaml.safe_load(await node.run("cat", _FILE))
     changed = changed_settings(settings, spec)
+    if has_cri_tap:
+        await node.ask("add_cri_tap")
+        changed["containerRuntimeEndpoint"] = f"unix://{CRI}"
     if changed == settings:
         return
     await node.systemctl("stop")

@@ -7,9 +7,24 @@ import time
 from typing import Final
 
 from simkubelet.errors import HostError, InputError
+from simkubelet.runtime.cri_call import CriCall
 
-from ...action import ChangeCheckpoint, KubeletAction, RebootNode, RestartKubelet, StartKubelet, StopKubelet
-from ...events import CheckpointChanged, NodeRebooted
+from ...events import CheckpointChanged, CriRefused, NodeRebooted, RuntimePaused, RuntimeResumed
+from ...node_action import (
+    ChangeCheckpoint,
+    FillDisk,
+    FreeDisk,
+    KubeletAction,
+    PauseRuntime,
+    RebootNode,
+    RefuseCri,
+    RestartKubelet,
+    ResumeRuntime,
+    RuntimeAction,
+    StartKubelet,
+    StopKubelet,
+    SyncNodeStatus,
+)
 from ...snapshot import KubeletState
 from ...trace import Trace
 from ..checkpoint_text import changed_checkpoint
@@ -36,9 +51,11 @@ class KindKubelets:
         self._state = state
         self._plugins = plugins
         self._trace = trace
+        self._paused: set[str] = set()
+        self._tells_no_status: set[str] = set()
 
-    async def perform(self, action: KubeletAction, node: KindNode) -> None:
-        """Do what a step says to the kubelet of a node.
+    async def perform(self, action: KubeletAction | RuntimeAction, node: KindNode) -> None:
+        """Do what a step says to the kubelet of a node, or to its container runtime.
 
         Raises:
             InputError: It is not in the state for it.
@@ -63,13 +80,36 @@ class KindKubelets:
                 else:
                     await node.ask("write_file", path=_CHECKPOINT, content=changed)
                 self._trace.append(CheckpointChanged(node.name, to.value))
+            case PauseRuntime() if node.name in self._paused:
+                raise InputError(f"the container runtime of node '{node.name}' is paused already; resume it first")
+            case PauseRuntime():
+                self._paused.add(node.name)
+                await node.pause_runtime()
+                self._trace.append(RuntimePaused(node.name))
+            case ResumeRuntime() if node.name not in self._paused:
+                raise InputError(f"the container runtime of node '{node.name}' is not paused; pause it first")
+            case ResumeRuntime():
+                self._paused.discard(node.name)
+                self._trace.append(RuntimeResumed(node.name))
+                await node.resume_runtime()
+            case RefuseCri(calls=calls):
+                is_silent = CriCall.STATUS in calls
+                (self._tells_no_status.add if is_silent else self._tells_no_status.discard)(node.name)
+                self._trace.append(CriRefused(node.name, tuple(calls)))
+                await node.ask("refuse_cri", calls=list(calls))
+            case FillDisk() | FreeDisk() | SyncNodeStatus():
+                raise InputError("a real kubelet's disk cannot be filled, nor is it told when to publish its node")
 
     async def _reboot(self, node: KindNode, plugins: tuple[str, ...] | None) -> None:
         await node.systemctl("stop")
         ran = await self._plugins.switch_off(node.name)
         await node.reboot()
         self._trace.append(NodeRebooted(node.name))
+        self._paused.discard(node.name)
+        self._tells_no_status.discard(node.name)
         await node.watch()
+        # One that came up before the agent has found no runtime, where a tap stands before that.
+        await node.systemctl("start")
         await self._until_api()
         await self._plugins.switch_on(node.name, ran if plugins is None else plugins)
 
@@ -78,8 +118,11 @@ class KindKubelets:
         self._state.stopped(node.name)
 
     async def _start(self, node: KindNode) -> None:
-        """Start a kubelet; returns when plugins can register with it."""
+        """Start a kubelet; returns when plugins can register with it, at once where it waits for its runtime."""
         await node.systemctl("start")
+        if node.name in self._paused | self._tells_no_status:
+            self._state.starts(node.name)
+            return
         try:
             async with asyncio.timeout(UP_WITHIN_S):
                 while self._state.kubelet[node.name] is not KubeletState.RUNNING:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from simkubelet.errors import HostError
 
 from .api import ClusterApi
+from .kubelet_settings import take_back
 from .node import KindNode
 
 _READY_WITHIN_S: Final = 120.0
@@ -49,7 +50,8 @@ class KindMembers:
             HostError: One does not become ready.
         """
         for node in self._nodes[:count]:
-            await node.systemctl("start")
+            # With the settings of a run that was killed it may never be ready.
+            await node.systemctl("restart" if await take_back(node) else "start")
             await self._until_ready(api, node)
         return [node for node in self._nodes[count:] if await api.call("GET", f"nodes/{node.container}")]
 

@@ -19,6 +19,8 @@ PLACE: Final = "/var/lib/simkubelet"
 PLUGIN_FOLDER: Final = "/var/lib/kubelet/device-plugins"
 TAPS: Final = f"{PLACE}/taps"
 """Below it each plugin with a tap has what it takes for the plugin folder, by its name."""
+CRI: Final = f"{PLACE}/cri.sock"
+"""Where the agent stands between the kubelet and containerd."""
 _CTR: Final = ("ctr", "--namespace=k8s.io")
 _DROP_IN: Final = "/run/systemd/system/kubelet.service.d"
 _AGENT: Final = "simkubelet-agent"
@@ -72,6 +74,14 @@ class KindNode:
     async def systemctl(self, verb: str) -> None:
         """``start``, ``stop`` or ``restart`` the kubelet."""
         await self.run("systemctl", verb, "kubelet")
+
+    async def pause_runtime(self) -> None:
+        """Stop containerd in its tracks; containers go on."""
+        await self.run("systemctl", "kill", "--kill-whom=main", "--signal=STOP", "containerd")
+
+    async def resume_runtime(self) -> None:
+        """Let containerd go on; nothing happens to one that does."""
+        await self.run("systemctl", "kill", "--kill-whom=main", "--signal=CONT", "containerd")
 
     async def until_serving(self) -> None:
         """Wait until plugins can register with the kubelet.

@@ -7,7 +7,17 @@ from collections.abc import Sequence
 
 from simkubelet.errors import InputError
 
-from ...action import AddStaticPod, CreateFile, Fail, Heal, RemoveFile, RemoveStaticPod
+from ...action import (
+    AddStaticPod,
+    CreateFile,
+    CreateFolder,
+    Fail,
+    FileAction,
+    Heal,
+    RemoveFile,
+    RemoveFolder,
+    RemoveStaticPod,
+)
 from ...events import FaultHealed, FaultInjected, FileCreated, FileRemoved
 from ...node_spec import MANIFESTS
 from ...selection import chosen_file, chosen_gpu
@@ -36,21 +46,22 @@ async def change_gpu(
         raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
     gpu = chosen_gpu(action.gpu, gpus, seen)
     if isinstance(action, Fail):
-        trace.append(FaultInjected(node.name, gpu, action.xid))
-        await node.ask("fail", gpu=gpu, xid=action.xid)
+        is_lost = action.lost is not None
+        trace.append(FaultInjected(node.name, gpu, action.xid, is_lost))
+        await node.ask("fail", gpu=gpu, xid=action.xid, lost=is_lost)
     else:
         await node.ask("heal", gpu=gpu)
         trace.append(FaultHealed(node.name, gpu))
 
 
 async def change_file(
-    action: CreateFile | RemoveFile | AddStaticPod | RemoveStaticPod,
+    action: FileAction,
     node: KindNode,
     pods: KindPods,
     seen: Snapshot,
     trace: Trace,
 ) -> None:
-    """Make or remove a file; a static pod is a file.
+    """Make or remove a file or make a folder; a static pod is a file.
 
     Raises:
         InputError: It is there already, or is not there.
@@ -65,6 +76,13 @@ async def change_file(
             await _remove(node, f"{MANIFESTS}/{name}.yaml", trace)
         case RemoveFile():
             await _remove(node, chosen_file(action, seen), trace)
+        case CreateFolder(path=path):
+            await node.ask("create_folder", path=path)
+            trace.append(FileCreated(node.name, path))
+        case RemoveFolder():
+            raise InputError(
+                "a cluster's pods keep the folders that are mounted into them, also those that are removed"
+            )
 
 
 async def _create(node: KindNode, path: str, content: str, trace: Trace) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...events import PluginCalled, PluginExited, PluginStarted, RegistrationAnswered
+from ...call_book import CallBook
+from ...events import PluginExited, PluginStarted
 from ...plugin_spec import PluginSpec
 from ...snapshot import PluginState, PluginView
 from ...trace import Trace
@@ -43,17 +43,14 @@ class PluginOnNode:
         self._earlier_pods: set[str] = set()
         self._lives_before = 0
         self._state = PluginState.STOPPED
-        self._refusal = ""
-        self._calls = Counter[str]()
+        self._book = CallBook(spec.name, node.name, trace)
 
     @property
     def view(self) -> PluginView:
         """For the story's observations."""
         restarts = max(self._life - 1, 0)
-        calls = dict(self._calls)
-        return PluginView(
-            self.spec.name, self.node.name, self._state, restarts, self.registrations, self._refusal, calls
-        )
+        told = self._book.told
+        return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, *told)
 
     @property
     def has_ended(self) -> bool:
@@ -87,15 +84,7 @@ class PluginOnNode:
 
     def seen_report(self, report: Mapping[str, Any]) -> None:
         """Take what a stub or a tap tells of calls."""
-        if "called" in report:
-            self._calls[report["called"]] += 1
-            self._trace.append(PluginCalled(self.spec.name, self.node.name, report["called"], tuple(report["devices"])))
-        elif "registered" in report:
-            self._refusal = report["error"]
-            self._calls["Register"] += 1
-            self.registrations += self.tells and not self._refusal
-            answer = (report["registered"], report["endpoint"], self._refusal)
-            self._trace.append(RegistrationAnswered(self.spec.name, self.node.name, *answer))
+        self.registrations += self._book.take(report) and self.tells
 
     def _seen_container(self, status: Mapping[str, Any]) -> None:
         state, last = status["state"], status.get("lastState", {})

@@ -72,6 +72,8 @@ async def kind_session(name: str, node_image: str | None, keep: bool, count: int
 
 async def _bring(source: ImageSource, nodes: Sequence[KindNode]) -> None:
     """See that all nodes have an image."""
+    # A run that was killed may have left a runtime paused, and a paused one would keep this one waiting.
+    await asyncio.gather(*(node.resume_runtime() for node in nodes))
     there = await asyncio.gather(*(node.images() for node in nodes))
     lacking = [node for node, names in zip(nodes, there, strict=True) if source.image.reference not in names]
     if lacking:

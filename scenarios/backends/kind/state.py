@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, decode
+from simkubelet.devices.checkpoint import Checkpoint
+from simkubelet.devices.pod_devices import AllocationEntry
 from simkubelet.events import (
     ContainerExited,
     ContainerStarted,
@@ -23,6 +24,8 @@ from simkubelet.events import (
 
 from ...snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace import Trace
+from ..checkpoint_view import CheckpointFile, checkpoint_view, read_checkpoint
+from ..pod_resources import Told
 from .api import Object
 from .pod_object import container_statuses, device_health, is_mirror, uid_on_node
 
@@ -64,7 +67,8 @@ class ClusterState:
         self._lives: dict[tuple[str, str], tuple[int, int]] = {}
         self._events: dict[str, dict[str, PodEvent]] = {}
         self._early: dict[str, list[Object]] = {}
-        self._checkpoints: dict[str, Checkpoint] = {}
+        self._checkpoints: dict[str, CheckpointFile] = {}
+        self._named: dict[str, str] = {}
         self._allocated: set[tuple[str, str, str]] = set()
         self._env: dict[tuple[str, str], dict[str, str]] = {}
 
@@ -78,6 +82,10 @@ class ClusterState:
         item = self._pods.get(pod, {"spec": {"containers": ()}})
         node = self._names.get(item["spec"].get("nodeName", ""))
         return node, [container["name"] for container in item["spec"]["containers"]]
+
+    def starts(self, node: str) -> None:
+        """A kubelet runs, which does not serve its registration socket yet."""
+        self.kubelet[node] = KubeletState.RUNNING
 
     def serves(self, node: str) -> None:
         """A kubelet's registration socket has appeared."""
@@ -107,27 +115,32 @@ class ClusterState:
             case "event" if is_there:
                 self._seen_event(item)
 
-    def seen_checkpoint(self, node: str, text: str) -> None:
-        """Take the text of a node's checkpoint."""
-        try:
-            self._checkpoints[node] = decode(text) if text else Checkpoint((), {})
-        except CorruptCheckpointError:
-            self._checkpoints[node] = Checkpoint((), {})
+    def seen_checkpoint(self, node: str, text: str | None) -> None:
+        """Take the text of a node's checkpoint, None where there is none."""
+        self._checkpoints[node] = read_checkpoint(text)
         self._tell_allocations(node)
 
-    def snapshot(self, plugins: tuple[PluginView, ...], told: Mapping[str, Mapping[str, Any]]) -> Snapshot:
-        """All that is known; `told` is what the agents say of the PodResources API, by node."""
+    def snapshot(self, plugins: tuple[PluginView, ...], told: Mapping[str, Told]) -> Snapshot:
+        """All that is known; `told` is what the PodResources API of each node tells."""
         nodes, pods = {}, {}
         for node, kubernetes in self._versions.items():
             capacity, allocatable = self._published.get(node, ({}, {}))
-            listed = _tuples(told.get(node, {}).get("allocatable", {}))
+            api = told.get(node, Told())
             nodes[node] = NodeView(
-                node, kubernetes, capacity, allocatable, self.kubelet[node], self._panics.get(node, ""), listed
+                node,
+                kubernetes,
+                capacity,
+                allocatable,
+                self.kubelet[node],
+                self._panics.get(node, ""),
+                api.allocatable,
+                api.get,
+                checkpoint_view(self._checkpoints.get(node, "absent"), self._named),
             )
         for name, item in self._pods.items():
             view = self._pod_view(name, item)
-            of_pod = told.get(view.node, {}).get("pods", {}).get(name)
-            pods[name] = replace(view, pod_resources=None if of_pod is None else _tuples(of_pod))
+            listed = told.get(view.node, Told()).pods
+            pods[name] = replace(view, pod_resources=listed.get(item["metadata"]["name"]))
         return Snapshot(nodes, pods, plugins)
 
     def _seen_node(self, item: Object) -> None:
@@ -148,6 +161,7 @@ class ClusterState:
         if node and not before[0] and not self._is_bound_by_hand(item):
             self._trace.append(PodScheduled(name, node))
         self._pods[name] = item
+        self._named[uid_on_node(item)] = name
         for about in {uid, uid_on_node(item)} & self._early.keys():
             for event in self._early.pop(about):
                 self._tell_event(event)
@@ -218,7 +232,7 @@ class ClusterState:
 
     def _tell_allocations(self, node: str) -> None:
         names = {uid_on_node(item): name for name, item in self._pods.items()}
-        for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
+        for entry in self._entries(node):
             key = (str(entry.pod_uid), entry.container, str(entry.resource))
             if entry.pod_uid in names and key not in self._allocated:
                 self._allocated.add(key)
@@ -226,11 +240,16 @@ class ClusterState:
                 self._env.setdefault(key[:2], {}).update(entry.allocation.response.envs)
                 self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids))
 
+    def _entries(self, node: str) -> tuple[AllocationEntry, ...]:
+        """Who holds what, as far as a kubelet can read it."""
+        file = self._checkpoints.get(node)
+        return file.entries if isinstance(file, Checkpoint) else ()
+
     def _pod_view(self, name: str, item: Object) -> PodView:
         status, uid = item.get("status", {}), uid_on_node(item)
         node = self._names.get(item["spec"].get("nodeName", ""), "")
         devices: dict[str, dict[str, tuple[str, ...]]] = {}
-        for entry in self._checkpoints.get(node, Checkpoint((), {})).entries:
+        for entry in self._entries(node):
             if entry.pod_uid == uid:
                 ids = tuple(sorted(map(str, entry.allocation.devices())))
                 devices.setdefault(entry.container, {})[str(entry.resource)] = ids
@@ -246,7 +265,3 @@ class ClusterState:
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),
         )
-
-
-def _tuples(ids: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    return {resource: tuple(of) for resource, of in ids.items()}

@@ -138,14 +138,17 @@ async def test_calls_are_answered_as_ordered_and_then_as_usual(kubelet_dir: Path
             await allocate(plugin, "a")
         answers[Rpc.ALLOCATE] = Answer(is_empty=True, times=2)
         empty = [len((await allocate(plugin, "a")).container_responses) for _ in range(3)]
+        answers[Rpc.ALLOCATE] = Answer(is_empty=True, skip=1, times=1)
+        second = [len((await allocate(plugin, "a")).container_responses) for _ in range(3)]
         answers[Rpc.ALLOCATE] = Answer(is_never=True)
         with pytest.raises(grpc.aio.AioRpcError) as hung:
             await allocate(plugin, "a", timeout_s=0.2)
 
         assert refused.value.code() is grpc.StatusCode.UNKNOWN
         assert empty == [0, 0, 1]
+        assert second == [1, 0, 1]
         assert hung.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert notes.calls == [("Allocate", ["a"])] * 5
+        assert notes.calls == [("Allocate", ["a"])] * 8
 
 
 async def test_list_comes_before_the_answer_that_orders_it(kubelet_dir: Path) -> None:

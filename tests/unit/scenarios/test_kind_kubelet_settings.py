@@ -44,6 +44,9 @@ class Node(KindNode):
         here = [word.replace("/var/lib/kubelet", f"{self.root}/var/lib/kubelet") for word in argv]
         return await output_of(*here, given=given, within_s=within_s)
 
+    async def ask(self, do: str, **given: Any) -> Any:
+        self.told.append(do)
+
     async def until_serving(self) -> None:
         self.told.append("serves")
 
@@ -57,7 +60,7 @@ def node(tmp_path: Path) -> Node:
 
 
 async def test_a_story_without_settings_leaves_the_kubelet_alone(node: Node) -> None:
-    await set_up(node, _PLAIN)
+    await set_up(node, _PLAIN, has_cri_tap=False)
 
     assert not node.told
     assert not await take_back(node)
@@ -68,7 +71,7 @@ async def test_a_kubelet_that_logs_too_little_is_told_to_log_more_for_the_story(
     quiet = "kind: KubeletConfiguration\nlogging: {format: json}\n"
     (node.root / "var/lib/kubelet/config.yaml").write_text(quiet)
 
-    await set_up(node, _PLAIN)
+    await set_up(node, _PLAIN, has_cri_tap=False)
 
     assert node.told == ["stop", "start", "serves"]
     assert node.settings["logging"] == {"format": "json", "verbosity": 2}
@@ -77,7 +80,7 @@ async def test_a_kubelet_that_logs_too_little_is_told_to_log_more_for_the_story(
 
 
 async def test_a_storys_settings_are_the_next_instances_and_go_again(node: Node) -> None:
-    await set_up(node, _ALIGNED)
+    await set_up(node, _ALIGNED, has_cri_tap=False)
 
     assert node.told == ["stop", "start", "serves"]
     assert node.settings == changed_settings(yaml.safe_load(_SETTINGS), _ALIGNED)
@@ -89,9 +92,18 @@ async def test_a_storys_settings_are_the_next_instances_and_go_again(node: Node)
     assert not await take_back(node)
 
 
+async def test_a_tap_listens_before_the_kubelet_that_takes_it_for_its_runtime(node: Node) -> None:
+    await set_up(node, _PLAIN, has_cri_tap=True)
+
+    assert node.told == ["add_cri_tap", "stop", "start", "serves"]
+    assert node.settings["containerRuntimeEndpoint"] == "unix:///var/lib/simkubelet/cri.sock"
+    assert await take_back(node)
+    assert node.settings == yaml.safe_load(_SETTINGS)
+
+
 async def test_settings_that_a_killed_run_left_are_not_taken_for_the_clusters(node: Node) -> None:
-    await set_up(node, _ALIGNED)
-    await set_up(node, NodeSpec(name="node-1", topology=TopologySpec(policy="best-effort")))
+    await set_up(node, _ALIGNED, has_cri_tap=False)
+    await set_up(node, NodeSpec(name="node-1", topology=TopologySpec(policy="best-effort")), has_cri_tap=False)
 
     await take_back(node)
 

@@ -53,14 +53,21 @@ class Machine(KindNode):
         self.cluster = cluster
         self.runs = True
         self.is_dead = False
+        self.left = ""
+        self.told: list[str] = []
 
     async def systemctl(self, verb: str) -> None:
         if self.is_dead:
             raise HostError(f"{self.name} is not running")
-        self.runs = verb == "start"
+        self.told.append(verb)
+        self.runs = verb != "stop"
         self.cluster.there[self.name] |= self.runs
 
     async def run(self, *argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
+        if argv[0] == "sh":
+            # Settings of another run are taken back.
+            left, self.left = self.left, ""
+            return left
         assert argv[2:5] == ("taint", "node", self.name)
         self.cluster.taints[self.name] = [_TAINT]
         return ""
@@ -79,6 +86,15 @@ async def test_the_scheduler_counts_as_many_nodes_as_the_story_has(count: int, c
 
     assert list(cluster.there.values()) == [True] * count + [False] * (3 - count)
     assert not cluster.taints["dev-control-plane"]
+
+
+async def test_a_kubelet_with_the_settings_of_a_killed_run_is_restarted_without_them(cluster: Cluster) -> None:
+    cluster.nodes["dev-worker"].left = "changed\n"
+
+    await KindMembers(list(cluster.nodes.values())).bring_in(cluster, 2)
+
+    told = [machine.told for machine in cluster.nodes.values()]
+    assert told == [["start"], ["restart"], []]
 
 
 async def test_a_node_comes_back_for_a_story_that_needs_it(cluster: Cluster) -> None:

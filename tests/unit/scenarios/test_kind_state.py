@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from scenarios.backends.kind.state import ClusterState
-from scenarios.snapshot import KubeletState
+from scenarios.backends.pod_resources import Told
+from scenarios.snapshot import CheckpointView, KubeletState
 from scenarios.trace import Trace
 from simkubelet.devices.checkpoint import checksum
 
@@ -177,6 +178,43 @@ def test_containers_start_in_the_order_of_the_manifest(state: ClusterState, trac
     state.seen("pod", both, True)
 
     assert [event.fields["container"] for event in trace if event.kind == "container-started"] == ["b", "a"]
+
+
+def test_a_checkpoint_is_seen_as_the_file_says(state: ClusterState) -> None:
+    def seen() -> object:
+        return state.snapshot((), {}).nodes["node-1"].checkpoint
+
+    assert seen() == "absent"
+
+    state.seen("pod", pod(phase="Running"), True)
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-trainer", "gpu-0"))
+    state.seen("pod", pod(phase="Running"), False)
+
+    gone = {"trainer": {"main": {"example.com/gpu": ("gpu-0",)}}}
+    assert seen() == CheckpointView(gone, {"example.com/gpu": ("gpu-0",)})
+
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-nobody", "gpu-1"))
+    assert isinstance(view := seen(), CheckpointView)
+    assert list(view.pods) == ["uid-of-nobody"]
+
+    for text, word in (("", "corrupt"), ("{", "corrupt"), (None, "absent")):
+        state.seen_checkpoint("node-1", text)
+        assert seen() == word
+
+
+def test_what_the_api_of_a_node_lists_is_of_its_pods(state: ClusterState) -> None:
+    placed = {"example.com/gpu": {"gpu-0": [0]}}
+    state.seen("pod", pod(phase="Running"), True)
+    state.seen("pod", pod("agent-dev-control-plane", phase="Running"), True)
+    state.seen("pod", pod("waits", node=None), True)
+    told = Told({"trainer": {"main": placed}, "agent-dev-control-plane": {}}, placed, {"other": "not found"})
+
+    snapshot = state.snapshot((), {"node-1": told})
+
+    listed = {name: view.pod_resources for name, view in snapshot.pods.items()}
+    assert listed == {"trainer": {"main": placed}, "agent-node-1": {}, "waits": None}
+    assert snapshot.nodes["node-1"].pod_resources == placed
+    assert snapshot.nodes["node-1"].pod_resources_get == {"other": "not found"}
 
 
 def test_a_corrupt_checkpoint_holds_nothing(state: ClusterState) -> None:

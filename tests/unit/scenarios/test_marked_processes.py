@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.marked_processes import MARK, kill_marked, signal_marked
+from scenarios.marked_processes import MARK, catches, kill_marked, signal_first, signal_marked
 
 HARMLESS = signal.SIGCONT
 LOOKS = 500
@@ -44,3 +44,41 @@ async def test_killed_processes_are_gone(restless: subprocess.Popen[bytes], mark
 def test_processes_without_the_mark_are_left_alone(restless: subprocess.Popen[bytes], mark: str) -> None:
     assert signal_marked(f"{mark}/other", signal.SIGKILL) == 0
     assert restless.poll() is None
+
+
+def test_a_process_catches_a_signal_once_it_has_a_handler() -> None:
+    before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    try:
+        assert not catches(os.getpid(), signal.SIGUSR2)
+        signal.signal(signal.SIGUSR2, lambda *_: None)
+        assert catches(os.getpid(), signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_process_that_has_ended_catches_nothing() -> None:
+    with subprocess.Popen(["/bin/true"]) as process:
+        process.wait()
+
+    assert not catches(process.pid, signal.SIGUSR2)
+
+
+@pytest.fixture
+def family(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process with a handler for HUP and none for USR1, and a child that HUP would end; it tells what it catches."""
+    script = "trap 'echo caught' HUP; sleep 1000 & echo ready; while :; do wait; sleep 0.01; done"
+    with subprocess.Popen(["/bin/sh", "-c", script], env={**os.environ, MARK: mark}, stdout=subprocess.PIPE) as process:
+        yield process
+        signal_marked(mark, signal.SIGKILL)
+
+
+def test_signal_for_the_first_process_reaches_no_other(family: subprocess.Popen[bytes], mark: str) -> None:
+    assert family.stdout is not None
+    assert family.stdout.readline() == b"ready\n"
+
+    assert signal_first(mark, signal.SIGUSR1) >= 2
+    assert signal_first(mark, signal.SIGHUP) >= 2
+
+    assert family.stdout.readline() == b"caught\n"
+    assert signal_first(mark, signal.SIGHUP) >= 2
+    assert family.poll() is None

@@ -220,6 +220,22 @@ async def test_paused_plugin_ends_in_an_orderly_way(supervise: Any, tmp_path: Pa
     assert (ended.fields["status"], ended.fields["said"]) == (0, "bye")
 
 
+async def test_signal_reaches_a_plugin_that_has_a_handler_and_no_other(supervise: Any, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    os.mkfifo(ready)
+    mine = supervise(f"trap 'echo > {ready}' HUP; echo > {ready}; while :; do sleep 0.01; done")
+    mine.start()
+    await asyncio.to_thread(ready.read_text)
+
+    await mine.plugin.send_signal("USR1")
+    await mine.plugin.send_signal("HUP")
+
+    await asyncio.to_thread(ready.read_text)
+    assert mine.plugin.view.state is PluginState.RUNNING
+    told = [event.fields["signal"] for event in mine.trace if event.kind == "plugin-signalled"]
+    assert told == ["USR1", "HUP"]
+
+
 async def test_plugin_that_does_not_run_cannot_be_paused(tmp_path: Path) -> None:
     command = PluginCommand("mine", "node-1", ("true",), {}, tmp_path / "log")
     plugin = PluginProcess(command, ManualClock(), Trace(), is_wanted=False)

@@ -19,7 +19,28 @@ from scenarios.part import Part
 from simkubelet.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
-BUGS = ["k1", "k4", "k6", "k8", "k18", "k19", "k20", "k26", "k27", "k31", "r1", "r2", "r3", "r4", "r5", "r6"]
+BUGS = [
+    "k1",
+    "k3",
+    "k4",
+    "k6",
+    "k7",
+    "k8",
+    "k12",
+    "k16",
+    "k18",
+    "k19",
+    "k20",
+    "k26",
+    "k27",
+    "k31",
+    "r1",
+    "r2",
+    "r3",
+    "r4",
+    "r5",
+    "r6",
+]
 TOPICS = ["bugs", "gopher", "kubelet", "node", "nodes", "plugins", "pods", "tap", "topology"]
 PATHS = stories.builtin()
 

@@ -32,7 +32,17 @@ WRONG = [
     ),
     pytest.param(
         "steps:\n- fail: {gpu: 0}",
-        ["4:9: steps[0].fail: missing key 'xid'"],
+        ["4:9: steps[0].fail: says nothing about the fault; add 'xid', 'lost: true' or both"],
+        id="no fault",
+    ),
+    pytest.param(
+        "steps:\n- signalPlugin: {plugin: p}\n- refuseCri: {calls: [Statu, ListContainers]}\n- createFolder: {path: a}",
+        [
+            "4:17: steps[0].signalPlugin: missing key 'signal'",
+            "5:23: steps[1].refuseCri.calls[0]: expected 'Status', 'ListPodSandbox' or 'ListContainers'; "
+            "found \"Statu\"; did you mean 'Status'?",
+            "6:24: steps[2].createFolder.path: expected an absolute path on the node without '..'",
+        ],
         id="missing key points at its mapping",
     ),
     pytest.param("steps: []", ["3:8: steps: expected at least 1 item; found []"], id="no steps"),
@@ -180,6 +190,37 @@ WRONG += [
         id="new keys",
     ),
     pytest.param(
+        "steps:\n- expect: {node: n, podResources: {r: [a, a]}, podResourcesGet: {p: 1}}\n"
+        "- expect: {pod: p, devices: {r: some}, podResources: {r: {a: 0}}}\n"
+        "- expect: {pod: p, containers: {main: {}, other: {devises: {r: 1}}}}\n"
+        "- expect: {node: n, checkpoint: gone}\n- expect: {node: n, checkpoint: {pods: {p: 1}, registered: {r: -1}}}\n"
+        "- expect: {node: n, checkpoint: {}}\n- expect: {plugin: a, callLog: [Register], connections: 1.5}",
+        [
+            "4:39: steps[0].expect.podResources.r: expected a number of devices, the list of their ids, or a mapping "
+            'of ids to lists of NUMA nodes; found ["a", "a"]',
+            "4:69: steps[0].expect.podResourcesGet.p: expected resources and their devices, or the text of an error; "
+            "found 1",
+            '5:33: steps[1].expect.devices.r: expected a number of devices, or the list of their ids; found "some"',
+            "5:58: steps[1].expect.podResources.r: expected a number of devices, the list of their ids, or a mapping "
+            'of ids to lists of NUMA nodes; found {"a": 0}',
+            "6:39: steps[2].expect.containers.main: needs at least one of 'devices', 'podResources'",
+            "6:51: steps[2].expect.containers.other.devises: unknown key; did you mean 'devices'?",
+            "7:33: steps[3].expect.checkpoint: expected 'absent' or 'corrupt'; found \"gone\"",
+            "8:44: steps[4].expect.checkpoint.pods.p: expected containers and their devices by resource, or 'absent'; "
+            "found 1",
+            "8:64: steps[4].expect.checkpoint.registered.r: expected a number of devices, the list of their ids, or "
+            "'absent'; found -1",
+            "9:33: steps[5].expect.checkpoint: needs at least one of 'pods', 'registered'",
+            "10:57: steps[6].expect.connections: expected a whole number; found 1.5",
+        ],
+        id="observations in depth",
+    ),
+    pytest.param(
+        "steps:\n- expect: {plugin: a, callLog: [Register]}",
+        ["4:11: steps[0].expect: 'callLog' has the calls of the kubelet; Register is the plugin's"],
+        id="log of calls",
+    ),
+    pytest.param(
         "steps:\n- answerRpc: {plugin: a, rpc: Allocate, empty: true, never: true}",
         ["4:14: steps[0].answerRpc: give at most one of 'error', 'empty' and 'never'"],
         id="two answers",
@@ -202,11 +243,12 @@ WRONG += [
 DANGLING = [
     pytest.param(
         "plugins: [{name: a, builtin: gopher}]\nsteps:\n- stopPlugin: {plugin: b}\n- endStream: {plugin: a}\n"
-        "- rebootNode: {plugins: [a, c]}\n- expect: {plugin: a, calls: {Allocate: 1}}",
+        "- rebootNode: {plugins: [a, c], pods: [q]}\n- expect: {plugin: a, calls: {Allocate: 1}}",
         [
             "5:24: steps[0].stopPlugin.plugin: no plugin 'b'; there are: a",
             "6:14: steps[1].endStream: plugin 'a' has no tap; add 'tap: true' to it",
             "7:29: steps[2].rebootNode.plugins[1]: no plugin 'c'; there are: a",
+            "7:40: steps[2].rebootNode.pods[0]: no step before this one applies a pod 'q'",
             "8:11: steps[3].expect: nobody tells the calls of plugin 'a'; add 'tap: true' to it",
         ],
         id="plugins of verbs",
@@ -222,6 +264,25 @@ DANGLING = [
             "10:16: steps[5].listDevices: plugin 'b' is no 'builtin: stub'; only that can be told so",
         ],
         id="calls of plugins",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: gopher}, {name: b, builtin: stub}]\nsteps:\n"
+        "- expect: {plugin: a, callLog: []}\n- expect: {plugin: b, callLog: [], connections: 1}\n"
+        f"- {POD}\n- expect: {{pod: p, containers: {{man: {{devices: {{r: 1}}}}, c: {{devices: {{r: 1}}}}}}}}\n"
+        "- expect: {node: node-1, checkpoint: {pods: {p: absent, q: absent}}}",
+        [
+            "5:11: steps[0].expect: nobody tells the calls of plugin 'a'; add 'tap: true' to it",
+            "6:49: steps[1].expect.connections: nobody counts those of plugin 'b'; add 'tap: true' to it",
+            "8:38: steps[3].expect.containers.man: pod 'p' has no container 'man'; it has c",
+            "9:60: steps[4].expect.checkpoint.pods.q: no step before this one applies a pod 'q'",
+        ],
+        id="observations in depth",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: gopher, tap: true}]\nsteps:\n- removeFolder: {path: /var/lib/kubelet}\n"
+        "- removeFolder: {path: /etc/gophers}",
+        ["5:24: steps[0].removeFolder.path: the tap of plugin 'a' would not find the folder again; take 'tap: true'"],
+        id="folder of a tap",
     ),
     pytest.param(
         'versions: ["1.26.4", "1.99"]\nsteps:\n- kubernetes: ">=1.3"\n  exitContainer: {pod: p}',

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.evaluation import Mismatch, evaluate
+from scenarios.evaluation import evaluate
 from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
-from scenarios.snapshot import KubeletState, PluginState, PodEvent, Snapshot
+from scenarios.mismatch import Mismatch, shown
+from scenarios.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace import Trace
 from simkubelet.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 
@@ -79,6 +80,15 @@ def test_a_capacity_that_may_be_passed_over(
     assert bool(seen) is not agrees
 
 
+def test_pods_count_by_node_and_phase(frames: Any) -> None:
+    elsewhere = replace(frames.pod("c", phase="Failed"), node="node-2")
+    here = [replace(frames.pod(name, phase="Failed"), node="node-1") for name in "ab"]
+    snapshot = frames.frame(*here, elsewhere, frames.pod("d"), frames.pod("e", phase="Pending"))
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", pods={"Failed": 2, "Running": 1, "Pending": 0}) == []
+    assert seen_of(NodeExpectation, snapshot, node="node-1", pods={"Failed": 3, "Succeeded": 1}) == ["2", "0"]
+
+
 def test_lists_count_by_node_and_resource(frames: Any) -> None:
     trace = Trace()
     for node, resource in (("node-1", GPU), ("node-1", "r"), ("node-2", GPU), ("node-1", GPU)):
@@ -89,10 +99,61 @@ def test_lists_count_by_node_and_resource(frames: Any) -> None:
 
 
 def test_devices_that_pods_may_get_are_those_of_the_pod_resources_api(frames: Any) -> None:
-    snapshot = frames.frame(node=replace(frames.node(), pod_resources={GPU: ("gpu-0", "gpu-1")}))
+    snapshot = frames.frame(node=replace(frames.node(), pod_resources={GPU: {"gpu-0": (0,), "gpu-1": ()}}))
 
-    assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: 2, "none": 0}) == []
+    for agreed in (2, ["gpu-1", "gpu-0"], {"gpu-1": [], "gpu-0": [0]}):
+        assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: agreed, "none": 0}) == []
     assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: 8, "none": 1}) == ["2", "0"]
+    assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: ["gpu-0"]}) == ["[gpu-0, gpu-1]"]
+    assert seen_of(NodeExpectation, snapshot, node="node-1", podResources={GPU: {"gpu-0": [0], "gpu-1": [1]}}) == [
+        "gpu-0: [0], gpu-1: []"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"p": {GPU: ["a"]}, "q": "no q"}, [], id="agrees"),
+        pytest.param({"p": {GPU: 2}}, ["1"], id="another number"),
+        pytest.param({"p": "no p"}, [f"{GPU}: 1"], id="an answer instead of an error"),
+        pytest.param({"q": {GPU: 1}}, ["no q"], id="an error instead of an answer"),
+        pytest.param({"r": "no r"}, ["no answer"], id="no kubelet"),
+    ],
+)
+def test_get_is_answered_with_devices_or_an_error(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
+    node = replace(frames.node(), pod_resources_get={"p": {GPU: {"a": ()}}, "q": "no q"})
+
+    assert seen_of(NodeExpectation, frames.frame(node=node), node="node-1", podResourcesGet=wanted) == seen
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"pods": {"p": {"main": {GPU: ["b", "a"]}}, "q": "absent"}}, [], id="entries"),
+        pytest.param({"registered": {GPU: 1, "gone": 0, "never": "absent"}}, [], id="registered"),
+        pytest.param({"pods": {"p": {"main": {GPU: 1, "r": 1}}}}, ["2", "0"], id="other numbers"),
+        pytest.param({"pods": {"p": {"init": {GPU: 1}}}}, ["0"], id="another container"),
+        pytest.param({"pods": {"p": "absent"}}, [f"main: {GPU}: [a, b]"], id="an entry too many"),
+        pytest.param({"pods": {"q": {"main": {GPU: 1}}}}, ["absent"], id="no entry"),
+        pytest.param({"registered": {GPU: ["b"], "gone": "absent", "never": 0}}, ["[a]", "[]", "absent"], id="others"),
+        pytest.param("absent", ["a checkpoint"], id="there"),
+    ],
+)
+def test_checkpoint(frames: Any, wanted: object, seen: list[str]) -> None:
+    content = CheckpointView({"p": {"main": {GPU: ("a", "b")}}}, {GPU: ("a",), "gone": ()})
+    snapshot = frames.frame(node=replace(frames.node(), checkpoint=content))
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", checkpoint=wanted) == seen
+
+
+def test_checkpoint_that_is_none(frames: Any) -> None:
+    absent = frames.frame()
+    corrupt = frames.frame(node=replace(frames.node(), checkpoint="corrupt"))
+
+    assert seen_of(NodeExpectation, absent, node="node-1", checkpoint="absent") == []
+    assert seen_of(NodeExpectation, corrupt, node="node-1", checkpoint="corrupt") == []
+    assert seen_of(NodeExpectation, corrupt, node="node-1", checkpoint="absent") == ["corrupt"]
+    assert seen_of(NodeExpectation, absent, node="node-1", checkpoint={"registered": {GPU: 1}}) == ["absent"]
 
 
 def test_nobody_of_that_name_is_a_mismatch_not_an_error(frames: Any) -> None:
@@ -124,6 +185,10 @@ def test_plugin(frames: Any, wanted: dict[str, object], seen: list[str]) -> None
         pytest.param({"phase": "Running"}, ["Failed"], id="phase"),
         pytest.param({"reason": ""}, ["UnexpectedAdmissionError"], id="no reason"),
         pytest.param({"devices": {GPU: 2}}, [], id="devices"),
+        pytest.param({"devices": {GPU: ["b", "a"]}}, [], id="these devices"),
+        pytest.param({"devices": {GPU: ["a", "c"]}}, ["[a, b]"], id="other devices"),
+        pytest.param({"containers": {"main": {"devices": {GPU: ["a", "b"], "r": 0}}}}, [], id="of a container"),
+        pytest.param({"containers": {"main": {"devices": {GPU: 1}}, "other": {"devices": {GPU: 1}}}}, ["2", "0"]),
         pytest.param({"devices": {GPU: 3, "other": 0}}, ["2"], id="none of a resource is 0"),
         pytest.param({"gone": False}, [], id="is there"),
         pytest.param({"gone": True}, ["a pod in phase Failed"], id="should be gone"),
@@ -277,6 +342,19 @@ def test_calls_and_refusal_of_a_plugin(frames: Any) -> None:
     assert seen_of(PluginExpectation, snapshot, plugin="nvidia", refusal="") == ["no"]
 
 
+def test_calls_of_a_plugins_process_in_order_and_its_connections(frames: Any) -> None:
+    log = ("GetDevicePluginOptions", "ListAndWatch")
+    snapshot = frames.frame(plugin=replace(frames.plugin(), call_log=log, connections=2))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=log, connections=2) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=log[::-1], connections=0) == [
+        "2",
+        "[GetDevicePluginOptions, ListAndWatch]",
+    ]
+    assert seen_of(PluginExpectation, frames.frame(), plugin="nvidia", callLog=[]) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=[]) == [shown(log)]
+
+
 @pytest.mark.parametrize(
     ("wanted", "seen"),
     [
@@ -285,11 +363,24 @@ def test_calls_and_refusal_of_a_plugin(frames: Any) -> None:
         pytest.param({"podResources": {GPU: 1, "r": 0}}, [], id="listed"),
         pytest.param({"podResources": {GPU: 2}}, ["1"], id="another number"),
         pytest.param({"podResources": "absent"}, [f"{GPU}: 1"], id="listed after all"),
+        pytest.param({"podResources": {GPU: {"0": [1]}}}, [], id="listed with its node"),
+        pytest.param({"podResources": {GPU: {"0": []}}}, ["0: [1]"], id="another node"),
+        pytest.param(
+            {"containers": {"main": {"podResources": {GPU: ["0"]}}, "init": {"podResources": "absent"}}},
+            [],
+            id="listed containers",
+        ),
+        pytest.param(
+            {"containers": {"main": {"podResources": "absent"}, "init": {"podResources": {GPU: 0}}}},
+            [f"{GPU}: 1", "absent"],
+            id="other containers",
+        ),
         pytest.param({"restarts": 1}, ["3"], id="restarts"),
     ],
 )
 def test_what_a_node_tells_of_a_pod(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
-    pod = replace(frames.pod(), restarts=3, health={GPU: {"0": "Unhealthy"}}, pod_resources={GPU: ("0",)})
+    listed = {"main": {GPU: {"0": (1,)}}}
+    pod = replace(frames.pod(), restarts=3, health={GPU: {"0": "Unhealthy"}}, pod_resources=listed)
 
     assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", **wanted) == seen
 

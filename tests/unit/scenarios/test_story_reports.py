@@ -4,9 +4,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scenarios.evaluation import Mismatch
 from scenarios.events import FaultInjected
 from scenarios.junit import junit_xml
+from scenarios.mismatch import Mismatch
 from scenarios.report import event_line, failure_lines, print_run
 from scenarios.trace import Trace
 from scenarios.verdict import Failure, Outcome, Verdict

@@ -27,7 +27,7 @@ def test_event_has_order_time_kind_and_fields() -> None:
     trace.append(FaultInjected("node-1", "GPU-1", 79))
 
     assert (trace[0].seq, trace[0].time_s, trace[0].kind) == (0, 0.25, "fault-injected")
-    assert trace[0].fields == {"node": "node-1", "gpu": "GPU-1", "xid": 79}
+    assert trace[0].fields == {"node": "node-1", "gpu": "GPU-1", "xid": 79, "lost": False}
 
 
 def test_recorded_event_does_not_change_with_its_source() -> None:

@@ -40,9 +40,9 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
         ),
         pytest.param(
             plugin_action.AnswerRpc,
-            {"rpc": "ListAndWatch", "error": "no", "after": "200ms", "devices": ["a"], "times": 3},
+            {"rpc": "ListAndWatch", "error": "no", "after": "200ms", "devices": ["a"], "skip": 2, "times": 3},
             commands.AnswerWith(
-                behaviour.Rpc.LIST, behaviour.Answer(error="no", after_s=0.2, devices=SOME[:1], times=3)
+                behaviour.Rpc.LIST, behaviour.Answer(error="no", after_s=0.2, devices=SOME[:1], skip=2, times=3)
             ),
             id="list, wait, refuse",
         ),

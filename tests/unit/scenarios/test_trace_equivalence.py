@@ -124,7 +124,7 @@ def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Docum
 
 
 def test_the_faults_of_a_device_count(story: Document) -> None:
-    broken = "fault-injected", {"node": "node-1", "gpu": "gpu-0", "xid": 79}
+    broken = "fault-injected", {"node": "node-1", "gpu": "gpu-0", "xid": None, "lost": True}
     healed = "fault-healed", {"node": "node-1", "gpu": "gpu-0"}
     well, ill = given_devices("first", "gpu-1"), given_devices("first", "gpu-0")
 

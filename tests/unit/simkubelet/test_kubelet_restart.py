@@ -5,6 +5,9 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from simkubelet.errors import InputError
 from simkubelet.panic import KubeletPanicError
 from tests.support.node import running_node
 
@@ -120,3 +123,15 @@ async def test_kubelet_that_is_stopped_before_its_loops_ran_leaves_none_behind(s
 
     # A coroutine that was never awaited says so when it is thrown away.
     gc.collect()
+
+
+async def test_node_is_published_out_of_turn_by_a_kubelet_that_runs(node: Any) -> None:
+    await node.plugin("d0")
+    before = node.status()
+
+    node.kubelet.publish()
+
+    assert (before, node.status()) == ((None, None), (1, 1))
+    await node.kubelet.stop()
+    with pytest.raises(InputError, match="the kubelet of node 'node-1' does not run; start it first"):
+        node.kubelet.publish()

@@ -27,6 +27,17 @@ async def test_reboot_ends_containers_without_a_word_and_starts_them_again(node:
     assert not [event for event in node.of("event") if event.reason == "Killing"]
 
 
+async def test_rebooted_kubelet_admits_pods_in_the_order_that_was_given(node: Any) -> None:
+    await node.plugin("d0", "d1", "d2")
+    names = [await node.settled_pod(1) for _ in range(3)]
+    (node.folder / "kubelet_internal_checkpoint").unlink()
+
+    await node.kubelet.reboot(pods=[names[2], names[0]])
+    await node.until(lambda: all(node.container(name).restart_count == 1 for name in names))
+
+    assert [event.pod for event in node.of("container-started")[3:]] == [names[2], names[0], names[1]]
+
+
 async def test_pod_that_never_restarts_ends_with_the_node(node: Any) -> None:
     name = await node.settled_pod(None, restartPolicy="Never")
 

@@ -249,3 +249,14 @@ async def test_order_counts_calls_and_is_forgotten(between: Between, to_plugin: 
     order(between, "Allocate", error="no")
     between.tap.tell({"command": "forget"})
     assert await to_plugin.unary_unary(ALLOCATE)(b"x") == b"x"
+
+
+async def test_calls_before_the_one_that_is_meant_pass(between: Between, plugin: ByteServer, to_plugin: Any) -> None:
+    order(between, "Allocate", error="no", skip=2, times=1)
+    call = to_plugin.unary_unary(ALLOCATE)
+
+    answers = [await call(allocate("a")) for _ in range(2)]
+    assert await refusal(call(allocate("a"))) == (grpc.StatusCode.UNKNOWN, "no")
+    answers.append(await call(allocate("a")))
+
+    assert answers == [answers[0]] * 3

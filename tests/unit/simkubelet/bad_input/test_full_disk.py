@@ -56,6 +56,21 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     return disk
 
 
+async def test_folder_without_room_keeps_its_checkpoint_and_refuses_pods_that_need_one(node: Node) -> None:
+    await node.plugin("d0")
+    node.kubelet.folder.is_full = True
+    refused, plain = await node.settled_pod(1), await node.settled_pod(None)
+    told, left = node.message(refused), loaded(node)
+    node.kubelet.folder.is_full = False
+    later = await node.settled_pod(1)
+
+    assert [node.phase(name) for name in (refused, plain, later)] == ["Failed", "Running", "Running"]
+    assert re.search(r'failed to write checkpoint file "\S+": write /\S+/\.\d+: no space left on device', told)
+    assert left is not None
+    assert left.entries == ()
+    assert node.devices(later) == ("d0",)
+
+
 def loaded(node: Node) -> Checkpoint | None:
     return PluginFolder(node.folder).load(version(DEFAULT))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import socket
@@ -159,7 +160,8 @@ async def test_kubelet_that_cannot_serve_its_agents_gives_back_what_it_had(
     (error,) = failure.value.exceptions
     assert isinstance(error, HostError)
     assert str(short_folder / POD_RESOURCES / "kubelet.sock") in str(error)
-    assert not (plugin_folder / "kubelet.sock").exists()
+    with socket.socket(socket.AF_UNIX) as caller:
+        assert caller.connect_ex(str(plugin_folder / "kubelet.sock")) == errno.ECONNREFUSED
 
 
 async def test_kubelet_goes_on_without_its_mark(

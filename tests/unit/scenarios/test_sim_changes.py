@@ -1,0 +1,87 @@
+"""What steps change on a simulated node from outside: its files and folders, its container runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.action import CreateFolder, FileAction, RemoveFile, RemoveFolder
+from scenarios.backends.sim_changes import change_file, change_runtime
+from scenarios.backends.sim_node import SimNode
+from scenarios.node_action import PauseRuntime, RefuseCri, ResumeRuntime
+from scenarios.node_spec import NodeSpec
+from scenarios.snapshot import Snapshot
+from scenarios.trace import Trace
+from simkubelet.clock import ManualClock
+from simkubelet.errors import InputError
+from simkubelet.runtime.cri import Cri
+from simkubelet.runtime.cri_call import CriCall
+
+SOCKETS = "/var/lib/kubelet/device-plugins"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimNode:
+    made = SimNode(NodeSpec(name="node-1"), tmp_path)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Trace()
+
+
+def change(node: SimNode, trace: Trace, action: FileAction) -> None:
+    change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
+
+
+def kinds(trace: Trace) -> list[str]:
+    return [event.kind for event in trace]
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        pytest.param(SOCKETS, "device-plugins", id="plugins"),
+        pytest.param("/var/lib/kubelet/plugins_registry/a", "plugins_registry/a", id="registry"),
+        pytest.param("/var/lib/kubelet/pod-resources", "pod-resources", id="PodResources"),
+        pytest.param("/var/lib/kubelet/pods", "root/var/lib/kubelet/pods", id="no sockets"),
+        pytest.param("/etc/gophers", "root/etc/gophers", id="elsewhere"),
+    ],
+)
+def test_folders_of_sockets_are_the_kubelets_own(node: SimNode, trace: Trace, path: str, place: str) -> None:
+    change(node, trace, CreateFolder(path=path))
+    (node.directory / place / "inside").touch()
+    change(node, trace, RemoveFolder(path=path))
+
+    assert not (node.directory / place).exists()
+    assert kinds(trace) == ["file-created", "file-removed"]
+
+
+def test_what_is_not_there_or_in_the_way_is_told_by_its_path_on_the_node(node: SimNode, trace: Trace) -> None:
+    change(node, trace, CreateFolder(path="/a"))
+
+    with pytest.raises(InputError, match=r"^node-1:/a: cannot be created: File exists$"):
+        change(node, trace, CreateFolder(path="/a"))
+    with pytest.raises(InputError, match=r"^node-1:/b: cannot be removed: No such file or directory$"):
+        change(node, trace, RemoveFolder(path="/b"))
+    with pytest.raises(InputError, match=rf"^node-1:{SOCKETS}/p.sock: cannot be removed: No such file or directory$"):
+        change(node, trace, RemoveFile(path=f"{SOCKETS}/p.sock"))
+    assert kinds(trace) == ["file-created"]
+
+
+def test_runtime_does_as_steps_say(node: SimNode, trace: Trace) -> None:
+    cri = Cri(ManualClock())
+
+    change_runtime(PauseRuntime(), node, cri, trace)
+    with pytest.raises(InputError, match="the container runtime of node 'node-1' is paused already; resume it first"):
+        change_runtime(PauseRuntime(), node, cri, trace)
+    change_runtime(ResumeRuntime(), node, cri, trace)
+    with pytest.raises(InputError, match="the container runtime of node 'node-1' is not paused; pause it first"):
+        change_runtime(ResumeRuntime(), node, cri, trace)
+    change_runtime(RefuseCri(calls=(CriCall.STATUS,)), node, cri, trace)
+
+    assert (cri.of_status is None, cri.of_lists is None) == (False, True)
+    assert kinds(trace) == ["runtime-paused", "runtime-resumed", "cri-refused"]
