@@ -35,6 +35,7 @@ ROOTS: Final = {
         "ServiceAccount",
     ),
     "apis__apps__v1": ("ControllerRevision", "DaemonSet"),
+    "apis__authentication.k8s.io__v1": ("SelfSubjectReview",),
     "apis__authorization.k8s.io__v1": ("SelfSubjectAccessReview",),
     "apis__coordination.k8s.io__v1": ("Lease",),
     "apis__events.k8s.io__v1": ("Event",),

@@ -20,6 +20,7 @@ from simkubelet.cluster.daemonsets import DaemonSetController
 from simkubelet.cluster.garbage_collector import GarbageCollector
 from simkubelet.cluster.node_lifecycle import NodeLifecycle
 from simkubelet.cluster.node_logs import NodeLogs
+from simkubelet.cluster.pod_garbage_collector import PodGarbageCollector
 from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.cluster.taint_eviction import TaintEviction
@@ -153,7 +154,7 @@ class LiveCluster:
     async def _start(self) -> None:
         self._logs.start()
         self._stack.callback(self._logs.close)
-        namespaces = NamespaceController(self.api.registry)
+        namespaces = NamespaceController(self.api.registry, self.api.authority)
         namespaces.ensure_namespaces()
         ensure_priority_classes(self.api.registry)
         await self._serve()
@@ -161,6 +162,7 @@ class LiveCluster:
         self._keep(namespaces.run())
         self._keep(NodeLifecycle(self._store, self._clock).run())
         self._keep(TaintEviction(self._store, self._clock).run())
+        self._keep(PodGarbageCollector(self._store, self._clock).run())
         self._keep(Scheduler(self._store, self._clock, kubernetes).run())
         self._keep(DaemonSetController(self.api.registry, self._clock, self._store.recorder).run())
         self._keep(GarbageCollector(self.api.registry).run())

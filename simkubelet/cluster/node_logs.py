@@ -133,6 +133,8 @@ def _is_recent(log: Path, options: LogOptions, now: datetime) -> bool:
 
 
 def _dated(text: bytes, log: Path) -> bytes:
+    if not text:
+        return text
     written = datetime.fromtimestamp(log.stat().st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z ").encode()
     return b"".join(written + line for line in text.splitlines(keepends=True))
 

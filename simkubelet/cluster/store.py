@@ -18,7 +18,7 @@ from ..events import Observer, PodRemoved, PodScheduled, PodStatusUpdated
 from ..node.node import Node
 from ..node.node_status import NodeStatus
 from ..pod import Pod, PodUID, pod_from_manifest
-from ..pod_status import Condition, ConditionType, PodStatus, Waiting
+from ..pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
 from ..version import DEFAULT, Version, version
 from .addresses import free_address
 from .event_json import KubeEvent
@@ -165,7 +165,7 @@ class Store:
         body = {
             **pod.manifest,
             "spec": {**pod.manifest["spec"], "nodeName": node},
-            "status": with_condition(pod.manifest, self._condition_json(pod, condition)),
+            "status": with_condition(pod.manifest, self._condition_json(pod, condition, 0)),
         }
         self._write_pod(replace(pod, node_name=node, status=_with_condition(pod.status, condition)), body)
 
@@ -184,26 +184,37 @@ class Store:
         new = kubelet_status_json(pod.manifest, status, kubelet, self.objects.wall_time, addresses)
         self._write_pod(replace(pod, status=status), {**pod.manifest, "status": new})
 
-    def patch_pod_status(self, uid: PodUID, condition: Condition, nominated_node_name: str | None = None) -> None:
+    def patch_pod_status(
+        self,
+        uid: PodUID,
+        condition: Condition,
+        nominated_node_name: str | None = None,
+        *,
+        phase: PodPhase | None = None,
+    ) -> None:
         """Set one condition of a pod as the scheduler does; nothing happens when nothing is new or the pod is gone.
 
         Args:
             uid: the pod's.
             condition: takes the place of the one of its type.
             nominated_node_name: the node that others are to leave for it; None leaves it as it is, empty takes it back.
+            phase: takes the place of the one that the pod has.
 
         Source: scheduler/schedule_one.go, ``updatePod`` (kubernetes v1.34.4).
         """
         pod = self._pods.get(uid)
         if pod is None:
             return
-        status = with_condition(pod.manifest, self._condition_json(pod, condition))
+        generation = pod.manifest["metadata"].get("generation", 0) if self._control_plane.observes_generation else 0
+        status = with_condition(pod.manifest, self._condition_json(pod, condition, generation))
         if nominated_node_name is not None:
             status["nominatedNodeName"] = nominated_node_name
         if not status.get("nominatedNodeName"):
             status.pop("nominatedNodeName", None)
-        body = {**pod.manifest, "status": status}
-        self._write_pod(replace(pod, status=_with_condition(pod.status, condition)), body)
+        known = _with_condition(pod.status, condition)
+        if phase is not None:
+            status["phase"], known = phase.value, replace(known, phase=phase)
+        self._write_pod(replace(pod, status=known), {**pod.manifest, "status": status})
 
     # Nodes
 
@@ -288,10 +299,15 @@ class Store:
 
     # What goes into the objects
 
-    def _condition_json(self, pod: Pod, condition: Condition) -> JSON:
+    def _condition_json(self, pod: Pod, condition: Condition, generation: int) -> JSON:
         conditions = (pod.manifest.get("status") or {}).get("conditions") or ()
         old = next((each for each in conditions if each["type"] == condition.type.value), None)
-        return condition_json(condition, old, self.objects.wall_time.now(), 0)
+        return condition_json(condition, old, self.objects.wall_time.now(), generation)
+
+    @property
+    def _control_plane(self) -> Version:
+        """The version of scheduler and controllers, which is that of the oldest node."""
+        return self._version_on(next(iter(self._nodes.by_name), None))
 
     def _version_on(self, node: str | None) -> Version:
         status = self._nodes.statuses.get(node or "")
@@ -320,4 +336,8 @@ def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
 
 @cache
 def _version_of(kubelet_version: str) -> Version:
-    return version(kubelet_version.removeprefix("v") or DEFAULT)
+    # Anybody may write a node's status.
+    try:
+        return version(kubelet_version.removeprefix("v") or DEFAULT)
+    except InputError:
+        return version(DEFAULT)

@@ -14,6 +14,7 @@ from ..objects import JSON
 from .errors import StatusError
 from .field_paths import FieldSet, Path, compare, elements_by_key, fields_of, is_atomic, printed
 from .kinds import Kind
+from .last_applied import TAKES_OVER, fields_last_applied, note_last_applied
 from .managed_fields import APPLY_OPERATION, UPDATE_OPERATION, Manager, entries, managed_part, managers_of
 from .schema import Schema, child, element, schema_of
 
@@ -31,7 +32,7 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     writer = Manager(name, APPLY_OPERATION, kind.api_version, subresource)
     wanted = managed_part(config, kind, subresource)
     fields = fields_of(wanted, schema)
-    last, since = managers.pop(writer, (frozenset(), now))
+    last, since = managers.pop(writer, (frozenset(), ""))
     new: JSON = _merged(copy.deepcopy(live), wanted, schema)
     others: FieldSet = frozenset().union(*(owned for owned, _ in managers.values()))
     for path in sorted(last - fields, key=len):
@@ -40,14 +41,19 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     changed, removed = compare(managed_part(live, kind, subresource), managed_part(new, kind, subresource), schema)
     conflicts = {manager: owned & changed & fields for manager, (owned, _) in managers.items()}
     if any(conflicts.values()) and not force:
-        raise _conflict_error({manager: paths for manager, paths in conflicts.items() if paths}, managers)
+        taken_over = fields_last_applied(live, kind) if name == TAKES_OVER else frozenset()
+        left = {manager: paths - taken_over for manager, paths in conflicts.items() if paths - taken_over}
+        if left:
+            raise _conflict_error(left, managers)
     kept = {manager: (owned - conflicts[manager] - removed, time) for manager, (owned, time) in managers.items()}
-    kept[writer] = (fields, since if fields == last else now)
+    kept[writer] = (fields, now if changed or removed else since)
     metadata = new.setdefault("metadata", {})
     for key in ("name", "namespace", "uid", "resourceVersion"):
         if config.get("metadata", {}).get(key):
             metadata[key] = config["metadata"][key]
     metadata["managedFields"] = entries(kept)
+    if name == TAKES_OVER:
+        note_last_applied(new, config)
     return new
 
 

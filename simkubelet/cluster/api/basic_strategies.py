@@ -1,6 +1,6 @@
-"""The rules of the kinds that have few: namespaces, secrets, service accounts, leases, events.
+"""The rules of the kinds that have few: namespaces, config maps, secrets, leases, controller revisions.
 
-Source: pkg/registry/core/{namespace,secret,event}/strategy.go, pkg/registry/coordination/lease/strategy.go,
+Source: pkg/registry/core/{namespace,secret}/strategy.go, pkg/registry/coordination/lease/strategy.go,
 pkg/apis/core/validation/validation.go (kubernetes v1.34.4).
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from ..objects import JSON
 from .errors import FieldError
+from .event_strategies import CoreEventStrategy, EventStrategy
 from .strategy import Strategy, keep_status
 
 __all__ = ["basic_strategies"]
@@ -23,6 +24,15 @@ _KEY_RULE: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
     "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
+_BASIC_AUTH: Final = "kubernetes.io/basic-auth"
+_NEEDED_IN_SECRETS: Final = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    _BASIC_AUTH: ("username", "password"),
+}
+"""Type -> keys that must be there; of those of the last, one."""
 _IMMUTABLE: Final = "field is immutable when `immutable` is set"
 
 
@@ -52,12 +62,15 @@ class _DataStrategy(Strategy):
     """What config maps and secrets have in common: keys, and that they can be made immutable."""
 
     def validate(self, new: JSON) -> list[FieldError]:
-        data: dict[str, Any] = {**(new.get("data") or {}), **(new.get("binaryData") or {})}
-        return [
-            FieldError.invalid(f"data[{key}]", key, _KEY_RULE)
+        texts, binary = new.get("data") or {}, new.get("binaryData") or {}
+        errors = [
+            FieldError.invalid(f"{name}[{key}]", key, _KEY_RULE)
+            for name, data in (("data", texts), ("binaryData", binary))
             for key in data
             if not _KEY.fullmatch(key) or len(key) > 253
         ]
+        both = "duplicate of key present in binaryData"
+        return errors + [FieldError.invalid(f"data[{key}]", key, both) for key in texts if key in binary]
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = []
@@ -81,6 +94,13 @@ class SecretStrategy(_DataStrategy):
         if texts:
             coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
             new["data"] = {**(new.get("data") or {}), **coded}
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        data, errors = new.get("data") or {}, super().validate(new)
+        needed = _NEEDED_IN_SECRETS.get(new["type"], ())
+        if new["type"] == _BASIC_AUTH and not data.keys().isdisjoint(needed):
+            return errors
+        return errors + [FieldError.required(f"data[{key}]") for key in needed if key not in data]
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = super().validate_update(new, old)
@@ -107,22 +127,6 @@ class LeaseStrategy(Strategy):
         return errors
 
 
-class EventStrategy(Strategy):
-    """An event may be created by a PUT; it stands in the namespace of what it is about."""
-
-    allow_create_on_update = True
-
-    def validate(self, new: JSON) -> list[FieldError]:
-        involved = new.get("involvedObject") or {}
-        namespace = new["metadata"].get("namespace", "")
-        about = involved.get("namespace", "")
-        if about and about != namespace:
-            return [FieldError.invalid("involvedObject.namespace", about, "does not match event.namespace")]
-        if not about and namespace not in ("default", "kube-system"):
-            return [FieldError.invalid("involvedObject.namespace", about, "does not match event.namespace")]
-        return []
-
-
 class ControllerRevisionStrategy(Strategy):
     """A controller's revision keeps its data."""
 
@@ -138,12 +142,13 @@ class ControllerRevisionStrategy(Strategy):
 
 
 def basic_strategies() -> Mapping[str, Strategy]:
-    """The rules by `Key.kind`."""
+    """The rules by the text of `Kind.resource`."""
     return {
         "namespaces": NamespaceStrategy(),
         "configmaps": _DataStrategy(),
         "secrets": SecretStrategy(),
         "leases.coordination.k8s.io": LeaseStrategy(),
-        "events": EventStrategy(),
+        "events": CoreEventStrategy(),
+        "events.events.k8s.io": EventStrategy(),
         "controllerrevisions.apps": ControllerRevisionStrategy(),
     }

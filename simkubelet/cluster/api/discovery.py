@@ -13,7 +13,7 @@ from ..objects import JSON
 from .kinds import KINDS, Kind
 from .media import Form, form_asked
 
-__all__ = ["discovery_document"]
+__all__ = ["discovery_document", "is_below_a_group"]
 
 _AGGREGATED: Final = tuple(
     Form("APIGroupDiscoveryList", "apidiscovery.k8s.io", version) for version in ("v2", "v2beta1")
@@ -48,6 +48,12 @@ def discovery_document(path: str, accept: str, address: str) -> tuple[JSON, str]
     else:
         return None
     return document, "application/json"
+
+
+def is_below_a_group(path: str) -> bool:
+    """Whether what is not found at a path, without slashes around it, is a resource of a group that is served."""
+    first, _, rest = path.partition("/")
+    return first == "api" or (first == "apis" and bool(_versions(rest.partition("/")[0])))
 
 
 def _of(group: str, version: str) -> list[Kind]:

@@ -6,18 +6,15 @@ Source: sigs.k8s.io/json, internal/golang/encoding/json (scanner.go, decode.go);
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
-
-from ..objects import JSON
 
 if TYPE_CHECKING:
     import yaml
 
 __all__ = ["json_document", "yaml_document"]
-
-Pairs = Callable[[list[tuple[str, Any]]], JSON]
 
 _TOO_DEEP: Final = "exceeded max depth"
 _EXPECTED: Final = {
@@ -27,14 +24,15 @@ _EXPECTED: Final = {
     "Expecting ',' delimiter": "after object key:value pair",
     "Extra data": "after top-level value",
 }
+_LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
 # As many values as a text has bytes need no aliases; so many more are allowed.
 _ALIASED_VALUES: Final = 400_000
 # What YAML knows beside JSON's types is text to Kubernetes.
 _TEXT_TAGS: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary")
 
 
-def json_document(body: bytes, pairs: Pairs = dict) -> Any:
-    """A JSON text's value; `pairs` makes its objects.
+def json_document(body: bytes, faults: list[str] | None = None) -> Any:
+    """A JSON text's value; fields that stand twice in an object are told in `faults`.
 
     Bytes that are no UTF-8, and halves of surrogate pairs, become U+FFFD.
 
@@ -43,7 +41,9 @@ def json_document(body: bytes, pairs: Pairs = dict) -> Any:
     """
     text = body.decode(errors="replace")
     try:
-        document = json.loads(text, object_pairs_hook=pairs, parse_constant=_refuse_constant)
+        document = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant)
+        if faults is not None:
+            faults += [f'duplicate field "{path}"' for path in _repeated(document, "")]
         if "\\ud" in text.lower():
             plain = json.dumps(document, ensure_ascii=False).encode("utf-16", "surrogatepass")
             document = json.loads(plain.decode("utf-16", "replace"))
@@ -52,6 +52,25 @@ def json_document(body: bytes, pairs: Pairs = dict) -> Any:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return document
+
+
+class _Object(dict[str, Any]):
+    """An object of a JSON text, which knows the names that it has twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs) if len(pairs) > len(self) else {}
+        self.repeated = [name for name, count in counts.items() if count > 1]
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _repeated(inner, f"{path}[{index}]")
+    elif isinstance(value, _Object):
+        yield from (f"{path}.{name}".lstrip(".") for name in value.repeated)
+        for name, inner in value.items():
+            yield from _repeated(inner, f"{path}.{name}".lstrip("."))
 
 
 def yaml_document(body: bytes) -> Any:
@@ -125,4 +144,13 @@ def _go_words(error: json.JSONDecodeError) -> str:
     if error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string"):
         return "unexpected end of JSON input"
     char = error.doc[error.pos]
-    return f"invalid character {char!r} {_EXPECTED.get(error.msg, 'in string literal')}"
+    literal = _LITERALS.get(char, "")
+    for expected, found in zip(literal[1:], error.doc[error.pos + 1 :], strict=False):
+        if found != expected:
+            return f"invalid character {_shown(found)} in literal {literal} (expecting {_shown(expected)})"
+    return f"invalid character {_shown(char)} {_EXPECTED.get(error.msg, 'in string literal')}"
+
+
+def _shown(char: str) -> str:
+    """A character as Go's JSON quotes it."""
+    return r"'\''" if char == "'" else f"'{char}'"

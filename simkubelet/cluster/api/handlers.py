@@ -12,11 +12,11 @@ from aiohttp import web
 
 from ...go.text import quoted
 from ..objects import JSON
-from .discovery import discovery_document
+from .discovery import discovery_document, is_below_a_group
 from .errors import GroupName, StatusError
 from .listing import Listed
 from .media import JSON_TYPE, encoded
-from .openapi import openapi_v2, openapi_v3, openapi_v3_index
+from .openapi import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_index
 from .pod_logs import PodLogs
 from .reading import Reading, is_pretty
 from .registry import Registry
@@ -29,6 +29,7 @@ __all__ = ["Handlers"]
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
 _NO_PATH: Final = "404 page not found\n"
 
 
@@ -58,8 +59,8 @@ class Handlers:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")
-        if path in _HEALTH:
-            return web.Response(text="ok")
+        if (healthy := _health(path, request)) is not None:
+            return healthy
         target = target_of(path)
         if target is None:
             return self._about_the_server(request, path)
@@ -86,15 +87,25 @@ class Handlers:
 
     def _about_the_server(self, request: web.Request, path: str) -> web.Response:
         """Discovery, schemas, the version and the list of paths."""
-        if request.method != "GET":
+        found = self._document(request, path)
+        if path == "/openapi/v2" and _OPENAPI in request.headers.get("Accept", ""):
+            return web.Response(body=openapi_v2_protobuf(self._version), content_type=f"{_OPENAPI}.v1.0+protobuf")
+        if found is None:
+            if is_below_a_group(path.strip("/")):
+                raise StatusError.no_such_path()
             return web.Response(text=_NO_PATH, status=404)
-        accept = request.headers.get("Accept", "")
-        media_type = JSON_TYPE
-        document: JSON | None = None
-        found = discovery_document(path.strip("/"), accept, f"{request.host}")
+        if request.method != "GET":
+            raise StatusError.method_not_allowed()
+        document, media_type = found
+        return web.Response(body=encoded(document, pretty=is_pretty(request)), headers={"Content-Type": media_type})
+
+    def _document(self, request: web.Request, path: str) -> tuple[JSON, str] | None:
+        """A document and its media type; None where there is none."""
+        found = discovery_document(path.strip("/"), request.headers.get("Accept", ""), f"{request.host}")
         if found is not None:
-            document, media_type = found
-        elif path == "/version":
+            return found
+        document: JSON | None = None
+        if path == "/version":
             document = _version_document(self._version)
         elif path == "/openapi/v2":
             document = openapi_v2(self._version)
@@ -107,9 +118,7 @@ class Handlers:
             document = {
                 "paths": sorted({"/api", "/apis", "/openapi/v2", "/openapi/v3", *_OPEN, *(f"/{g}" for g in groups)})
             }
-        if document is None:
-            return web.Response(text=_NO_PATH, status=404)
-        return web.Response(body=encoded(document, pretty=is_pretty(request)), headers={"Content-Type": media_type})
+        return None if document is None else (document, JSON_TYPE)
 
     def _authorize(self, request: web.Request) -> None:
         if self._token is None:
@@ -120,6 +129,16 @@ class Handlers:
                 raise StatusError.unauthorized()
         elif request.path.rstrip("/") not in _OPEN:
             raise _forbidden_to_anonymous(request)
+
+
+def _health(path: str, request: web.Request) -> web.Response | None:
+    """The answer to who asks whether the server works, or one check of it; None where nobody does."""
+    check = path.partition("/ping")[0]
+    if check not in _HEALTH or path not in (check, f"{check}/ping"):
+        return None
+    if path == check and "verbose" in request.query:
+        return web.Response(text=f"[+]ping ok\n{check.strip('/')} check passed\n")
+    return web.Response(text="ok")
 
 
 def _verb(request: web.Request, target: Target) -> str:

@@ -1,17 +1,19 @@
-"""The kinds that the API server serves: their names, verbs, subresources and the fields that a selector may name.
+"""The kinds that the API server serves: their names, verbs, subresources and forms.
 
-Source: api/discovery and the ``*SelectableFields`` functions in pkg/registry/core/*/strategy.go (kubernetes v1.34.4).
+Source: api/discovery (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from ..objects import JSON, Key
 from .errors import GroupName, StatusError
+from .event_versions import core_event, new_event
 from .names import is_dns_label, is_dns_subdomain
+from .selectable_fields import CORE_EVENT_FIELDS, EVENT_FIELDS, POD_FIELDS, SelectableFields, field_at, flag_at
 
 __all__ = ["KINDS", "Kind", "SubResource", "kind_at", "kind_named"]
 
@@ -31,6 +33,10 @@ class SubResource:
     version: str = ""
 
 
+def _as_it_is(obj: JSON) -> JSON:
+    return obj
+
+
 @dataclass(frozen=True)
 class Kind:
     """One kind in one version of its group.
@@ -38,7 +44,10 @@ class Kind:
     Attributes:
         returns_deleted: a DELETE is answered with the object instead of a Status.
         check_name: the faults of a name, each a sentence.
-        selectable: the fields besides name and namespace that a field selector may name, as printed values.
+        selectable: the fields besides name and namespace that a field selector may name, read from what is stored.
+        stored_as: the `key_kind` of the kind in whose form objects are stored, where that is another one.
+        from_stored: what is stored, in this kind's form.
+        to_stored: the other way.
     """
 
     group: str
@@ -53,7 +62,10 @@ class Kind:
     subresources: tuple[SubResource, ...] = ()
     returns_deleted: bool = False
     check_name: Callable[[str], list[str]] = is_dns_subdomain
-    selectable: Mapping[str, Callable[[JSON], str]] | None = None
+    selectable: SelectableFields | None = None
+    stored_as: str = ""
+    from_stored: Callable[[JSON], JSON] = _as_it_is
+    to_stored: Callable[[JSON], JSON] = _as_it_is
 
     @property
     def resource(self) -> GroupName:
@@ -61,7 +73,8 @@ class Kind:
 
     @property
     def group_kind(self) -> GroupName:
-        return GroupName(self.group, self.kind)
+        """What errors name: the kind in whose form objects are stored."""
+        return GroupName("" if self.stored_as else self.group, self.kind)
 
     @property
     def api_version(self) -> str:
@@ -70,7 +83,7 @@ class Kind:
     @property
     def key_kind(self) -> str:
         """What stands in `Key.kind`."""
-        return str(self.resource)
+        return self.stored_as or str(self.resource)
 
     def key(self, namespace: str, name: str) -> Key:
         return Key(self.key_kind, namespace if self.namespaced else "", name)
@@ -84,8 +97,12 @@ class Kind:
         return {
             "kind": self.kind,
             "apiVersion": self.api_version,
-            **{name: value for name, value in obj.items() if name not in ("kind", "apiVersion")},
+            **self.bare(obj),
         }
+
+    def bare(self, obj: JSON) -> JSON:
+        """An object in this kind's form, not naming it, as the items of a list."""
+        return {name: value for name, value in self.from_stored(obj).items() if name not in ("kind", "apiVersion")}
 
     def field_value(self, field: str, obj: JSON) -> str:
         """What a field selector compares.
@@ -104,53 +121,9 @@ class Kind:
         raise StatusError.bad_request(f'"{field}" is not a known field selector: {known}')
 
 
-def _at(*path: str) -> Callable[[JSON], str]:
-    def value(obj: JSON) -> str:
-        found: object = obj
-        for name in path:
-            found = found.get(name) if isinstance(found, dict) else None
-        return "" if found is None else str(found)
-
-    return value
-
-
-def _flag(*path: str) -> Callable[[JSON], str]:
-    text = _at(*path)
-    return lambda obj: "true" if text(obj) == "True" else "false"
-
-
-def _pod_ip(pod: JSON) -> str:
-    ips = pod.get("status", {}).get("podIPs") or [{}]
-    return str(ips[0].get("ip", ""))
-
-
-def _event_source(event: JSON) -> str:
-    return _at("source", "component")(event) or _at("reportingComponent")(event)
-
-
 def _status_of(kind: str) -> SubResource:
     return SubResource("status", _STATUS_VERBS, kind)
 
-
-_POD_FIELDS: Final = {
-    "spec.nodeName": _at("spec", "nodeName"),
-    "spec.restartPolicy": _at("spec", "restartPolicy"),
-    "spec.schedulerName": _at("spec", "schedulerName"),
-    "spec.serviceAccountName": _at("spec", "serviceAccountName"),
-    "spec.hostNetwork": _flag("spec", "hostNetwork"),
-    "status.phase": _at("status", "phase"),
-    "status.podIP": _pod_ip,
-    "status.nominatedNodeName": _at("status", "nominatedNodeName"),
-}
-
-_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_EVENT_FIELDS: Final = {
-    **{f"involvedObject.{name}": _at("involvedObject", name) for name in _INVOLVED},
-    "reason": _at("reason"),
-    "reportingComponent": _at("reportingComponent"),
-    "source": _event_source,
-    "type": _at("type"),
-}
 
 KINDS: Final = (
     Kind(
@@ -160,7 +133,7 @@ KINDS: Final = (
         "", "v1", "configmaps", "configmap", "ConfigMap", short_names=("cm",)
     ),
     Kind(
-        "", "v1", "events", "event", "Event", short_names=("ev",), selectable=_EVENT_FIELDS
+        "", "v1", "events", "event", "Event", short_names=("ev",), selectable=CORE_EVENT_FIELDS
     ),
     Kind(
         "", "v1", "namespaces", "namespace", "Namespace",
@@ -170,14 +143,14 @@ KINDS: Final = (
         subresources=(SubResource("finalize", ("update",), "Namespace"), _status_of("Namespace")),
         check_name=is_dns_label,
         returns_deleted=True,
-        selectable={"status.phase": _at("status", "phase")},
+        selectable={"status.phase": field_at("status", "phase")},
     ),
     Kind(
         "", "v1", "nodes", "node", "Node",
         namespaced=False,
         short_names=("no",),
         subresources=(_status_of("Node"),),
-        selectable={"spec.unschedulable": _flag("spec", "unschedulable")},
+        selectable={"spec.unschedulable": flag_at("spec", "unschedulable")},
     ),
     Kind(
         "", "v1", "pods", "pod", "Pod",
@@ -189,11 +162,11 @@ KINDS: Final = (
             SubResource("log", ("get",), "Pod"),
             _status_of("Pod"),
         ),
-        selectable=_POD_FIELDS,
+        selectable=POD_FIELDS,
         returns_deleted=True,
     ),
     Kind(
-        "", "v1", "secrets", "secret", "Secret", selectable={"type": _at("type")}
+        "", "v1", "secrets", "secret", "Secret", selectable={"type": field_at("type")}
     ),
     Kind(
         "", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", short_names=("sa",), returns_deleted=True
@@ -208,12 +181,25 @@ KINDS: Final = (
         subresources=(_status_of("DaemonSet"),),
     ),
     Kind(
+        "authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Kind(
         "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview",
         namespaced=False,
         verbs=("create",),
     ),
     Kind(
         "coordination.k8s.io", "v1", "leases", "lease", "Lease"
+    ),
+    Kind(
+        "events.k8s.io", "v1", "events", "event", "Event",
+        short_names=("ev",),
+        selectable=EVENT_FIELDS,
+        stored_as="events",
+        from_stored=new_event,
+        to_stored=core_event,
     ),
     Kind(
         "scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",
@@ -229,9 +215,9 @@ def kind_at(group: str, version: str, plural: str) -> Kind | None:
 
 
 def kind_named(key_kind: str) -> Kind:
-    """The kind whose objects have this `Key.kind`."""
+    """The kind in whose form objects with this `Key.kind` are stored."""
     return _BY_KEY[key_kind]
 
 
 _BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
-_BY_KEY: Final = {kind.key_kind: kind for kind in KINDS}
+_BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}

@@ -59,10 +59,10 @@ def parse_version(text: str) -> int:
         return 0
     if not (text.isascii() and text.isdigit()):
         why = f'strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise StatusError.bad_request(str(FieldError.invalid("resourceVersion", text, why)))
+        raise StatusError(500, "", str(FieldError.invalid("resourceVersion", text, why)))
     if len(text) > _MOST_DIGITS or int(text) > _LARGEST:
         why = f'strconv.ParseUint: parsing "{text}": value out of range'
-        raise StatusError.bad_request(str(FieldError.invalid("resourceVersion", text, why)))
+        raise StatusError(500, "", str(FieldError.invalid("resourceVersion", text, why)))
     return int(text)
 
 
@@ -77,7 +77,10 @@ def list_objects(objects: Objects, kind: str, selection: Selection, options: Lis
     _validate(options)
     after = ""
     version = objects.version
-    asked = parse_version(options.resource_version)
+    try:
+        asked = parse_version(options.resource_version)
+    except StatusError as unreadable:
+        raise StatusError.bad_request(f"invalid resource version: {unreadable}") from None
     if asked > version:
         details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
         message = f"Timeout: Too large resource version: {asked}, current: {version}"
@@ -132,7 +135,7 @@ def _validate(options: ListOptions) -> None:
         if match not in ("Exact", "NotOlderThan"):
             errors.append(FieldError.not_supported(path, match, ("Exact", "NotOlderThan", "")))
         elif match == "Exact" and options.resource_version == "0":
-            why = f'{path} "Exact" is forbidden for resourceVersion "0"'
+            why = f'{path} "exact" is forbidden for resourceVersion "0"'
             errors.append(FieldError.forbidden(path, why))
     if errors:
         raise StatusError.invalid(GroupName("meta.k8s.io", "ListOptions"), "", errors)

@@ -10,15 +10,33 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..objects import JSON
+from .errors import FieldError
 from .field_paths import FieldSet, compare, from_fields_v1, to_fields_v1
 from .kinds import Kind
 from .schema import schema_of
 
-__all__ = ["APPLY_OPERATION", "UPDATE_OPERATION", "Manager", "entries", "managed_part", "managers_of", "track_update"]
+__all__ = [
+    "APPLY_OPERATION",
+    "UPDATE_OPERATION",
+    "Manager",
+    "entries",
+    "managed_part",
+    "manager_faults",
+    "managers_of",
+    "track_update",
+]
 
 APPLY_OPERATION: Final = "Apply"
 UPDATE_OPERATION: Final = "Update"
 _LONGEST_NAME: Final = 128
+_ALWAYS_THERE: Final = frozenset(
+    tuple(f"f:{name}" for name in path.split(".")) if path else ()
+    for path in (
+        "", "metadata", "spec", "status", "spec.containers", "spec.template", "spec.template.metadata",
+        "spec.template.spec", "spec.template.spec.containers", "spec.updateStrategy", "source", "deprecatedSource",
+    )
+)  # fmt: skip
+"""What is never new: Go's structs have these fields when they are empty."""
 _SYSTEM: Final = (
     "name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion",
     "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -38,12 +56,26 @@ class Manager:
 def managers_of(obj: JSON) -> dict[Manager, tuple[FieldSet, str]]:
     """The managers of an object, each with its fields and when they last changed."""
     return {
-        Manager(entry["manager"], entry["operation"], entry["apiVersion"], entry.get("subresource", "")): (
+        Manager(entry.get("manager", ""), entry["operation"], entry["apiVersion"], entry.get("subresource", "")): (
             from_fields_v1(entry.get("fieldsV1") or {}),
             entry.get("time", ""),
         )
         for entry in (obj.get("metadata") or {}).get("managedFields") or ()
     }
+
+
+def manager_faults(name: str) -> list[FieldError]:
+    """What is wrong with the name that a request gives its manager."""
+    errors = [] if len(name.encode()) <= _LONGEST_NAME else [FieldError.too_long("fieldManager", _LONGEST_NAME)]
+    return errors + [
+        FieldError.invalid("fieldManager", name, f"invalid character {_code_point(char)} (at position {at})")
+        for at, char in enumerate(name)
+        if not char.isprintable()
+    ]
+
+
+def _code_point(char: str) -> str:
+    return f"U+{ord(char):04X}"
 
 
 def entries(managers: dict[Manager, tuple[FieldSet, str]]) -> list[JSON]:
@@ -57,7 +89,7 @@ def entries(managers: dict[Manager, tuple[FieldSet, str]]) -> list[JSON]:
             "manager": manager.name,
             "operation": manager.operation,
             "apiVersion": manager.api_version,
-            "time": time,
+            **({"time": time} if time else {}),
             "fieldsType": "FieldsV1",
             "fieldsV1": to_fields_v1(fields),
         }
@@ -78,13 +110,30 @@ def managed_part(obj: JSON, kind: Kind, subresource: str) -> JSON:
     return {**rest, "metadata": metadata} if metadata else rest
 
 
-def track_update(new: JSON, old: JSON | None, kind: Kind, name: str, subresource: str, now: str) -> None:
-    """Note in a new state who changed it from the old one; None where there was none."""
-    before = managers_of(old) if old is not None else {}
+def _managers_before(new: JSON, old: JSON, subresource: str) -> dict[Manager, tuple[FieldSet, str]]:
+    """Those that a write names itself, where it does; one empty entry stands for none at all."""
+    named = (new.get("metadata") or {}).get("managedFields") or []
+    if named == [{}]:
+        return {}
+    return managers_of(new if named and not subresource and all(map(_is_entry, named)) else old)
+
+
+def _is_entry(entry: JSON) -> bool:
+    is_known = entry.get("operation") in (APPLY_OPERATION, UPDATE_OPERATION) and bool(entry.get("apiVersion"))
+    return is_known and _is_tree(entry.get("fieldsV1") or {})
+
+
+def _is_tree(fields: object) -> bool:
+    return isinstance(fields, dict) and all(map(_is_tree, fields.values()))
+
+
+def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str) -> None:
+    """Note in a new state who changed it from the old one, which is empty where there was none."""
+    before = _managers_before(new, old, subresource)
     schema = schema_of(kind.group, kind.version, kind.kind)
-    had = managed_part(old, kind, subresource) if old is not None else {}
+    had = managed_part(old, kind, subresource)
     changed, removed = compare(had, managed_part(new, kind, subresource), schema)
-    changed -= {(), ("f:metadata",), ("f:spec",), ("f:status",)}
+    changed -= _ALWAYS_THERE
     writer = Manager(name[:_LONGEST_NAME], UPDATE_OPERATION, kind.api_version, subresource)
     managers = {manager: (fields - changed - removed, time) for manager, (fields, time) in before.items()}
     own, since = before.get(writer, (frozenset(), now))

@@ -15,7 +15,7 @@ from .errors import StatusError
 __all__ = ["JSON_TYPE", "Form", "encoded", "form_asked"]
 
 JSON_TYPE: Final = "application/json"
-_ACCEPTED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor")
+_ACCEPTED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _ANY: Final = ("*/*", "application/*", JSON_TYPE)
 
 
@@ -34,11 +34,15 @@ def form_asked(accept: str, served: Iterable[Form]) -> Form:
     Raises:
         StatusError: the client accepts no JSON.
     """
-    for media_type, parameters in _media_ranges(accept or "*/*"):
+    ranges = list(_media_ranges(accept or "*/*"))
+    for media_type, parameters in ranges:
         form = Form(parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", ""))
         if media_type in _ANY and (form == Form() or form in served):
             return form
     accepted = ", ".join(_ACCEPTED)
+    if not any(media_type in (*_ANY, *_ACCEPTED) for media_type, _ in ranges):
+        message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
+        raise StatusError(406, "NotAcceptable", message, {})
     raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 

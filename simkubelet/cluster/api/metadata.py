@@ -17,13 +17,23 @@ from .errors import FieldError, StatusError
 from .kinds import Kind
 from .names import is_dns_label, is_label_value, is_qualified_name
 
-__all__ = ["at_create", "at_update", "set_namespace", "validate_metadata", "validate_metadata_update"]
+__all__ = [
+    "at_create",
+    "at_update",
+    "check_place",
+    "check_uid",
+    "set_namespace",
+    "validate_metadata",
+    "validate_metadata_update",
+]
 
 _GENERATED_FROM: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED: Final = 63
 _RANDOM_LENGTH: Final = 5
 _ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
 _IMMUTABLE: Final = "field is immutable"
+_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+_NO_FINALIZER: Final = "name is neither a standard finalizer name nor is it fully qualified"
 
 
 def at_create(new: JSON, wall_time: WallTime) -> None:
@@ -66,6 +76,38 @@ def set_namespace(new: JSON, kind: Kind, namespace: str) -> None:
         raise StatusError.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
+
+
+def check_place(new: JSON, namespace: str, name: str) -> None:
+    """See that an object is of the name and namespace of its request.
+
+    Raises:
+        StatusError: it is not.
+    """
+    metadata = new.get("metadata", {})
+    given = metadata.get("name", "")
+    if given != name:
+        raise StatusError.bad_request(
+            f"the name of the object ({given}) does not match the name on the URL ({name})"
+            if given
+            else f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    elsewhere = metadata.get("namespace")
+    if elsewhere and namespace and elsewhere != namespace:
+        wanted = f"the namespace on the request ({namespace})"
+        raise StatusError.bad_request(f"the namespace of the object ({elsewhere}) does not match {wanted}")
+
+
+def check_uid(new: JSON, stored: JSON, kind: Kind) -> None:
+    """See that an object which replaces another one means that one.
+
+    Raises:
+        StatusError: it names another uid.
+    """
+    given, uid = new.get("metadata", {}).get("uid"), stored["metadata"]["uid"]
+    if given and given != uid:
+        why = f"Precondition failed: UID in precondition: {given}, UID in object meta: {uid}"
+        raise StatusError.conflict(kind.resource, stored["metadata"]["name"], why)
 
 
 def validate_metadata(new: JSON, kind: Kind) -> list[FieldError]:
@@ -117,13 +159,17 @@ def _validate_common(metadata: JSON) -> list[FieldError]:
         errors += [FieldError.invalid("metadata.annotations", key, fault) for fault in is_qualified_name(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT_BYTES:
         errors.append(FieldError.too_long("metadata.annotations", _ANNOTATIONS_LIMIT_BYTES))
-    for index, owner in enumerate(metadata.get("ownerReferences") or ()):
-        errors += _validate_owner(owner, f"metadata.ownerReferences[{index}]")
+    for owner in metadata.get("ownerReferences") or ():
+        errors += _validate_owner(owner, "metadata.ownerReferences")
     for finalizer in metadata.get("finalizers") or ():
         errors += [
             FieldError.invalid("metadata.finalizers", finalizer, fault) for fault in is_qualified_name(finalizer)
         ]
-    return errors
+    return errors + [
+        FieldError.invalid(f"metadata.finalizers[{index}]", finalizer, _NO_FINALIZER)
+        for index, finalizer in enumerate(metadata.get("finalizers") or ())
+        if "/" not in finalizer and finalizer not in _FINALIZERS
+    ]
 
 
 def _validate_owner(owner: dict[str, Any], path: str) -> list[FieldError]:

@@ -16,7 +16,7 @@ from .kinds import KINDS, Kind
 from .patches import PATCH_TYPES
 from .schema import Schema, definitions
 
-__all__ = ["openapi_v2", "openapi_v3", "openapi_v3_index"]
+__all__ = ["openapi_v2", "openapi_v2_protobuf", "openapi_v3", "openapi_v3_index"]
 
 _OPTIONS: Final = {
     "post": ("dryRun", "fieldManager", "fieldValidation"),
@@ -62,6 +62,19 @@ def openapi_v2(version: str) -> JSON:
     paths = {path: item for kind in KINDS for path, item in _paths(kind, _V2)}
     info = {"title": "Kubernetes", "version": version}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": schemas}
+
+
+def openapi_v2_protobuf(version: str) -> bytes:
+    """The same in protobuf, without paths and definitions: kubectl asks for it only about kinds that are not served.
+
+    Source: github.com/google/gnostic-models, openapiv2/OpenAPIv2.proto, ``Document``.
+    """
+    info = _text(1, "Kubernetes") + _text(2, version)
+    return _text(1, "2.0") + bytes([2 << 3 | 2, len(info)]) + info
+
+
+def _text(number: int, text: str) -> bytes:
+    return bytes([number << 3 | 2, len(text)]) + text.encode()
 
 
 def _prefix(kind: Kind) -> str:

@@ -13,6 +13,7 @@ from .documents import json_document
 from .errors import StatusError
 from .schema import Schema
 from .strategic_merge import MergeError, go_printed, strategic_merge
+from .typed_values import go_name
 
 __all__ = ["APPLY", "JSON_PATCH", "MERGE_PATCH", "PATCH_TYPES", "STRATEGIC_MERGE_PATCH", "merge_patch", "patched"]
 
@@ -31,15 +32,10 @@ def patched(content_type: str, patch: bytes, obj: JSON, schema: Schema | None) -
     Raises:
         StatusError: the patch cannot be read, or not be applied to this object.
     """
-    try:
-        content = json_document(patch)
-    except ValueError:
-        raise StatusError.bad_request(f"error decoding patch: {patch.decode(errors='replace')}") from None
+    content = _content(content_type, patch)
     if content_type == JSON_PATCH:
         result = _json_patch(content, obj)
         return result, json.dumps(result, separators=(",", ":"))
-    if not isinstance(content, dict):
-        raise StatusError.bad_request("error decoding patch: json: cannot unmarshal into Go value of type map")
     if content_type == MERGE_PATCH:
         result = merge_patch(obj, content)
         return result, json.dumps(result, separators=(",", ":"))
@@ -48,6 +44,20 @@ def patched(content_type: str, patch: bytes, obj: JSON, schema: Schema | None) -
     except MergeError as error:
         raise StatusError.bad_request(str(error)) from None
     return result, go_printed(content)
+
+
+def _content(content_type: str, patch: bytes) -> Any:
+    """A patch's list of operations or its object."""
+    try:
+        content = json_document(patch)
+    except ValueError as error:
+        why = "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+        raise StatusError.bad_request(f"{why}{error}") from None
+    if isinstance(content, list if content_type == JSON_PATCH else dict):
+        return content
+    type_ = "[]handlers.jsonPatchOp" if content_type == JSON_PATCH else "map[string]interface {}"
+    why = f"json: cannot unmarshal {go_name(content)} into Go value of type {type_}"
+    raise StatusError.bad_request(f"error decoding patch: {why}")
 
 
 def merge_patch(obj: Any, patch: JSON) -> JSON:
@@ -61,17 +71,29 @@ def merge_patch(obj: Any, patch: JSON) -> JSON:
     return merged
 
 
-def _json_patch(operations: Any, obj: JSON) -> JSON:
+def _json_patch(operations: list[Any], obj: JSON) -> JSON:
     import jsonpatch
     import jsonpointer
 
     try:
-        result = jsonpatch.apply_patch(obj, operations, in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, ValueError):
+        result = obj
+        for operation in operations:
+            result = jsonpatch.apply_patch(result, [_as_it_is_read(operation, result)], in_place=True)
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, LookupError, TypeError, ValueError):
         raise _unprocessable() from None
     if not isinstance(result, dict):
         raise _unprocessable()
     return result
+
+
+def _as_it_is_read(operation: Any, obj: JSON) -> Any:
+    """An operation as Kubernetes takes it: a field that is replaced need not be there."""
+    from jsonpointer import JsonPointer
+
+    if operation["op"] != "replace":
+        return operation
+    above, name = JsonPointer(operation["path"]).to_last(obj)
+    return {**operation, "op": "add"} if name is not None and isinstance(above, dict) else operation
 
 
 def _unprocessable() -> StatusError:

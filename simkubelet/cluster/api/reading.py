@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 from typing import Final
 
 from aiohttp import web
 
-from .errors import StatusError
-from .listing import list_objects
+from .listing import list_objects, parse_version
 from .media import JSON_TYPE, encoded
-from .pod_logs import LogOptions, PodLogs
+from .pod_logs import PodLogs
 from .registry import Registry
-from .request import Target, as_bool, integer, list_options, selection, watch_options
+from .request import Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .subresources import log_container
 from .views import View
 from .watching import watch
@@ -53,6 +51,7 @@ class Reading:
                 return await self._watch(request, target)
             return self._list(request, target)
         view = self._view(request, target, of_list=False)
+        parse_version(request.query.get("resourceVersion", ""))
         obj = self._registry.get(target.kind, target.namespace, target.name)
         return self._json(request, view.object(obj))
 
@@ -98,10 +97,11 @@ class Reading:
     async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
         query = request.query
         pod = self._registry.get(target.kind, target.namespace, target.name)
+        options = log_options(query, target.name)
         container = log_container(pod, query.get("container", ""))
         if not pod.get("spec", {}).get("nodeName"):
             return web.Response(status=204)
-        pieces = self._logs.read(pod, container, _log_options(query))
+        pieces = self._logs.read(pod, container, options)
         # A refusal comes before the first piece, while the status is still open.
         first = await anext(pieces, b"")
         response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
@@ -128,18 +128,3 @@ def is_pretty(request: web.Request) -> bool:
     if "pretty" in request.query:
         return as_bool(request.query, "pretty")
     return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
-
-
-def _log_options(query: Mapping[str, str]) -> LogOptions:
-    tail, limit = integer(query, "tailLines"), integer(query, "limitBytes")
-    if tail is not None and tail < 0:
-        raise StatusError.bad_request("tailLines must be greater than or equal to 0")
-    return LogOptions(
-        follow=as_bool(query, "follow"),
-        previous=as_bool(query, "previous"),
-        timestamps=as_bool(query, "timestamps"),
-        tail_lines=tail,
-        since_time=query.get("sinceTime"),
-        since_seconds=integer(query, "sinceSeconds"),
-        limit_bytes=limit,
-    )

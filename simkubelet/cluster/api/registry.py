@@ -47,7 +47,7 @@ class Registry:
     """The objects of a cluster as its API server lets them be written.
 
     Args:
-        strategies: the rules of each kind, by `Key.kind`; a kind without has none.
+        strategies: the rules of each kind, by the text of `Kind.resource`; a kind without has none.
     """
 
     def __init__(self, objects: Objects, strategies: Mapping[str, Strategy]) -> None:
@@ -56,7 +56,7 @@ class Registry:
         self._no_rules = Strategy()
 
     def strategy(self, kind: Kind) -> Strategy:
-        return self._strategies.get(kind.key_kind, self._no_rules)
+        return self._strategies.get(str(kind.resource), self._no_rules)
 
     def get(self, kind: Kind, namespace: str, name: str) -> JSON:
         """What is stored.
@@ -215,10 +215,6 @@ class Registry:
             new["metadata"]["resourceVersion"] = stored
         elif given != stored:
             raise StatusError.conflict(kind.resource, name, _MODIFIED)
-        uid = new["metadata"].get("uid")
-        if uid and uid != old["metadata"]["uid"]:
-            why_not = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
-            raise StatusError.conflict(kind.resource, name, why_not)
 
 
 def _refuse(kind: Kind, new: JSON, errors: list[FieldError]) -> None:

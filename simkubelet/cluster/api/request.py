@@ -13,8 +13,10 @@ from typing import Final
 from .errors import FieldError, GroupName, StatusError
 from .kinds import Kind, kind_at
 from .listing import ListOptions, parse_version
+from .pod_logs import LogOptions
 from .registry import DeleteOptions
 from .selectors import Selection
+from .typed_values import check_date
 from .watching import WatchOptions
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "dry_run",
     "integer",
     "list_options",
+    "log_options",
     "selection",
     "target_of",
     "watch_options",
@@ -140,12 +143,52 @@ def delete_options(body: Mapping[str, object], query: Mapping[str, str]) -> Dele
     if policy and policy not in _FINALIZERS:
         why = FieldError.not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         raise StatusError.invalid(GroupName("meta.k8s.io", "DeleteOptions"), "", [why])
+    if policy and given.get("orphanDependents") is not None:
+        why = FieldError.invalid(
+            "propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set"
+        )
+        raise StatusError.invalid(GroupName("meta.k8s.io", "DeleteOptions"), "", [why])
     finalizer = _FINALIZERS.get(str(policy))
     if given.get("orphanDependents") in (True, "true"):
         finalizer = "orphan"
     uid = preconditions.get("uid") if isinstance(preconditions, dict) else None
     version = preconditions.get("resourceVersion") if isinstance(preconditions, dict) else None
     return DeleteOptions(grace if isinstance(grace, int) else None, uid, version, finalizer)
+
+
+def log_options(query: Mapping[str, str], pod: str) -> LogOptions:
+    """Which part of a pod's log is asked for.
+
+    Raises:
+        StatusError: the options contradict each other, or are out of range.
+
+    Source: pkg/apis/core/validation/validation.go, ``ValidatePodLogOptions`` (kubernetes v1.34.4).
+    """
+    tail, limit, seconds = (integer(query, name) for name in ("tailLines", "limitBytes", "sinceSeconds"))
+    time, errors = query.get("sinceTime"), []
+    try:
+        check_date(time or "0001-01-01T00:00:00Z")
+    except ValueError as error:
+        raise StatusError.bad_request(str(error)) from None
+    if tail is not None and tail < 0:
+        errors.append(FieldError.invalid("tailLines", tail, "must be greater than or equal to 0"))
+    if limit is not None and limit < 1:
+        errors.append(FieldError.invalid("limitBytes", limit, "must be greater than 0"))
+    if seconds is not None and time:
+        errors.append(FieldError.forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif seconds is not None and seconds < 1:
+        errors.append(FieldError.invalid("sinceSeconds", seconds, "must be greater than 0"))
+    if errors:
+        raise StatusError.invalid(GroupName("", "PodLogOptions"), pod, errors)
+    return LogOptions(
+        follow=as_bool(query, "follow"),
+        previous=as_bool(query, "previous"),
+        timestamps=as_bool(query, "timestamps"),
+        tail_lines=tail,
+        since_time=time,
+        since_seconds=seconds,
+        limit_bytes=limit,
+    )
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:

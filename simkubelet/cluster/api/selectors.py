@@ -157,7 +157,7 @@ def parse_fields(text: str) -> tuple[tuple[str, str, bool], ...]:
         SelectorError: it is none.
     """
     terms = []
-    for part in sorted(re.findall(r"(?:\\.|[^,\\])+", text, re.DOTALL)):
+    for part in sorted(re.findall(r"(?:\\.|[^,\\]|\\$)+", text, re.DOTALL)):
         found = re.match(r"(.*?)(!=|==|=)(.*)", part, re.DOTALL)
         if found is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")

@@ -38,7 +38,7 @@ class ApiServer:
     """Serves the objects of a cluster over HTTP, on loopback only.
 
     Args:
-        strategies: the rules of each kind, by `Key.kind`.
+        strategies: the rules of each kind, by the text of `Kind.resource`.
         logs: where the output of containers is.
         version: the Kubernetes version that it says to be.
         port: where to listen; a free one where it is 0.
@@ -69,6 +69,11 @@ class ApiServer:
     def url(self) -> str:
         """Where it listens, once it has started."""
         return f"{'http' if self._certificates is None else 'https'}://{_HOST}:{self._port}"
+
+    @property
+    def authority(self) -> str:
+        """The certificate, in PEM, by which the server's is known; empty where it has none."""
+        return "" if self._certificates is None else self._certificates.authority.decode()
 
     def kubeconfig(self) -> JSON:
         """What a client needs to come in, in the form of kubectl's file."""

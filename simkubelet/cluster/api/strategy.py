@@ -7,6 +7,8 @@ Source: staging/src/k8s.io/apiserver/pkg/registry/rest, ``RESTCreateStrategy``, 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
+from typing import Any
 
 from ..objects import JSON
 from .errors import FieldError
@@ -26,6 +28,9 @@ class Strategy:
 
     allow_create_on_update: bool = False
     """A PUT (or an apply) to a name that is free creates the object."""
+
+    empty: Mapping[str, Any] = {}
+    """What Go writes of an object of which nothing is set, beyond what its schema requires."""
 
     def default(self, new: JSON) -> None:
         """Fill in what the caller left out, as decoding does; at each write, before the hooks below."""

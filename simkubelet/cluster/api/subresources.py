@@ -26,7 +26,7 @@ def bind(registry: Registry, namespace: str, name: str, binding: JSON, write: Wr
     """
     metadata = binding.get("metadata", {})
     target = binding.get("target", {})
-    if metadata.get("name", name) != name:
+    if metadata.get("name", "") != name:
         raise StatusError.bad_request("name in URL does not match name in Binding object")
     errors = []
     if target.get("kind") not in (None, "", "Node"):
@@ -74,7 +74,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JSON, options
     Raises:
         StatusError: there is no such pod.
     """
-    if eviction.get("metadata", {}).get("name", name) != name:
+    if eviction.get("metadata", {}).get("name", "") != name:
         raise StatusError.bad_request("name in URL does not match name in Eviction object")
     registry.delete(_PODS, namespace, name, options, write)
 

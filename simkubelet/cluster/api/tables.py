@@ -240,7 +240,7 @@ _TABLES: Final[dict[str, tuple[list[JSON], Cells]]] = {
         pod_cells,
     ),
     "priorityclasses.scheduling.k8s.io": (
-        _columns("Name", "#Value", "?Global-Default", "Age", "+PreemptionPolicy"),
+        _columns("Name", "#Value", "?Global-Default", "Age", "PreemptionPolicy"),
         _priority_class,
     ),
     "secrets": (_columns("Name", "Type", "Data", "Age"), _secret),

@@ -18,7 +18,7 @@ from ...resources import canonical_quantity
 from ..objects import JSON
 from .schema import Schema, child, element, resolved
 
-__all__ = ["completed", "read_value"]
+__all__ = ["check_date", "completed", "go_name", "read_value"]
 
 _GO_NAMES: Final = {
     dict: "object",
@@ -33,6 +33,11 @@ _SCALARS: Final = ("string", "boolean", "integer")
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "boolean": False, "integer": 0, "array": []}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})")
 _NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def go_name(value: Any) -> str:
+    """What Go's JSON calls a value."""
+    return next((name for type_, name in _GO_NAMES.items() if isinstance(value, type_)), "string")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class _Place:
 
     def mismatch(self, value: Any, schema: Schema) -> TypeError:
         field = f"struct field {self.struct}{self.go_path}" if self.go_path else "value"
-        return TypeError(f"{_GO_NAMES.get(type(value), 'string')} into Go {field} of type {_go_type(schema)}")
+        return TypeError(f"{go_name(value)} into Go {field} of type {_go_type(schema)}")
 
 
 def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> Any:
@@ -82,7 +87,7 @@ def _read(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
     if wanted is not None and not _fits(value, wanted):
         raise place.mismatch(value, schema)
     if plain.get("format") == "date-time":
-        _check_date(value)
+        check_date(value)
     if plain.get("format") == "byte":
         _check_base64(value)
     if wanted == "array":
@@ -108,9 +113,14 @@ def _read_inside(value: Any, schema: Schema, place: _Place, faults: list[str]) -
 
 
 def completed(obj: JSON, schema: Schema) -> JSON:
-    """An object with the texts, numbers and flags that Go always writes."""
+    """An object with the texts, numbers and flags that Go always writes, without lists and maps that it leaves out."""
     found = {name: _inside(value, child(schema, name)) for name, value in obj.items()}
-    for name in schema.get("required", ()):
+    required = schema.get("required", ())
+    for name, value in obj.items():
+        is_list_or_map = value == [] or (value == {} and "additionalProperties" in (child(schema, name) or {}))
+        if is_list_or_map and "properties" in schema and name not in required:
+            del found[name]
+    for name in required:
         type_ = resolved(schema["properties"][name]).get("type")
         if name not in found and type_ in _SCALARS:
             found[name] = _ZEROS[type_]
@@ -147,7 +157,12 @@ def _check_base64(text: str) -> None:
         raise ValueError(f"illegal base64 data at input byte {min(len(legal.encode()), len(text.encode()))}")
 
 
-def _check_date(text: str) -> None:
+def check_date(text: str) -> None:
+    """See that a text is a date.
+
+    Raises:
+        ValueError: it is none, in Go's words.
+    """
     try:
         is_date = _DATE.fullmatch(text) is not None and datetime.fromisoformat(text) is not None
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..objects import JSON
 from ..wall_time import WallTime
-from .errors import FieldError, GroupName, StatusError
+from .errors import FieldError, StatusError
 from .kinds import Kind
 from .listing import Listed
 from .media import Form, form_asked
@@ -40,8 +40,8 @@ class View:
 
     def __init__(self, kind: Kind, accept: str, include: str, wall_time: WallTime, *, of_list: bool = False) -> None:
         if include not in _INCLUDED:
-            why = FieldError.not_supported("includeObject", include, _INCLUDED)
-            raise StatusError.invalid(GroupName(_META, "TableOptions"), "", [why])
+            why = FieldError.invalid("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
+            raise StatusError.bad_request(f"Unable to convert to Table as requested: {why}")
         self._kind = kind
         self._form = form_asked(accept, _OF_LISTS if of_list else _OF_OBJECTS)
         self._include = include or "Metadata"
@@ -66,8 +66,7 @@ class View:
         if self._form.kind:
             items = [self._partial(obj) for obj in listed.items]
             return {"kind": self._form.kind, "apiVersion": self._version, "metadata": metadata, "items": items}
-        # The items of a list name no kind.
-        bare = [{key: obj[key] for key in obj if key not in ("kind", "apiVersion")} for obj in listed.items]
+        bare = list(map(self._kind.bare, listed.items))
         kind, version = f"{self._kind.kind}List", self._kind.api_version
         return {"kind": kind, "apiVersion": version, "metadata": metadata, "items": bare}
 

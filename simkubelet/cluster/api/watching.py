@@ -89,7 +89,7 @@ def _seen_through(selection: Selection, written: list[Written]) -> Iterator[tupl
 
 
 def _bookmark(kind: Kind, version: int, annotations: dict[str, str] | None = None) -> JSON:
-    metadata: JSON = {"resourceVersion": str(version), "creationTimestamp": None}
+    metadata: JSON = {"resourceVersion": str(version)}
     if annotations:
         metadata["annotations"] = annotations
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}

@@ -19,17 +19,19 @@ from .decoding import PROTOBUF, Decoder
 from .errors import FieldError, GroupName, StatusError
 from .kinds import Kind
 from .listing import Listed, ListOptions, list_objects
-from .managed_fields import track_update
+from .managed_fields import manager_faults, track_update
+from .metadata import check_place, check_uid
 from .patches import APPLY, PATCH_TYPES, patched
 from .registry import Registry, Write
 from .request import Target, as_bool, delete_options, dry_run, selection
+from .reviews import ACCESS_REVIEW, SUBJECT_REVIEW, reviewed_access, reviewed_subject
 from .schema import schema_of
 from .subresources import bind, evict
 
 __all__ = ["Answer", "Writing"]
 
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
-_READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf, application/cbor"
+_READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
 
 @dataclass(slots=True)
@@ -72,11 +74,13 @@ class Writing:
             if target.kind.key_kind == "bindings":
                 bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
                 return Answer(_success(), 201, is_status=True, warnings=write.warnings)
-            if target.kind.kind == "SelfSubjectAccessReview":
-                review = {**new, "metadata": {"name": "", **new.get("metadata", {})}, "status": {"allowed": True}}
-                return Answer(review, 201, warnings=write.warnings)
-            self._track(new, None, target, request)
-            stored = self._registry.create(target.kind, target.namespace, new, write)
+            if target.kind.kind == SUBJECT_REVIEW:
+                return Answer(reviewed_subject(self._registry.objects.wall_time.now()), 201, warnings=write.warnings)
+            if target.kind.kind == ACCESS_REVIEW:
+                return Answer(reviewed_access(new), 201, warnings=write.warnings)
+            stored = self._registry.create(
+                target.kind, target.namespace, self._tracked(new, None, target, request), write
+            )
             return Answer(stored, 201, warnings=write.warnings)
         group, version = subresource.group, subresource.version or target.kind.version
         decoder = Decoder(group, version, subresource.kind, request.query.get("fieldValidation", ""), write.warnings)
@@ -91,21 +95,21 @@ class Writing:
     def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
         write = _write(request, "UpdateOptions")
         new = _decoded(request, target.kind, body, write)
-        _check_name(new, target)
+        check_place(new, target.namespace, target.name)
         strategy = self._registry.strategy(target.kind)
         key = target.kind.key(target.namespace, target.name)
         old = self._registry.objects.get(key)
         if old is None and strategy.allow_create_on_update and not target.subresource:
-            self._track(new, None, target, request)
-            return Answer(
-                self._registry.create(target.kind, target.namespace, new, write), 201, warnings=write.warnings
+            made = self._registry.create(
+                target.kind, target.namespace, self._tracked(new, None, target, request), write
             )
+            return Answer(made, 201, warnings=write.warnings)
         if target.subresource == "finalize":
             return Answer(self._finalize(target, new), warnings=write.warnings)
 
         def change(stored: JSON) -> JSON:
-            self._track(new, stored, target, request)
-            return new
+            check_uid(new, stored, target.kind)
+            return self._tracked(new, stored, target, request)
 
         status = target.subresource == "status"
         stored = self._registry.update(target.kind, target.namespace, target.name, change, write, status=status)
@@ -123,11 +127,11 @@ class Writing:
     def _patch(self, request: web.Request, target: Target, body: bytes) -> Answer:
         content_type = request.content_type
         if content_type not in PATCH_TYPES:
-            accepted = ", ".join(PATCH_TYPES)
-            raise StatusError.unsupported_media_type(
-                f"the body of the request was in an unknown format - accepted media types include: {accepted}"
-            )
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         write = _write(request, "PatchOptions")
+        if "force" in request.query and content_type != APPLY:
+            why = FieldError.forbidden("force", "may not be specified for non-apply patch")
+            raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
         kind, status = target.kind, target.subresource == "status"
         validation = request.query.get("fieldValidation", "")
         decoder = Decoder.of(kind, validation, write.warnings)
@@ -136,11 +140,9 @@ class Writing:
         schema = schema_of(kind.group, kind.version, kind.kind)
 
         def change(stored: JSON) -> JSON:
-            before = kind.present(copy.deepcopy(stored))
-            new = decoder.patched(*patched(content_type, body, kind.present(stored), schema))
-            _check_name(new, target)
-            self._track(new, before, target, request)
-            return new
+            new = decoder.patched(*patched(content_type, body, kind.present(copy.deepcopy(stored)), schema))
+            check_place(new, target.namespace, target.name)
+            return self._tracked(new, stored, target, request)
 
         found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
         return Answer(found, warnings=write.warnings)
@@ -152,10 +154,9 @@ class Writing:
             why = FieldError.required("fieldManager", "is required for apply patch")
             raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
         config = decoder.read_configuration(body, APPLY)
-        config.setdefault("metadata", {}).setdefault("name", target.name)
-        _check_name(config, target)
-        if config["metadata"].get("managedFields"):
+        if config.get("metadata", {}).get("managedFields"):
             raise StatusError.bad_request("metadata.managedFields must be nil")
+        check_place(config, target.namespace, target.name)
         now = self._registry.objects.wall_time.now()
         force = as_bool(query, "force")
         key = kind.key(target.namespace, target.name)
@@ -163,11 +164,13 @@ class Writing:
             if target.subresource:
                 raise StatusError.not_found(kind.resource, target.name)
             new = applied({}, config, kind, manager, target.subresource, now, force=force)
-            made = self._registry.create(kind, target.namespace, decoder.completed(new), write)
+            made = self._registry.create(kind, target.namespace, kind.to_stored(decoder.completed(new)), write)
             return Answer(made, 201, warnings=write.warnings)
 
         def change(stored: JSON) -> JSON:
-            return decoder.completed(applied(stored, config, kind, manager, target.subresource, now, force=force))
+            live = kind.from_stored(stored)
+            new = applied(live, config, kind, manager, target.subresource, now, force=force)
+            return kind.to_stored(decoder.completed(new))
 
         status = target.subresource == "status"
         found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
@@ -191,9 +194,17 @@ class Writing:
             return Answer(found)
         return Answer(_success(found, target.kind), is_status=True)
 
-    def _track(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> None:
-        name = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
-        track_update(new, old, target.kind, name, target.subresource, self._registry.objects.wall_time.now())
+    def _tracked(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> JSON:
+        """An object of a request in its stored form, with its defaults and with who manages which field."""
+        kind, now = target.kind, self._registry.objects.wall_time.now()
+        manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
+        stored = kind.to_stored(new)
+        stored.setdefault("metadata", {})
+        strategy = self._registry.strategy(kind)
+        strategy.default(stored)
+        before = kind.from_stored(dict(strategy.empty) if old is None else old)
+        track_update(kind.from_stored(stored), before, kind, manager, target.subresource, now)
+        return stored
 
 
 def _delete_options(body: bytes, request: web.Request) -> JSON:
@@ -202,6 +213,8 @@ def _delete_options(body: bytes, request: web.Request) -> JSON:
 
 
 def _write(request: web.Request, options: str) -> Write:
+    if errors := manager_faults(request.query.get("fieldManager", "")):
+        raise StatusError.invalid(GroupName("meta.k8s.io", options), "", errors)
     return Write(dry_run(request.query.getall("dryRun", []), options))
 
 
@@ -217,20 +230,6 @@ def _readable_type(request: web.Request) -> str:
 def _decoded(request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
     decoder = Decoder.of(kind, request.query.get("fieldValidation", ""), write.warnings)
     return decoder.read(body, _readable_type(request))
-
-
-def _check_name(new: JSON, target: Target) -> None:
-    name = new.get("metadata", {}).get("name", "")
-    if name != target.name:
-        raise StatusError.bad_request(
-            f"the name of the object ({name}) does not match the name on the URL ({target.name})"
-            if name
-            else f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-        )
-    namespace = new["metadata"].get("namespace")
-    if namespace and target.namespace and namespace != target.namespace:
-        wanted = f"the namespace on the request ({target.namespace})"
-        raise StatusError.bad_request(f"the namespace of the object ({namespace}) does not match {wanted}")
 
 
 def _success(obj: JSON | None = None, kind: Kind | None = None) -> JSON:

@@ -93,16 +93,16 @@ def _set_template_generation(new: JSON, generation: int) -> None:
 
 def _selector(spec: JSON) -> list[FieldError]:
     selector = spec.get("selector")
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    unmatched = "`selector` does not match template `labels`"
     if selector is None:
-        return [FieldError.required("spec.selector")]
+        return [FieldError.invalid("spec.template.metadata.labels", labels, unmatched)]
     if errors := validate_label_selector(selector, "spec.selector"):
         return errors
-    labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
         return [FieldError.invalid("spec.selector", selector, "empty selector is invalid for daemonset")]
-    if not selects(selector, labels):
-        text = "`selector` does not match template `labels`"
-        return [FieldError.invalid("spec.template.metadata.labels", labels, text)]
+    if not selects(selector, labels or {}):
+        return [FieldError.invalid("spec.template.metadata.labels", labels, unmatched)]
     return []
 
 
@@ -142,7 +142,8 @@ def _update_strategy(strategy: JSON) -> list[FieldError]:
     if strategy["type"] == "OnDelete":
         return []
     if strategy["type"] != _ROLLING:
-        return [FieldError.not_supported(path, strategy, [_ROLLING, "OnDelete"])]
+        shown = {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
+        return [FieldError.not_supported(path, shown, [_ROLLING, "OnDelete"])]
     rolling, path = strategy["rollingUpdate"], f"{path}.rollingUpdate"
     fields = ("maxUnavailable", "maxSurge")
     errors = [error for name in fields for error in _amount(rolling[name], f"{path}.{name}")]

@@ -26,6 +26,8 @@ _PORT_RULE: Final = "must be between 1 and 65535, inclusive"
 _VARIABLE_RULE: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
+_HOOKS: Final = ("postStart", "preStop")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _RULES_AT_MOST: Final = 20
 _MAX_PORT: Final = 65535
@@ -93,8 +95,18 @@ def _validate_common(container: _Container, volumes: Collection[str], path: str)
     errors += _validate_ports(container.get("ports") or (), f"{path}.ports")
     errors += _validate_env(container.get("env") or (), f"{path}.env")
     errors += _validate_mounts(container.get("volumeMounts") or (), volumes, f"{path}.volumeMounts")
+    for name, handler in (container.get("lifecycle") or {}).items():
+        if name in _HOOKS:
+            errors += _validate_handler(handler, f"{path}.lifecycle.{name}")
     errors += choose(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy")
     return errors + validate_requirements(container.get("resources") or {}, f"{path}.resources")
+
+
+def _validate_handler(handler: Mapping[str, Any], path: str) -> list[FieldError]:
+    given = [name for name in _HANDLERS if handler.get(name) is not None]
+    if not given:
+        return [FieldError.required(path, "must specify a handler type")]
+    return [FieldError.forbidden(f"{path}.{name}", "may not specify more than 1 handler type") for name in given[1:]]
 
 
 def _validate_ports(ports: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:

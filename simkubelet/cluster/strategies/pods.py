@@ -19,7 +19,7 @@ from ..api.strategy import Strategy, keep_all_but_status, keep_status
 from ..objects import JSON, Key, Objects
 from .container_validation import choose
 from .pod_creation import admit_pod, prepare_pod
-from .pod_defaults import default_pod
+from .pod_defaults import default_pod, default_tolerations
 from .pod_validation import validate_pod_create, validate_pod_spec, validate_tolerations
 from .priority import PriorityError
 
@@ -59,7 +59,7 @@ class PodStrategy(Strategy):
 
     def validate(self, new: JSON) -> list[FieldError]:
         errors = validate_pod_create(new)
-        if not errors:
+        if not errors and new["metadata"]["name"]:
             _check_readable(new)
         return errors
 
@@ -69,6 +69,7 @@ class PodStrategy(Strategy):
         for name in ("priority", "preemptionPolicy"):
             if new["spec"].get(name) is None and name in old["spec"]:
                 new["spec"][name] = old["spec"][name]
+        default_tolerations(new)
         changed = new["spec"] != old["spec"]
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
 
@@ -78,7 +79,7 @@ class PodStrategy(Strategy):
             *_validate_mirror_annotation(new, old),
             *_validate_spec_update(new["spec"], old["spec"]),
         ]
-        if not errors:
+        if not errors and new["metadata"]["name"]:
             _check_readable(new)
         return errors
 

@@ -17,7 +17,7 @@ __all__ = ["strategies"]
 
 
 def strategies(objects: Objects) -> Mapping[str, Strategy]:
-    """The rules of one cluster's kinds, by `Key.kind`; admission looks into its objects."""
+    """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
     return {
         **basic_strategies(),
         "daemonsets.apps": DaemonSetStrategy(),

@@ -318,3 +318,16 @@ def test_grace_beyond_all_dates_ends_with_the_last_one(cluster: Cluster) -> None
     cluster.store.delete_pod(pod.uid, 2**62)
     (stored,) = cluster.objects.all_of("pods")
     assert stored["metadata"]["deletionTimestamp"] == "9999-12-31T23:59:59Z"
+
+
+@pytest.mark.parametrize(("kubelet", "generation"), [("v1.33.0", None), ("v1.34.4", 1), ("nonsense", 1)])
+def test_condition_of_the_scheduler_tells_the_generation(
+    cluster: Cluster, kubelet: str, generation: int | None
+) -> None:
+    cluster.store.register_node("n", NodeStatus(kubelet_version=kubelet))
+    pod = cluster.store.create_pod(manifest("p"))
+
+    cluster.store.patch_pod_status(pod.uid, Condition(ConditionType.SCHEDULED, False, "Unschedulable"))
+
+    (condition,) = cluster.store.pods[0].manifest["status"]["conditions"]
+    assert condition.get("observedGeneration") == generation

@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import pytest
 
+from simkubelet.cluster.api.kinds import kind_named
+from simkubelet.cluster.api.namespaces import NamespaceController
+from simkubelet.cluster.api.registry import Registry
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import Strategy
-from simkubelet.cluster.objects import Objects
+from simkubelet.cluster.objects import JSON, Objects
 
 from .conftest import Client, ScriptedLogs
 
@@ -97,9 +100,61 @@ async def test_bytes_that_are_no_request_are_refused_and_not_told(
 
 
 async def test_unknown_path_is_not_found(client: Client) -> None:
-    for path in ("/api/v1/foos", "/apis/apps/v2/daemonsets", "/nothing", "/api/v1/pods/name", "/api/v2"):
+    for path in ("/nothing", "/apis/example.com/v1/things", "/healthz/none", "/healthz/ping/ping"):
         answer = await client.get(path)
         assert (answer.code, answer.body) == (404, "404 page not found\n")
+
+
+async def test_unknown_resource_of_a_group_is_not_found_as_a_status(client: Client) -> None:
+    for path in ("/api/v1/foos", "/apis/apps/v2/daemonsets", "/api/v1/pods/name", "/api/v2"):
+        answer = await client.get(path)
+        assert (answer.code, answer.body["reason"], answer.body["details"]) == (404, "NotFound", {})
+
+
+async def test_health_is_told_check_by_check(client: Client) -> None:
+    assert (await client.get("/livez/ping")).body == "ok"
+    assert (await client.get("/readyz?verbose")).body == "[+]ping ok\nreadyz check passed\n"
+
+
+async def test_what_is_only_read_is_not_written(client: Client) -> None:
+    assert (await client.post("/version", {})).body["reason"] == "MethodNotAllowed"
+
+
+async def test_who_is_let_in_is_the_administrator(client: Client) -> None:
+    answer = await client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
+
+    assert answer.code == 201
+    assert answer.body["status"]["userInfo"]["username"] == "kubernetes-admin"
+
+
+async def test_administrator_may_do_everything(client: Client) -> None:
+    about: JSON = {"spec": {"resourceAttributes": {"verb": "delete", "resource": "nodes"}}}
+    answer = await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", about)
+    assert (answer.code, answer.body["status"]) == (201, {"allowed": True})
+
+
+@pytest.mark.parametrize("spec", [{}, {"resourceAttributes": {}, "nonResourceAttributes": {}}])
+async def test_question_about_access_has_one_subject(client: Client, spec: JSON) -> None:
+    answer = await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+
+
+async def test_each_namespace_has_the_certificate_of_the_server(
+    objects: Objects, rules: Mapping[str, Strategy]
+) -> None:
+    registry = Registry(objects, rules)
+    NamespaceController(registry, "PEM").ensure_namespaces()
+
+    found = registry.get(kind_named("configmaps"), "kube-system", "kube-root-ca.crt")
+    assert found["data"] == {"ca.crt": "PEM"}
+
+
+async def test_openapi_is_there_for_kubectls_older_question(client: Client) -> None:
+    accept = {"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    answer = await client.get("/openapi/v2", headers=accept)
+
+    assert answer.headers["Content-Type"] == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    assert answer.body.startswith("\n\x032.0")
 
 
 @pytest.mark.parametrize(

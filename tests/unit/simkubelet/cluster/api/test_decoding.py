@@ -55,7 +55,7 @@ def container(**fields: Any) -> dict[str, Any]:
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
         ),
         (container(more=1), 'strict decoding error: unknown field "spec.containers[0].more"'),
-        (b'{"metadata": {"name": "a", "name": "b"}}', 'strict decoding error: duplicate field "name"'),
+        (b'{"metadata": {"name": "a", "name": "b"}}', 'strict decoding error: duplicate field "metadata.name"'),
     ],
 )
 def test_what_cannot_be_a_pod(document: object, words: str) -> None:
@@ -76,7 +76,10 @@ def test_bytes_of_a_secret_are_base64() -> None:
 def test_other_version_is_refused() -> None:
     with pytest.raises(StatusError) as raised:
         read({"apiVersion": "v2", "kind": "Pod"})
-    assert str(raised.value) == "the API version in the data (v2) does not match the expected API version (v1)"
+    assert str(raised.value) == (
+        'Pod in version "v1" cannot be handled as a Pod: '
+        'no kind "Pod" is registered for version "v2" in scheme "pkg/runtime/scheme.go:110"'
+    )
 
 
 def test_null_is_nothing_and_in_a_map_the_empty_value() -> None:
@@ -98,5 +101,11 @@ def test_configuration_is_taken_as_it_is() -> None:
 
 def test_unknown_fields_are_dropped_with_a_warning_by_default() -> None:
     warnings: list[str] = []
-    found = Decoder("", "v1", "ConfigMap", "", warnings).read(b'{"data": {}, "more": 1}', "application/json")
-    assert (found, warnings) == ({"data": {}}, ['unknown field "more"'])
+    found = Decoder("", "v1", "ConfigMap", "", warnings).read(b'{"data": {"a": "b"}, "more": 1}', "application/json")
+    assert (found, warnings) == ({"data": {"a": "b"}}, ['unknown field "more"'])
+
+
+def test_empty_lists_and_maps_are_left_out_where_go_does() -> None:
+    spec = {"containers": [], "initContainers": [], "nodeSelector": {}, "securityContext": {}}
+    found = read({"metadata": {"labels": {}}, "spec": spec})
+    assert found == {"metadata": {}, "spec": {"containers": [], "securityContext": {}}}

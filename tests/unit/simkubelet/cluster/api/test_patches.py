@@ -13,7 +13,7 @@ from simkubelet.cluster.api.apply import applied
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.field_paths import from_fields_v1, to_fields_v1
 from simkubelet.cluster.api.kinds import kind_named
-from simkubelet.cluster.api.patches import merge_patch
+from simkubelet.cluster.api.patches import JSON_PATCH, MERGE_PATCH, merge_patch, patched
 from simkubelet.cluster.api.schema import schema_of
 from simkubelet.cluster.api.strategic_merge import MergeError, strategic_merge
 from simkubelet.cluster.objects import JSON
@@ -165,6 +165,67 @@ def test_another_managers_value_is_a_conflict_unless_forced() -> None:
 def test_the_same_value_is_no_conflict() -> None:
     live = apply({}, containers({"name": "a", "image": "1"}), "them")
     assert apply(live, containers({"name": "a", "image": "1"}), "me")["spec"] == live["spec"]
+
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def client_side(image: str, stored: str) -> JSON:
+    """A pod that client-side apply gave one image, and that has another, perhaps."""
+    config = {"apiVersion": "v1", "kind": "Pod", **containers({"name": "a", "image": image})}
+    body = {"metadata": {"annotations": {LAST_APPLIED: json.dumps(config)}}}
+    return {**apply(body, containers({"name": "a", "image": stored}), "kubectl-client-side-apply"), "apiVersion": "v1"}
+
+
+def test_kubectl_takes_over_what_client_side_apply_set() -> None:
+    config: JSON = {"metadata": {"name": "p"}, **containers({"name": "a", "image": "2"})}
+    new = apply(client_side("1", "1"), config, "kubectl")
+
+    assert new["spec"]["containers"][0]["image"] == "2"
+    assert json.loads(new["metadata"]["annotations"][LAST_APPLIED]) == config
+
+
+@pytest.mark.parametrize(("manager", "stored"), [("me", "1"), ("kubectl", "3")])
+def test_others_do_not_nor_does_kubectl_what_was_changed_since(manager: str, stored: str) -> None:
+    with pytest.raises(StatusError, match="1 conflict"):
+        apply(client_side("1", stored), containers({"name": "a", "image": "2"}), manager)
+
+
+def test_entry_of_who_changed_nothing_has_no_time() -> None:
+    live = apply({}, containers({"name": "a", "image": "1"}), "them")
+    shared = apply(live, containers({"name": "a", "image": "1"}), "me")
+    assert {entry["manager"]: entry.get("time") for entry in shared["metadata"]["managedFields"]} == {
+        "them": NOW,
+        "me": None,
+    }
+
+
+def json_patch(obj: JSON, *operations: JSON) -> JSON:
+    return patched(JSON_PATCH, json.dumps(operations).encode(), obj, None)[0]
+
+
+def test_field_that_is_replaced_need_not_be_there() -> None:
+    assert json_patch({}, {"op": "replace", "path": "/a", "value": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("path", ["/a/1", "/b/c", "a"])
+def test_element_that_is_replaced_must_be_there(path: str) -> None:
+    with pytest.raises(StatusError, match="the server rejected our request"):
+        json_patch({"a": [1]}, {"op": "replace", "path": path, "value": 1})
+
+
+@pytest.mark.parametrize(
+    ("type_", "body", "words"),
+    [
+        (JSON_PATCH, b"{}", "cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+        (MERGE_PATCH, b"[]", "cannot unmarshal array into Go value of type map[string]interface {}"),
+        (MERGE_PATCH, b"nil", "invalid character 'i' in literal null (expecting 'u')"),
+    ],
+)
+def test_patch_of_another_form_is_refused(type_: str, body: bytes, words: str) -> None:
+    with pytest.raises(StatusError) as raised:
+        patched(type_, body, {}, None)
+    assert words in str(raised.value)
 
 
 paths = st.lists(st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'v:"y"']), min_size=1, max_size=4).map(tuple)

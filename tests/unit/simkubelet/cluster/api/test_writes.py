@@ -10,7 +10,7 @@ import pytest
 from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.objects import Objects
+from simkubelet.cluster.objects import JSON, Objects
 
 from .conftest import CONFIG_MAPS, PODS, Client, ScriptedLogs, config_map, pod
 
@@ -310,19 +310,21 @@ async def test_body_larger_than_three_mebibytes_is_refused(client: Client) -> No
         (
             b"[" * 100_000,
             "application/json",
-            "the object provided is unrecognized (must be of type ConfigMap): exceeded max depth "
+            "the object provided is unrecognized (must be of type ConfigMap): "
+            "couldn't get version/kind; json parse error: exceeded max depth "
             f"({(b'[' * 30).hex()} ...)",
         ),
         (
             b"",
             "application/json",
-            "the object provided is unrecognized (must be of type ConfigMap): unexpected end of JSON input (<empty>)",
+            "the object provided is unrecognized (must be of type ConfigMap): "
+            "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
         ),
         (
             b'{"data": {"at": "x"}',
             "application/json",
-            "the object provided is unrecognized (must be of type ConfigMap): unexpected end of JSON input "
-            '({"data": {"at": "x"})',
+            "the object provided is unrecognized (must be of type ConfigMap): "
+            'couldn\'t get version/kind; json parse error: unexpected end of JSON input ({"data": {"at": "x"})',
         ),
         (
             b"data: {at: 5}",
@@ -341,3 +343,71 @@ async def test_patch_that_is_too_deep_is_refused(client: Client) -> None:
     await client.post(CONFIG_MAPS, config_map("c"))
     answer = await client.patch(f"{CONFIG_MAPS}/c", b'{"a":' * 50_000, "merge-patch+json")
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ({"tailLines": "-1"}, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ({"limitBytes": "0"}, "limitBytes: Invalid value: 0: must be greater than 0"),
+        ({"sinceSeconds": "0"}, "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        (
+            {"sinceSeconds": "1", "sinceTime": "2026-01-01T00:00:00Z"},
+            "[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ),
+    ],
+)
+async def test_part_of_a_log_that_cannot_be_is_refused(client: Client, query: dict[str, str], message: str) -> None:
+    await client.post(PODS, pod("p"))
+    answer = await client.get(f"{PODS}/p/log", params=query)
+    assert (answer.code, answer.body["message"]) == (422, f'PodLogOptions "p" is invalid: {message}')
+
+
+async def test_date_of_a_log_that_is_none_is_a_bad_request(client: Client) -> None:
+    await client.post(PODS, pod("p"))
+    assert (await client.get(f"{PODS}/p/log", params={"sinceTime": "yesterday"})).code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"data": {"a": "b"}, "binaryData": {"a": "AA=="}}, "duplicate of key present in binaryData"),
+        ({"metadata": {"name": "c", "finalizers": ["mine"]}}, "neither a standard finalizer name nor"),
+        ({"metadata": {"name": "c", "ownerReferences": [{}]}}, "metadata.ownerReferences.uid: Invalid value"),
+    ],
+)
+async def test_config_map_that_is_none_is_refused(client: Client, body: JSON, message: str) -> None:
+    answer = await client.post(CONFIG_MAPS, {"metadata": {"name": "c"}, **body})
+    assert answer.code == 422
+    assert message in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "missing"),
+    [
+        ("kubernetes.io/tls", {"tls.crt": ""}, ["data[tls.key]"]),
+        ("kubernetes.io/basic-auth", {}, ["data[username]", "data[password]"]),
+        ("kubernetes.io/basic-auth", {"password": ""}, []),
+        ("Opaque", {}, []),
+    ],
+)
+async def test_secret_has_the_keys_of_its_type(client: Client, type_: str, data: JSON, missing: list[str]) -> None:
+    body = {"metadata": {"name": "s"}, "type": type_, "data": data}
+    answer = await client.post("/api/v1/namespaces/default/secrets", body)
+    assert [cause["field"] for cause in answer.body.get("details", {}).get("causes", ())] == missing
+
+
+async def test_manager_of_a_name_that_cannot_be_is_refused(client: Client) -> None:
+    answer = await client.post(f"{CONFIG_MAPS}?fieldManager=%00", config_map("c"))
+    assert answer.body["message"].endswith(
+        'fieldManager: Invalid value: "\\x00": invalid character U+0000 (at position 0)'
+    )
+
+
+async def test_patch_may_say_who_manages_what(client: Client) -> None:
+    await client.post(f"{CONFIG_MAPS}?fieldManager=me", config_map("c", a="b"))
+    entry = {"manager": "you", "operation": "Update", "apiVersion": "v1", "fieldsV1": {"f:data": {"f:a": {}}}}
+
+    answer = await client.patch(f"{CONFIG_MAPS}/c", {"metadata": {"managedFields": [entry]}}, "merge-patch+json")
+
+    assert [each["manager"] for each in answer.body["metadata"]["managedFields"]] == ["you"]

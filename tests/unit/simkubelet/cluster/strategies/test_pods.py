@@ -72,6 +72,31 @@ def test_update_that_is_refused_shows_what_would_change(registry: Registry) -> N
     assert '+ "nodeName": "n",' in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("hook", "message"),
+    [
+        ({}, "lifecycle.preStop: Required value: must specify a handler type"),
+        (
+            {"exec": {"command": ["a"]}, "sleep": {"seconds": 1}},
+            "lifecycle.preStop.sleep: Forbidden: may not specify more than 1 handler type",
+        ),
+    ],
+)
+def test_hook_of_a_container_has_one_handler(registry: Registry, hook: JSON, message: str) -> None:
+    container = {"name": "c", "image": "busybox", "lifecycle": {"preStop": hook}}
+    with pytest.raises(StatusError, match=message):
+        create(registry, containers=[container])
+
+
+def test_update_without_the_tolerations_of_admission_gets_them_again(registry: Registry) -> None:
+    before = create(registry)["spec"]["tolerations"]
+    own = {"key": "a", "operator": "Exists"}
+
+    after = update(registry, lambda body: body["spec"].update(tolerations=[own]))
+
+    assert after["spec"]["tolerations"] == [own, *before]
+
+
 @pytest.mark.parametrize("kind", ["limits", "requests"])
 def test_quantity_that_is_none_is_a_bad_request(registry: Registry, kind: str) -> None:
     container = {"name": "c", "image": "x", "resources": {kind: {"cpu": "much"}}}
