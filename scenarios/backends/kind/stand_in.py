@@ -19,7 +19,7 @@ from .program import PROGRAMS, Program, carried, volume_of
 
 _PROGRAM: Final = """\
 import os, signal, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), os._exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), os._exit(0)))
 signal.signal(signal.SIGUSR1, lambda *_: os._exit(int(open("/exit-code").read())))
 while True:
     signal.pause()
