@@ -82,11 +82,9 @@ FG_API nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *info)
     FG_REQUIRE(version == nvmlPlatformInfo_v1 || version == nvmlPlatformInfo_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     FG_READ(gpu, identity, identity);
     FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_BLACKWELL, NVML_ERROR_NOT_SUPPORTED);
-    FG_READ(gpu, firmware, firmware);
     FG_READ(gpu, fabric, fabric);
     memset(info, 0, sizeof *info);
     info->version = version;
-    memcpy(info->ibGuid, &firmware.pdi, sizeof firmware.pdi);
     info->peerType = fabric.is_supported != 0;
     info->moduleId = (unsigned char)identity.module_id;
     return NVML_SUCCESS;

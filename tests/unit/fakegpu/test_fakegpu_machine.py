@@ -137,6 +137,7 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
 
 
 def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAKEGPU_LIBRARY", raising=False)
     monkeypatch.setattr("fakegpu.library.NAME", "libnot-built.so.1")
 
     with pytest.raises(HostError, match=r"pip install -e \."):

@@ -107,6 +107,7 @@ _KEPT = {
     "has_encoder",
     "has_jpeg",
     "has_memory_sensor",
+    "is_draining",  # nobody would see the GPU
     "has_ofa",
     "is_supported",
     "mig_current",
