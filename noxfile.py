@@ -20,6 +20,7 @@ import build_clients
 import build_inputs
 import build_nvidia_plugin
 import build_oracle
+import fetch_nvidia_smi
 import go_build
 import kind_node_image
 
@@ -39,6 +40,10 @@ ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", *TRIED_AGAIN)
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
+SANITIZED_TESTS = [
+    f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
+    for topic in ("any_arguments", "events", "export_table", "exports", "load", "mig", "processes", "setters")
+]
 TOP_LEVEL_NAMES = {"fakegpu", "simkubelet"}
 
 
@@ -95,6 +100,7 @@ def lint(session: nox.Session) -> None:
     session.run("lint-imports")
     session.run("python", "tools/check_text.py")
     session.run("python", "tools/kind_column.py", "--check")
+    session.run("python", "tools/nvml_surface.py", "--check")
     session.notify("protos", ["--check"])
 
 
@@ -121,9 +127,29 @@ def unit(session: nox.Session) -> None:
 
 
 @IN_ENVIRONMENT
+def asan(session: nox.Session) -> None:
+    """Call the fake library with all kinds of arguments, built with AddressSanitizer and UBSan."""
+    built = session.run(BIN / "python", "tools/build_sanitized.py", silent=True)
+    library, runtime = str(built).split()
+    # Python keeps memory until it ends, which is no leak of ours.
+    sanitized = {"FAKEGPU_LIBRARY": library, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
+    session.run(BIN / "pytest", *SANITIZED_TESTS, *IN_PARALLEL, *session.posargs, env=sanitized)
+
+
+@IN_ENVIRONMENT
 def e2e(session: nox.Session) -> None:
     """Play every story over real sockets with the project's own plugins."""
     session.run(BIN / "pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *IN_PARALLEL, *session.posargs)
+
+
+@IN_ENVIRONMENT
+def smi(session: nox.Session) -> None:
+    """Look at fake GPUs with NVIDIA's own nvidia-smi, fetched with apt, with ours, and with tools from PyPI."""
+    try:
+        session.env["SIMKUBELET_NVIDIA_SMI"] = str(fetch_nvidia_smi.fetch())
+    except fetch_nvidia_smi.FetchError as reason:
+        give_up(session, str(reason))
+    session.run(BIN / "pytest", "tests/smi", *IN_PARALLEL, *session.posargs)
 
 
 @IN_ENVIRONMENT
@@ -152,6 +178,20 @@ def e2e_kind(session: nox.Session) -> None:
     except kind_node_image.ImageError as error:
         session.error(str(error))
     session.run(BIN / "pytest", "tests/e2e_kind", "-v", "--durations=10", *ON_CLUSTERS, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"], default=False)
+def gpu(session: nox.Session) -> None:
+    """Record this machine's NVIDIA GPUs and compare a fake machine made from that, call by call.
+
+    The recording stays in build/gpu/recorded.yaml; `-- --duration 60` records figures over time as well.
+    """
+    if not Path("/proc/driver/nvidia/version").exists():
+        give_up(session, "no NVIDIA driver is loaded on this machine")
+    recorded = Path("build", "gpu", "recorded.yaml")
+    recorded.parent.mkdir(parents=True, exist_ok=True)
+    session.run(BIN / "fakegpu", "record", "--anonymise", "-o", str(recorded), *session.posargs)
+    session.run(BIN / "fakegpu", "diff", str(recorded))
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")

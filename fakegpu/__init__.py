@@ -12,7 +12,24 @@ from __future__ import annotations
 
 from .cdi import cdi_spec
 from .errors import FakeGpuError, HostError, InputError
+from .event_type import EventType
 from .gpu import Gpu
+from .load import Load, Pattern
 from .machine import Machine, default_directory
+from .rules import Hits
+from .schedule import When
 
-__all__ = ["FakeGpuError", "Gpu", "HostError", "InputError", "Machine", "cdi_spec", "default_directory"]
+__all__ = [
+    "EventType",
+    "FakeGpuError",
+    "Gpu",
+    "Hits",
+    "HostError",
+    "InputError",
+    "Load",
+    "Machine",
+    "Pattern",
+    "When",
+    "cdi_spec",
+    "default_directory",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,19 +18,21 @@ from typing import Any, Final, NoReturn
 
 import click
 
+from . import cli_options
+from .description_commands import cdi, diff, profiles, record
 from .errors import FakeGpuError, HostError, InputError
+from .fault_commands import fail, fault_group, heal, plug, unplug
+from .load_command import load
 from .machine import DEFAULT_PROFILE, Machine
-from .settings import SETTINGS
+from .mig_command import mig_group
+from .settings import SETTINGS, parse_value
+from .smi_command import smi
+from .vendor_commands import amd, files, iluvatar
 
 _INTERRUPTED: Final = 130
 
-_directory = click.option(
-    "--dir",
-    "directory",
-    type=click.Path(path_type=Path),
-    help="Folder of the machine; $XDG_RUNTIME_DIR/fakegpu or /tmp/fakegpu-<uid> if not given.",
-)
-_gpu = click.argument("gpu", metavar="GPU")
+_directory = cli_options.directory
+_gpu = cli_options.gpu
 
 
 def _settings_help() -> str:
@@ -55,19 +58,35 @@ def cli(context: click.Context) -> None:
 
 
 @cli.command()
-@click.option("--profile", default=DEFAULT_PROFILE, show_default=True, help="Model of GPU; see `fakegpu profiles`.")
-@click.option("-n", "--count", default=8, show_default=True, help="Number of GPUs.")
+@click.option(
+    "--profile", help=f"Model of GPU, see `fakegpu profiles`, or a file of `fakegpu record`; {DEFAULT_PROFILE}."
+)
+@click.option("-n", "--count", type=int, help="Number of GPUs; 8, or all of a recording.")
+@click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="Some of this model; may be given several times.")
 @click.option("--seed", help="The same seed gives the same UUIDs; new ones if not given.")
 @_directory
-def up(profile: str, count: int, seed: str | None, directory: Path | None) -> None:
+def up(profile: str | None, count: int | None, gpus: tuple[str, ...], seed: str | None, directory: Path | None) -> None:
     """Make a machine and return; it is files, no daemon.
 
     \b
     Example:
       fakegpu up --profile t4 -n 2 --dir /tmp/node-1
+      fakegpu up --gpu h100-80gb=4 --gpu l4=2
+      fakegpu up --profile ./recorded.yaml
     """
-    machine = Machine.create(directory, profile, count, seed=seed)
-    click.echo(f"{count} x {machine.gpus[0].name} in {machine.directory}")
+    if gpus and (profile is not None or count is not None):
+        raise InputError("--gpu names models and their numbers: leave --profile and --count away")
+    groups = [_model_and_number(text) for text in gpus] or None
+    machine = Machine.create(directory, profile or DEFAULT_PROFILE, count, gpus=groups, seed=seed)
+    names = Counter(gpu.name for gpu in machine.gpus)
+    click.echo(f"{', '.join(f'{number} x {name}' for name, number in names.items())} in {machine.directory}")
+
+
+def _model_and_number(text: str) -> tuple[str, int]:
+    model, _, number = text.rpartition("=")
+    if not model or not number.isdecimal():
+        raise InputError(f"--gpu {text}: write MODEL=N, such as l4=2")
+    return model, int(number)
 
 
 @cli.command()
@@ -82,19 +101,25 @@ def down(directory: Path | None) -> None:
     Machine.open(directory).destroy()
 
 
-@cli.command("exec", context_settings={"ignore_unknown_options": True})
+@cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Show the command as a process on this GPU, too.")
+@click.option("--memory", default="512MiB", show_default=True, help="With --gpu: memory that it holds on each.")
+@click.option("--kind", default="compute", show_default=True, help="With --gpu: compute, graphics, both or mps.")
 @_directory
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def execute(directory: Path | None, command: tuple[str, ...]) -> None:
+def execute(gpus: tuple[str, ...], memory: str, kind: str, directory: Path | None, command: tuple[str, ...]) -> None:
     """Run a command that sees the fake GPUs; its exit status is passed on.
 
     \b
     Example:
       fakegpu exec -- python -c 'import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())'
+      fakegpu exec --gpu 0 --gpu 1 --memory 20GiB -- python train.py
     """
     if not command:
         raise InputError("no command to run: put it behind two dashes, `fakegpu exec -- nvidia-smi -L`")
     machine = Machine.open(directory)
+    for gpu in gpus:
+        machine.enter_process(gpu, os.getpid(), parse_value("memory_used", memory), kind)
     _become(command, dict(os.environ) | machine.environment())
 
 
@@ -140,37 +165,6 @@ def list_gpus(as_json: bool, directory: Path | None) -> None:
     Console(width=None if sys.stdout.isatty() else 160).print(table)
 
 
-@cli.command()
-@_gpu
-@click.option("--xid", type=click.IntRange(min=1), help="XID error to report.")
-@click.option("--lost", is_flag=True, help="Let the GPU fall off the bus.")
-@_directory
-def fail(gpu: str, xid: int | None, lost: bool, directory: Path | None) -> None:
-    """Break GPU (an index or a UUID): report an XID error, lose it, or both.
-
-    \b
-    Example:
-      fakegpu fail 3 --xid 79
-      fakegpu fail 3 --lost
-    """
-    if xid is None and not lost:
-        raise InputError("nothing to fail: give --xid N, --lost, or both")
-    Machine.open(directory).fail(gpu, xid=xid, lost=lost)
-
-
-@cli.command()
-@_gpu
-@_directory
-def heal(gpu: str, directory: Path | None) -> None:
-    """Mend GPU (an index or a UUID): put it back on the bus and forget its XIDs.
-
-    \b
-    Example:
-      fakegpu heal 3
-    """
-    Machine.open(directory).heal(gpu)
-
-
 @cli.command("set", epilog=_settings_help())
 @_gpu
 @click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
@@ -191,18 +185,12 @@ def set_figures(gpu: str, values: tuple[str, ...], directory: Path | None) -> No
     Machine.open(directory).set_many(gpu, figures)
 
 
-@cli.command()
-def profiles() -> None:
-    """List the models of GPU.
-
-    \b
-    Example:
-      fakegpu profiles
-    """
-    from .profile import load_profile, profile_names
-
-    for name in profile_names():
-        click.echo(f"{name:12} {load_profile(name).description}")
+for _command in (amd, cdi, diff, files, iluvatar, load, profiles, record):
+    cli.add_command(_command)
+cli.add_command(mig_group)
+cli.add_command(smi)
+for fault_command in (fail, heal, unplug, plug, fault_group):
+    cli.add_command(fault_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 ::
 
     FakeGpuError            base: str(error) is one line that says what, where and how to mend
+    ├── DifferenceError     a comparison found what it looks for; exit status 1
     ├── InputError          the caller asked for something that does not exist or does not fit; exit status 2
     └── HostError           the host refused: no permission, no library, no space; exit status 3
 """
@@ -18,6 +19,10 @@ class FakeGpuError(Exception):
     """
 
     exit_status = 1
+
+
+class DifferenceError(FakeGpuError):
+    """Two machines that were compared answer differently."""
 
 
 class InputError(FakeGpuError):

@@ -1,29 +1,32 @@
-"""From a profile to the state of each GPU: addresses, UUIDs, links, memory, clocks as the idle machine shows them."""
+"""From profiles to the state of each GPU: addresses, UUIDs, links, memory, clocks as the idle machine shows them."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from . import _layout
-from .profile import Profile, Slot
+from .mig_profiles import fill_mig
+from .places import NVIDIA_VENDOR, Place, fill_links, pci_address, places
+from .profile_model import Profile
 
 _MIB: Final = 1024 * 1024
-_NVIDIA_VENDOR: Final = 0x10DE
-_BRANDS: Final = {"tesla": 2, "nvidia": 14}
-_ARCHITECTURES: Final = {"turing": 6, "ampere": 7, "hopper": 9}
+_BRANDS: Final = {"tesla": 2, "geforce": 5, "nvidia": 14}
+_ARCHITECTURES: Final = {"volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
+_ADDRESSING: Final = {"none": 0, "hmm": 1, "ats": 2}
+_C2C: Final = {None: 0, "disabled": 1, "enabled": 2}
 _UUIDS: Final = uuid.UUID("8c5a4f0e-52a5-4d0f-9f0c-0d8f5f1e7c11")
-_SWITCH_REMOTE: Final = 2
 _NO_THRESHOLD: Final = -1
 _REASON_GPU_IDLE: Final = 0x1
 _REASONS_SUPPORTED: Final = 0x1FF
-_FABRIC_COMPLETED: Final = 3
-_FABRIC_HEALTHY: Final = 1
-_FABRIC_FULL_BANDWIDTH: Final = 2
 _SAMPLE_PERIOD_US: Final = 167_000
-# A slot that names no switch or bridge shares none: it gets a number that no profile uses.
-_OWN: Final = 1 << 16
+# When and how long an H100 was seen to write its black box.
+_BLACK_BOX_FLUSHED_AT_US: Final = 1_708_607_349_459_000
+_BLACK_BOX_FLUSH_US: Final = 119_019
+# A slot that names no switch or bridge shares none: it gets a number that no server uses.
+_OWN: Final = 1 << 24
+_SHARED_PER_SERVER: Final = 256
 
 
 def header_of(profile: Profile) -> _layout.Header:
@@ -38,71 +41,80 @@ def header_of(profile: Profile) -> _layout.Header:
 
 
 def states_of(profile: Profile, count: int, seed: str) -> Iterator[_layout.GpuState]:
+    """The state of each GPU of an idle machine with one model; arguments as ``states_of_mix``."""
+    return states_of_mix([(profile, count)], seed)
+
+
+def states_of_mix(groups: Sequence[tuple[Profile, int]], seed: str) -> Iterator[_layout.GpuState]:
     """The state of each GPU of an idle machine.
 
+    Every group has PCI domains of its own, and so has every further server that it needs. CPUs and driver are those of
+    the first group's server.
+
     Args:
-        profile: the model and its server.
-        count: number of GPUs.
+        groups: each model with its number of GPUs, in the order of NVML indices.
         seed: UUIDs and serial numbers follow from it: the same seed gives the same machine.
     """
-    slots = profile.topology.slots
-    for index in range(count):
-        domain, place = divmod(index, len(slots))
+    cpus = groups[0][0].topology.cpus_per_numa_node
+    driver = groups[0][0].driver.version
+    for place in places(groups):
         state = _layout.GpuState()
-        _fill_identity(state, profile, index, seed)
-        _fill_placement(state, profile, index, domain, slots[place])
-        _fill_pci(state, profile, domain, slots[place])
-        _fill_memory(state, profile)
-        _fill_thermal_and_power(state, profile)
-        _fill_clocks(state, profile)
-        _fill_features(state, profile)
-        _fill_links(state, profile, domain)
-        state.identity.board_id = (domain << 16) | (state.pci.bus << 8) | state.pci.device
-        state.identity.module_id = place + 1
+        _fill_identity(state, place, seed, driver)
+        _fill_placement(state, place, cpus)
+        _fill_pci(state, place)
+        _fill_memory(state, place.profile)
+        _fill_thermal_and_power(state, place.profile)
+        _fill_fans(state, place.profile)
+        _fill_clocks(state, place.profile)
+        _fill_features(state, place.profile)
+        _fill_firmware(state, place.profile)
+        fill_links(state, place)
+        state.identity.board_id = (state.pci.domain << 16) | (state.pci.bus << 8) | state.pci.device
         yield state
 
 
-def _fill_identity(state: _layout.GpuState, profile: Profile, index: int, seed: str) -> None:
-    board = uuid.uuid5(_UUIDS, f"{seed}/{index}")
-    model, identity = profile.identity, state.identity
+def _fill_identity(state: _layout.GpuState, place: Place, seed: str, driver: str) -> None:
+    board = uuid.uuid5(_UUIDS, f"{seed}/{place.index}")
+    model, identity = place.profile.identity, state.identity
     identity.name = model.name.encode()
     identity.uuid = f"GPU-{board}".encode()
     identity.serial = f"{board.int % 10**13:013d}".encode()
-    identity.part_number = model.part_number.encode()
+    identity.part_number = (model.part_number or "").encode()
     identity.vbios_version = model.vbios_version.encode()
     identity.inforom_image = model.inforom_image.encode()
-    identity.inforom_oem = b"2.1"
-    identity.inforom_ecc = b"7.16"
-    identity.gsp_firmware = profile.driver.version.encode()
-    identity.minor_number = index
+    identity.inforom_oem = model.inforom_oem.encode()
+    identity.inforom_ecc = model.inforom_ecc.encode()
+    if place.profile.features.gsp_firmware:
+        identity.gsp_firmware = driver.encode()
+    identity.minor_number = place.index
     identity.brand = _BRANDS[model.brand]
     identity.architecture = _ARCHITECTURES[model.architecture]
     major, _, minor = model.compute_capability.partition(".")
     identity.compute_major, identity.compute_minor = int(major), int(minor)
     identity.core_count = model.cuda_cores
+    identity.module_id = place.slot.module or place.number + 1
     state.fault.supported_events = sum(event.nvml_bit for event in model.events)
 
 
-def _fill_placement(state: _layout.GpuState, profile: Profile, index: int, domain: int, slot: Slot) -> None:
-    own = _OWN + index
-    shared = domain * len(profile.topology.slots)
-    placement = state.placement
+def _fill_placement(state: _layout.GpuState, place: Place, cpus: int) -> None:
+    own = _OWN + place.index
+    shared = _SHARED_PER_SERVER * place.server
+    placement, slot = state.placement, place.slot
     placement.numa_node = slot.numa_node
     placement.board = own
     placement.pcie_switch = own if slot.pcie_switch is None else shared + slot.pcie_switch
     placement.switch_tree = own if slot.switch_tree is None else shared + slot.switch_tree
     placement.host_bridge = own if slot.host_bridge is None else shared + slot.host_bridge
-    width = profile.topology.cpus_per_numa_node
-    for cpu in range(slot.numa_node * width, (slot.numa_node + 1) * width):
+    for cpu in range(slot.numa_node * cpus, (slot.numa_node + 1) * cpus):
         if cpu < 64 * _layout.CPU_WORDS:
             placement.cpu_mask[cpu // 64] |= 1 << cpu % 64
 
 
-def _fill_pci(state: _layout.GpuState, profile: Profile, domain: int, slot: Slot) -> None:
-    link, pci = profile.pcie, state.pci
-    bus, _, device = slot.address.partition(":")
-    pci.domain, pci.bus, pci.device = domain, int(bus, 16), int(device, 16)
-    pci.device_id = (link.device_id << 16) | _NVIDIA_VENDOR
+def _fill_pci(state: _layout.GpuState, place: Place) -> None:
+    link, pci = place.profile.pcie, state.pci
+    domain, pci.bus, pci.device = pci_address(place.slot.address)
+    pci.domain = place.domain + domain
+    pci.device_id = (link.device_id << 16) | NVIDIA_VENDOR
     pci.subsystem_id = link.subsystem_id
     pci.link_generation = pci.link_generation_max = pci.gpu_link_generation_max = link.generation
     pci.link_width = pci.link_width_max = link.width
@@ -131,6 +143,17 @@ def _fill_thermal_and_power(state: _layout.GpuState, profile: Profile) -> None:
     power.limit_mw = power.default_limit_mw = profile.power.limit_w * 1000
     power.limit_min_mw = profile.power.limit_min_w * 1000
     power.limit_max_mw = profile.power.limit_max_w * 1000
+    power.memory_usage_mw = (profile.power.memory_idle_w or 0) * 1000
+
+
+def _fill_fans(state: _layout.GpuState, profile: Profile) -> None:
+    if profile.fans is None:
+        return
+    fans = state.fans
+    fans.count = profile.fans.count
+    fans.min_percent, fans.max_percent, fans.max_rpm = profile.fans.min_percent, 100, profile.fans.max_rpm
+    for fan in range(fans.count):
+        fans.percent[fan] = fans.target_percent[fan] = profile.fans.idle_percent
 
 
 def _fill_clocks(state: _layout.GpuState, profile: Profile) -> None:
@@ -139,12 +162,16 @@ def _fill_clocks(state: _layout.GpuState, profile: Profile) -> None:
         (clocks.current_mhz, model.idle),
         (clocks.maximum_mhz, model.maximum),
         (clocks.application_mhz, model.application),
+        (clocks.default_application_mhz, model.application),
     ):
-        target[:] = (source.graphics, source.sm, source.memory, source.video)
-    for position, frequency in enumerate(model.supported_memory):
-        clocks.memory_mhz[position] = frequency
+        if source is not None:
+            target[:] = (source.graphics, source.sm, source.memory, source.video)
+    for position, supported in enumerate(model.supported):
+        clocks.memory_mhz[position] = supported.memory
+        clocks.graphics_max_mhz[position] = supported.graphics_max
     clocks.graphics_min_mhz = model.graphics_min
-    clocks.graphics_step_mhz = model.graphics_step
+    clocks.graphics_step_khz = round(model.graphics_step * 1000)
+    clocks.offset_max_mhz[:] = (model.offset_max, model.offset_max)
     clocks.performance_state = model.idle_performance_state
     clocks.performance_states = sum(1 << number for number in model.performance_states)
     clocks.event_reasons = _REASON_GPU_IDLE
@@ -154,32 +181,24 @@ def _fill_clocks(state: _layout.GpuState, profile: Profile) -> None:
 def _fill_features(state: _layout.GpuState, profile: Profile) -> None:
     features = profile.features
     ecc = state.ecc
-    ecc.is_supported = ecc.current = ecc.pending = ecc.default_mode = features.ecc
-    state.remap.is_supported = features.row_remapping
-    state.remap.banks_max = profile.memory.bus_width_bits // 8 if features.row_remapping else 0
+    ecc.is_supported = features.ecc != "absent"
+    ecc.current = ecc.pending = ecc.default_mode = features.ecc == "enabled"
+    state.remap.is_supported = features.remap_banks is not None
+    state.remap.banks_max = features.remap_banks or 0
     state.modes.persistence = True
-    state.modes.mig_supported = features.mig
+    fill_mig(state, features.mig)
+    state.modes.addressing = _ADDRESSING[features.addressing]
     state.utilization.has_jpeg = features.jpeg_engine
     state.utilization.has_ofa = features.optical_flow_engine
+    state.utilization.has_encoder = features.encoder
     state.utilization.period_us = _SAMPLE_PERIOD_US
 
 
-def _fill_links(state: _layout.GpuState, profile: Profile, domain: int) -> None:
-    nvlink = profile.nvlink
-    if nvlink is None:
-        return
-    state.nvlink.version = nvlink.version
-    number = 0
-    for switch in nvlink.switches:
-        bus, _, device = switch.address.partition(":")
-        for _ in range(switch.links):
-            link = state.links[number]
-            link.is_active, link.remote_type = True, _SWITCH_REMOTE
-            link.remote_domain, link.remote_bus, link.remote_device = domain, int(bus, 16), int(device, 16)
-            link.remote_device_id = (nvlink.switch_device_id << 16) | _NVIDIA_VENDOR
-            number += 1
-    state.nvlink.count = number
-    if nvlink.has_fabric:
-        fabric = state.fabric
-        fabric.is_supported, fabric.state = True, _FABRIC_COMPLETED
-        fabric.health_mask, fabric.health_summary = _FABRIC_FULL_BANDWIDTH, _FABRIC_HEALTHY
+def _fill_firmware(state: _layout.GpuState, profile: Profile) -> None:
+    firmware, features = state.firmware, profile.features
+    board = uuid.UUID(state.identity.uuid.decode().removeprefix("GPU-"))
+    firmware.inforom_checksum = board.fields[0]
+    firmware.pdi = board.int >> 64
+    firmware.c2c = _C2C[features.c2c]
+    if features.black_box:
+        firmware.flushed_at_us, firmware.flush_us = _BLACK_BOX_FLUSHED_AT_US, _BLACK_BOX_FLUSH_US

@@ -7,24 +7,31 @@ library below the environment's own ``fakegpu`` folder.
 from __future__ import annotations
 
 import ctypes
+import os
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from . import _layout
-from .errors import HostError
+from .errors import HostError, InputError
 
 NAME: Final = "libnvidia-ml.so.1"
 _DISTRIBUTION: Final = "simkubelet"
+_RESULTS: Final = {"fakegpu_add_plan": ctypes.c_uint64, "fakegpu_add_rule": ctypes.c_uint64}
 
 
 def find_library() -> Path:
-    """The built library.
+    """The built library, or the file that ``FAKEGPU_LIBRARY`` names: the same, built in another way.
 
     Raises:
         HostError: it was not built; the message says how to build it.
+        InputError: the variable names no file.
     """
+    if elsewhere := os.environ.get("FAKEGPU_LIBRARY"):
+        if not Path(elsewhere).is_file():
+            raise InputError(f"FAKEGPU_LIBRARY={elsewhere}: no such file")
+        return Path(elsewhere)
     inside = Path(__file__).parent / "lib" / NAME
     if inside.is_file():
         return inside
@@ -41,12 +48,27 @@ def find_library() -> Path:
 def load_writer() -> ctypes.CDLL:
     """The library with the signatures of its ``fakegpu_*`` functions set; loaded once, at the first write."""
     library = ctypes.CDLL(str(find_library()))
-    state = ctypes.POINTER(_layout.GpuState)
+    state, number = ctypes.POINTER(_layout.GpuState), ctypes.POINTER(ctypes.c_uint32)
     for function, arguments in {
         "fakegpu_read_state": [ctypes.c_void_p, ctypes.c_uint32, state],
+        "fakegpu_read_live": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_write_state": [ctypes.c_void_p, ctypes.c_uint32, state],
-        "fakegpu_post_event": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64],
+        "fakegpu_post_event": [ctypes.c_void_p, ctypes.POINTER(_layout.Event)],
+        "fakegpu_act": [ctypes.c_void_p, ctypes.POINTER(_layout.Action)],
+        "fakegpu_keep_plans": [ctypes.c_void_p],
+        "fakegpu_add_plan": [ctypes.c_void_p, ctypes.POINTER(_layout.Plan)],
+        "fakegpu_add_rule": [ctypes.c_void_p, ctypes.POINTER(_layout.Rule)],
+        "fakegpu_remove_plan": [ctypes.c_void_p, ctypes.c_uint64],
+        "fakegpu_remove_rule": [ctypes.c_void_p, ctypes.c_uint64],
+        "fakegpu_stick_waits": [ctypes.c_void_p, ctypes.c_int],
+        "fakegpu_mig_create": [state, ctypes.c_uint32, ctypes.c_uint32, number],
+        "fakegpu_mig_destroy": [state, ctypes.c_uint32],
+        "fakegpu_mig_create_compute": [state, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32, number],
+        "fakegpu_mig_capacity": [state, ctypes.c_uint32],
+        "fakegpu_mig_device_slot": [state, ctypes.c_uint32],
+        "fakegpu_mig_device_name": [state, ctypes.c_uint32, ctypes.c_char_p],
+        "fakegpu_mig_uuid": [state, ctypes.c_uint32, ctypes.c_char_p],
     }.items():
         getattr(library, function).argtypes = arguments
-        getattr(library, function).restype = ctypes.c_int
+        getattr(library, function).restype = _RESULTS.get(function, ctypes.c_int)
     return library

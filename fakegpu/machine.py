@@ -4,9 +4,11 @@
 
     <directory>/segment                     state of all GPUs, shared by every process
     <directory>/lib/libnvidia-ml.so.1       the library that answers NVML from it
+    <directory>/bin/nvidia-smi              our nvidia-smi, which reads through NVML
     <directory>/dev/nvidia0 …               device nodes (plain files)
     <directory>/sys/bus/pci/devices/…       PCI folders with numa_node, vendor, device, class
-    <directory>/profile.yaml                what it was made from
+    <directory>/profile.yaml                what it was made from: a profile, several, or a recording
+    <directory>/samples.csv                 figures over time, of a recording that has them
 
 There is no daemon: a machine is up while its folder exists. Any number of machines live side by side. The methods are
 synchronous, and safe from several threads and processes at once.
@@ -18,26 +20,30 @@ import errno
 import os
 import shutil
 import tempfile
-import uuid
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from . import _layout
+from .actions import ActionKind, act
 from .errors import HostError, InputError
-from .event_type import EventType
 from .gpu import Gpu
 from .library import NAME, find_library
 from .segment import Segment, segment_bytes
 from .settings import apply, parse_value
-from .tree import PARTS, SEGMENT, write_numa_node, write_tree
+from .tree import PARTS, SAMPLES, SEGMENT, remove_gpu, write_gpu, write_numa_node, write_tree
 
 if TYPE_CHECKING:
-    from .profile import Profile
+    from .faults import Faults
+    from .load import Load
+    from .mig import Mig
+    from .mig_parts import MigDevice
+    from .profile_model import Profile
+    from .recording import Recording
 
 DEFAULT_PROFILE: Final = "h100-80gb"
-_XID_MAX: Final = (1 << 32) - 1
 
 
 def default_directory() -> Path:
@@ -67,34 +73,37 @@ class Machine:
     def create(
         cls,
         directory: str | os.PathLike[str] | None = None,
-        profile: str | Profile = DEFAULT_PROFILE,
-        count: int = 8,
+        profile: str | Profile | Recording = DEFAULT_PROFILE,
+        count: int | None = None,
         *,
+        gpus: Iterable[tuple[str | Profile, int]] | None = None,
         seed: str | None = None,
     ) -> Self:
-        """Makes a machine of ``count`` GPUs of one profile. The folder appears complete or not at all.
+        """Makes a machine. The folder appears complete or not at all.
 
         Args:
             directory: its folder, which must be missing or empty; the default directory if None.
-            profile: name of a profile of the package, or a profile.
-            count: number of GPUs, 1 to 1024.
+            profile: a profile, or a recording to give back; or the name of a profile of the package, or the file of
+                either.
+            count: number of GPUs, 1 to 1024; None for 8, or for those of the recording.
+            gpus: several models with a number of GPUs each, in place of ``profile`` and ``count``.
             seed: the same seed gives the same UUIDs and serial numbers; None gives new ones.
 
         Raises:
-            InputError: unknown profile, wrong count, or a folder that is taken.
+            InputError: unknown or wrong profile, wrong count, or a folder that is taken.
             HostError: the library is not built, or the host does not let us write there.
         """
-        from .hardware import header_of, states_of
-        from .profile import load_profile
+        from .inventory import inventory_of
 
-        if not 1 <= count <= _layout.GPUS_MAX:
-            raise InputError(f"cannot make {count} GPUs: a machine has 1 to {_layout.GPUS_MAX}")
-        model = load_profile(profile) if isinstance(profile, str) else profile
-        states = list(states_of(model, count, uuid.uuid4().hex if seed is None else seed))
+        inventory = inventory_of(profile, count, gpus, seed)
         target = _absolute(directory)
         with _host_errors(target):
-            _make_folder(target, segment_bytes(header_of(model), states), states, _yaml_of(model))
-        return cls.open(target)
+            segment = segment_bytes(inventory.header, inventory.states)
+            _make_folder(target, segment, inventory.states, inventory.text)
+        machine = cls.open(target)
+        if inventory.samples is not None:
+            machine._replay_samples(inventory.samples)
+        return machine
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str] | None = None) -> Self:
@@ -122,17 +131,26 @@ class Machine:
         """What a process should see as ``/sys`` (the PCI folders only)."""
         return self.directory / "sys"
 
+    @property
+    def proc(self) -> Path:
+        """What a process should see as ``/proc`` (the driver's list of MIG device minors only); missing without MIG."""
+        return self.directory / "proc"
+
     def environment(self) -> dict[str, str]:
-        """Variables to add to those of a process that shall see these GPUs."""
+        """Variables to add to those of a process that shall see these GPUs, and run our nvidia-smi by that name."""
         paths = [str(self.library.parent)]
         if inherited := os.environ.get("LD_LIBRARY_PATH"):
             paths.append(inherited)
-        return {"LD_LIBRARY_PATH": os.pathsep.join(paths), "FAKEGPU_SEGMENT": str(self._segment.path)}
+        return {
+            "LD_LIBRARY_PATH": os.pathsep.join(paths),
+            "FAKEGPU_SEGMENT": str(self._segment.path),
+            "PATH": os.pathsep.join((str(self.directory / "bin"), os.environ.get("PATH", os.defpath))),
+        }
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs as they are now, by index."""
-        return tuple(Gpu.from_state(index, self._segment.read(index)) for index in range(self._segment.gpu_count))
+        return tuple(Gpu.from_state(index, self._segment.read_live(index)) for index in range(self._segment.gpu_count))
 
     def gpu(self, selector: int | str) -> Gpu:
         """One GPU as it is now, by index (number or digits) or UUID.
@@ -140,8 +158,15 @@ class Machine:
         Raises:
             InputError: no such GPU.
         """
-        index = self._index(selector)
-        return Gpu.from_state(index, self._segment.read(index))
+        index = self.index(selector)
+        return Gpu.from_state(index, self._segment.read_live(index))
+
+    @property
+    def faults(self) -> Faults:
+        """Breaking and mending the machine, beyond the methods below."""
+        from .faults import Faults
+
+        return Faults(self._segment)
 
     def fail(self, selector: int | str, *, xid: int | None = None, lost: bool = False) -> None:
         """Reports an XID error, takes the GPU off the bus, or both.
@@ -154,32 +179,59 @@ class Machine:
         Raises:
             InputError: no such GPU, neither failure asked for, or an XID that is no number of 32 bits.
         """
-        index = self._index(selector)
+        index = self.index(selector)
         if xid is None and not lost:
             raise InputError("nothing to fail: give an XID, or let the GPU be lost")
-        if xid is not None and not 0 < xid <= _XID_MAX:
-            raise InputError(f"no XID {xid}: an XID is a number from 1 to {_XID_MAX}")
-        with self._segment.change(index) as state:
-            if lost:
-                state.fault.is_lost = True
-            if xid is not None:
-                state.fault.last_xid = xid
-                state.fault.xid_count += 1
-        if xid is not None:
-            self._segment.post(index, EventType.XID.nvml_bit, xid)
-        else:
-            self._segment.post(index, _layout.EVENT_GPU_LOST)
+        if lost:
+            self.faults.lose(index, xid=xid)
+        elif xid is not None:
+            self.faults.xid(index, xid)
 
     def heal(self, selector: int | str) -> None:
-        """Puts a GPU back on the bus and forgets its XIDs; no event tells of it.
+        """Mends a GPU; no event tells of it.
+
+        It is plugged in and on the bus, its XIDs are forgotten, it is cool, its links are up, volatile counts of memory
+        errors are zero and pending remaps or retirements done, as after a reset. Rules and plans stay: see ``faults``.
 
         Raises:
             InputError: no such GPU.
         """
-        with self._segment.change(self._index(selector)) as state:
-            state.fault.is_lost = False
-            state.fault.last_xid = 0
-            state.fault.xid_count = 0
+        index = self.index(selector)
+        was_unplugged = bool(self._segment.read(index).fault.is_unplugged)
+        self.faults.heal(index)
+        if was_unplugged:
+            self._write_gpu(index)
+
+    def unplug(self, selector: int | str) -> None:
+        """Takes a GPU out of the machine while it runs.
+
+        Its device node and PCI folder go. For a process that has initialised it is lost; whoever initialises from then
+        on counts the others only.
+
+        Raises:
+            InputError: no such GPU.
+            HostError: the host does not let us remove its files.
+        """
+        gpu = self.gpu(selector)
+        act(self._segment, gpu.index, ActionKind.UNPLUG)
+        with _host_errors(self.directory):
+            remove_gpu(self.directory, gpu)
+
+    def plug(self, selector: int | str) -> None:
+        """Puts a GPU that was unplugged back in; processes that have initialised see it again as well.
+
+        Raises:
+            InputError: no such GPU.
+            HostError: the host does not let us write its files.
+        """
+        index = self.index(selector)
+        self._write_gpu(index)
+        act(self._segment, index, ActionKind.PLUG)
+
+    def _write_gpu(self, index: int) -> None:
+        with _host_errors(self.directory):
+            remove_gpu(self.directory, self.gpu(index))
+            write_gpu(self.directory, self.gpu(index), self._segment.read(index))
 
     def set(self, selector: int | str, key: str, value: int | str) -> None:
         """Changes one figure of a GPU, at once for every process; see ``settings.SETTINGS`` for the keys.
@@ -195,7 +247,7 @@ class Machine:
         Raises:
             InputError: as ``set``.
         """
-        index = self._index(selector)
+        index = self.index(selector)
         numbers = {key: parse_value(key, value) for key, value in values.items()}
         with self._segment.change(index) as state:
             events = [event for key, number in numbers.items() if (event := apply(state, key, number))]
@@ -204,6 +256,117 @@ class Machine:
         if "numa_node" in numbers:
             with _host_errors(self.directory):
                 write_numa_node(self.directory, self.gpu(index))
+
+    def load(self, selector: int | str, load: Load) -> None:
+        """Lets a GPU work: utilisation, memory, power, temperature and clocks move from now on, by themselves.
+
+        A figure that is ``set`` later stays as it is set until the next load.
+
+        Raises:
+            InputError: no such GPU, or a load that does not fit it.
+        """
+        from .load import frames_of
+
+        index = self.index(selector)
+        state = self._segment.read(index)
+        free = state.memory.total_bytes - state.memory.reserved_bytes
+        if load.memory_bytes is not None and not 0 <= load.memory_bytes <= free:
+            raise InputError(f"memory={load.memory_bytes}: the GPU has {free} bytes for allocations")
+        reckoned = frames_of(load, state, self._segment.read_live(index).thermal.gpu_c)
+        self._write_load(index, _layout.LIVE_ALL, reckoned.frames, reckoned.loop_to)
+
+    def replay(self, selector: int | str, path: str | os.PathLike[str], *, loop: bool = False) -> None:
+        """Gives back metrics that were recorded, as a CSV file such as nvidia-smi writes; see ``trace``.
+
+        Args:
+            selector: an index or a UUID.
+            path: the file. Where its rows name GPUs, those of this index or UUID are taken.
+            loop: starts again after the last row; else the figures of the last row stay.
+
+        Raises:
+            InputError: no such GPU, or a file that cannot be read as metrics of it; names the line.
+        """
+        from .trace import choose_trace, read_traces
+
+        gpu = self.gpu(selector)
+        trace = choose_trace(read_traces(Path(path)), gpu.index, gpu.uuid, str(path))
+        self._write_load(gpu.index, trace.topics, trace.frames, 0 if loop else None)
+
+    def _replay_samples(self, csv: str) -> None:
+        """Lets every GPU show what was recorded of it over time, again and again."""
+        path = self.directory / SAMPLES
+        path.write_text(csv, encoding="utf-8")
+        for gpu in self.gpus:
+            self.replay(gpu.index, path, loop=True)
+
+    def rest(self, selector: int | str) -> None:
+        """Ends the load of a GPU at once: its figures are those that are set. Without a load it does nothing.
+
+        Raises:
+            InputError: no such GPU.
+        """
+        self._write_load(self.index(selector), 0, (), None)
+
+    def enter_process(self, selector: int | str, pid: int, memory_bytes: int = 0, kind: str = "compute") -> None:
+        """Shows a process on a GPU, with the memory that it holds, for as long as it lives.
+
+        Args:
+            selector: an index or a UUID, also of a MIG device.
+            pid: a process of this host; entered once more, it has the new memory and kind.
+            memory_bytes: counts as used memory of the GPU.
+            kind: ``compute``, ``graphics``, ``both`` or ``mps``.
+
+        Raises:
+            InputError: no such GPU, MIG device, process or kind, or no room for it.
+        """
+        from .processes import enter
+
+        index, device = self._gpu_or_mig_device(selector)
+        with self._segment.change(index) as state:
+            enter(state, pid, memory_bytes, kind, device)
+
+    def _gpu_or_mig_device(self, selector: int | str) -> tuple[int, MigDevice | None]:
+        if isinstance(selector, str) and selector.startswith("MIG-"):
+            for gpu in range(self._segment.gpu_count):
+                for device in self.mig(gpu).devices:
+                    if device.uuid == selector:
+                        return gpu, device
+            raise InputError(f"no MIG device '{selector}' in {self.directory}: `fakegpu mig list` shows them")
+        return self.index(selector), None
+
+    def strike_process(self, selector: int | str, pid: int) -> None:
+        """Takes a process off a GPU while it lives; one that is not there is none to take off.
+
+        Raises:
+            InputError: no such GPU.
+        """
+        from .processes import strike
+
+        with self._segment.change(self.index(selector)) as state:
+            strike(state, pid)
+
+    def _write_load(self, index: int, topics: int, frames: Sequence[_layout.Frame], loop_to: int | None) -> None:
+        last = len(frames) if loop_to is None else loop_to
+        load = _layout.Load(topics=topics, loop_to=last, started_ns=time.monotonic_ns())
+        self._segment.write_load(index, load, frames)
+
+    def mig(self, selector: int | str) -> Mig:
+        """The partition of a GPU.
+
+        Raises:
+            InputError: no such GPU.
+        """
+        from .mig import Mig
+
+        return Mig(self._segment, self.index(selector))
+
+    def has_mig(self, selector: int | str) -> bool:
+        """Whether a GPU can be partitioned.
+
+        Raises:
+            InputError: no such GPU.
+        """
+        return bool(self._segment.read(self.index(selector)).modes.mig_supported)
 
     def close(self) -> None:
         """Lets go of the segment file; the machine stays up. May be called twice."""
@@ -226,7 +389,12 @@ class Machine:
             self.directory.rename(doomed)
             shutil.rmtree(doomed)
 
-    def _index(self, selector: int | str) -> int:
+    def index(self, selector: int | str) -> int:
+        """The index of a GPU given by index (number or digits) or UUID.
+
+        Raises:
+            InputError: no such GPU.
+        """
         count = self._segment.gpu_count
         if isinstance(selector, str) and not selector.isdecimal():
             for index in range(count):
@@ -254,14 +422,7 @@ def _absolute(directory: str | os.PathLike[str] | None) -> Path:
     return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
 
 
-def _yaml_of(profile: Profile) -> str:
-    import yaml
-
-    content = profile.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
-
-
-def _make_folder(target: Path, segment: bytes, states: list[_layout.GpuState], profile_text: str) -> None:
+def _make_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
     _refuse_taken(target)
     find_library()
     missing = [parent for parent in target.parents if not parent.exists()]
@@ -275,7 +436,7 @@ def _make_folder(target: Path, segment: bytes, states: list[_layout.GpuState], p
         raise
 
 
-def _fill_folder(target: Path, segment: bytes, states: list[_layout.GpuState], profile_text: str) -> None:
+def _fill_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         building.chmod(0o755)

@@ -12,8 +12,9 @@ import fcntl
 import mmap
 import os
 import threading
+import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -32,8 +33,13 @@ def segment_bytes(header: _layout.Header, states: Sequence[_layout.GpuState]) ->
     header.magic = _layout.MAGIC
     header.version = _layout.VERSION
     header.gpu_count = len(states)
+    header.loaded_at_us = time.time_ns() // 1000
     header.size_bytes = ctypes.sizeof(header) + ctypes.sizeof(records)
     return bytes(header) + bytes(records)
+
+
+_FAULTS = _layout.Header.faults
+_FLAGS = _layout.Header.fault_flags
 
 
 class Segment:
@@ -86,30 +92,91 @@ class Segment:
                 self._file = -1
 
     def read(self, gpu: int) -> _layout.GpuState:
-        """A consistent copy of the state of GPU ``gpu``."""
+        """A consistent copy of the state of GPU ``gpu``, as it is set."""
+        self.keep_plans()
+        return self._read(gpu, self._library.fakegpu_read_state)
+
+    def read_live(self, gpu: int) -> _layout.GpuState:
+        """The same with the figures of this moment, where the GPU works on a load or processes hold memory."""
+        self.keep_plans()
+        return self._read(gpu, self._library.fakegpu_read_live)
+
+    def faults(self) -> _layout.Faults:
+        """A copy of the rules and plans of the machine."""
+        with self._exclusive() as address:
+            return _layout.Faults.from_buffer_copy(ctypes.string_at(address + _FAULTS.offset, _FAULTS.size))
+
+    def flags(self) -> int:
+        """``_layout.FAULT_*`` as they are now."""
+        _memory, address = self._mapped()
+        return ctypes.c_uint32.from_address(address + _FLAGS.offset).value
+
+    def keep_plans(self) -> None:
+        """Carries out the plans that have fallen due, as every process does that looks at the machine."""
+        if self.flags() & _layout.FAULT_PLANS:
+            self.command("fakegpu_keep_plans")
+
+    def command(self, function: str, *arguments: object) -> int:
+        """Calls a function of ``native/writer.h`` as the only writer; the segment is its first argument."""
+        with self._exclusive() as address:
+            return int(getattr(self._library, function)(address, *arguments) or 0)
+
+    def _read(self, gpu: int, function: Callable[..., int]) -> _layout.GpuState:
         state = _layout.GpuState()
         _memory, address = self._mapped()
-        if self._library.fakegpu_read_state(address, gpu, ctypes.byref(state)) != 0:
+        if function(address, gpu, ctypes.byref(state)) != 0:
             raise InputError(f"{self.path}: no GPU {gpu}; the machine has 0 to {self.gpu_count - 1}")
         return state
 
     @contextmanager
     def change(self, gpu: int) -> Iterator[_layout.GpuState]:
         """Lends the state of a GPU for changing; on leaving without an error, every reader sees the new one."""
+        self.keep_plans()
         with self._exclusive() as address:
-            state = self.read(gpu)
+            state = self._read(gpu, self._library.fakegpu_read_state)
             yield state
             self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
 
-    def post(self, gpu: int, event_type: int, data: int = 0) -> None:
+    def write_load(self, gpu: int, load: _layout.Load, frames: Sequence[_layout.Frame]) -> None:
+        """Puts a load in force in place of the one before, for every reader in one step.
+
+        What the GPU has drawn until then stays on its energy counter.
+
+        Args:
+            gpu: its index.
+            load: topics, start and where to loop to; the rest is filled in.
+            frames: in the order of time, at most ``_layout.FRAMES_MAX``.
+        """
+        self.keep_plans()
+        with self._exclusive() as address:
+            state = self._read(gpu, self._library.fakegpu_read_state)
+            state.power.energy_mj = self._read(gpu, self._library.fakegpu_read_live).power.energy_mj
+            load.bank, load.count = 1 - (state.load.bank & 1), len(frames)
+            state.load = load
+            records = address + ctypes.sizeof(_layout.Header) + gpu * ctypes.sizeof(_layout.GpuRecord)
+            place = records + _layout.GpuRecord.banks.offset + load.bank * ctypes.sizeof(_layout.Bank)
+            content = (_layout.Frame * len(frames))(*frames)
+            ctypes.memmove(place, content, ctypes.sizeof(content))
+            self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
+
+    def post(
+        self,
+        gpu: int,
+        event_type: int,
+        data: int = 0,
+        gpu_instance: int = _layout.NO_INSTANCE,
+        compute_instance: int = _layout.NO_INSTANCE,
+    ) -> None:
         """Posts one event of a GPU and wakes whoever waits for events of this machine.
 
         Raises:
             InputError: no such GPU, or a type that is not exactly one bit.
         """
-        with self._exclusive() as address:
-            if self._library.fakegpu_post_event(address, gpu, event_type, data) != 0:
-                raise InputError(f"{self.path}: no event {event_type:#x} of GPU {gpu}: give one type and a known GPU")
+        event = _layout.Event(
+            type=event_type, data=data, gpu=gpu, gpu_instance=gpu_instance, compute_instance=compute_instance
+        )
+        if self.command("fakegpu_post_event", ctypes.byref(event)) != 0:
+            raise InputError(f"{self.path}: no event {event_type:#x} of GPU {gpu}: give one type and a known GPU")
 
     @contextmanager
     def _exclusive(self) -> Iterator[int]:

@@ -62,6 +62,9 @@ SETTINGS: Final[dict[str, Setting]] = {
         ("ecc", "errors", 1, 0, _DRAM),
         event=EventType.DOUBLE_BIT_ECC,
     ),
+    "event_types": Setting(
+        "mask of the NVML event types that can be registered", 0, 0xFFFF, ("fault", "supported_events")
+    ),
     "energy": Setting("mJ since the driver was loaded", 0, _U63, ("power", "energy_mj")),
     "memory_temperature": Setting("degrees Celsius", 0, 200, ("thermal", "memory_c")),
     "memory_used": Setting("bytes, or with KiB, MiB, GiB", 0, _U63, ("memory", "used_bytes"), is_size=True),
@@ -79,6 +82,18 @@ SETTINGS: Final[dict[str, Setting]] = {
     "utilization_encoder": Setting("percent", 0, 100, ("utilization", "encoder_percent")),
     "utilization_gpu": Setting("percent", 0, 100, ("utilization", "gpu_percent")),
     "utilization_memory": Setting("percent", 0, 100, ("utilization", "memory_percent")),
+}
+
+
+# What is set stays, also where the GPU works on a load: its topic no longer follows the load.
+_LIVE_TOPICS: Final = {
+    "memory": _layout.LIVE_MEMORY,
+    "thermal": _layout.LIVE_THERMAL,
+    "fans": _layout.LIVE_FANS,
+    "power": _layout.LIVE_POWER,
+    "clocks": _layout.LIVE_CLOCKS,
+    "utilization": _layout.LIVE_UTILIZATION,
+    "pci": _layout.LIVE_PCI,
 }
 
 
@@ -117,6 +132,7 @@ def apply(state: _layout.GpuState, key: str, number: int) -> EventType | None:
     setting = SETTINGS[key]
     if check := _CHECKS.get(key):
         check(state, number)
+    state.load.topics &= ~_LIVE_TOPICS.get(str(setting.path[0]), 0)
     *path, last = setting.path
     holder: object = state
     for step in path:

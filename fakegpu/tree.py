@@ -7,9 +7,11 @@ machine looks whether it is there.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,14 +20,20 @@ from .gpu import Gpu
 from .library import NAME, find_library
 
 SEGMENT: Final = "segment"
-PARTS: Final = frozenset({SEGMENT, "lib", "dev", "sys", "profile.yaml"})
+SAMPLES: Final = "samples.csv"
+PARTS: Final = frozenset({SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES})
 """Everything that lies at the top of a machine's folder."""
 
-_PCI_CLASS_3D: Final = 0x030200
 SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
+_GPU_INSTANCES: Final = 15
+_COMPUTE_INSTANCES: Final = 8
+_PCI_CLASS_3D: Final = 0x030200
+_PCI_CLASS_BRIDGE: Final = 0x068000
+# GT/s of one lane by generation, as sysfs writes it.
+_LINK_SPEEDS: Final = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 
 
-def write_tree(root: Path, states: Iterable[_layout.GpuState], profile_text: str) -> None:
+def write_tree(root: Path, states: Sequence[_layout.GpuState], profile_text: str) -> None:
     """Fills the new folder ``root`` with everything but the segment.
 
     Raises:
@@ -36,19 +44,79 @@ def write_tree(root: Path, states: Iterable[_layout.GpuState], profile_text: str
     # A copy, not a link: a later build of the library must not change under the processes of a running machine.
     shutil.copyfile(find_library(), root / "lib" / NAME)
     (root / "profile.yaml").write_text(profile_text, encoding="utf-8")
+    _write_program(root / "bin" / "nvidia-smi", f"{__package__}.smi")
     devices = root / "dev"
     devices.mkdir()
     for name in SHARED_DEVICES:
         (devices / name).touch()
     for index, state in enumerate(states):
-        gpu = Gpu.from_state(index, state)
-        (devices / f"nvidia{gpu.minor}").touch()
-        _write_pci_folder(pci_folder(root, gpu), state)
+        write_gpu(root, Gpu.from_state(index, state), state)
+    if any(state.modes.mig_supported for state in states):
+        _write_mig_minors(root, len(states))
+    switches = _switches(states)
+    if switches:
+        (devices / "nvidia-nvswitchctl").touch()
+    for number, (address, device_id) in enumerate(switches.items()):
+        (devices / f"nvidia-nvswitch{number}").touch()
+        _write_folder(_pci_devices(root) / address, _pci_files(device_id, _PCI_CLASS_BRIDGE))
+
+
+def _write_program(path: Path, module: str) -> None:
+    """Makes a program that runs a module with this Python, wherever it is called from."""
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+
+
+def _write_mig_minors(root: Path, gpu_count: int) -> None:
+    """Makes the list of device minors that a driver reserves for whatever MIG instances may come.
+
+    Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities": numbers and their order.
+    """
+    lines = ["config 1", "monitor 2"]
+    for gpu in range(gpu_count):
+        for instance in range(_GPU_INSTANCES):
+            lines.append(f"gpu{gpu}/gi{instance}/access {len(lines) + 1}")
+            lines += [
+                f"gpu{gpu}/gi{instance}/ci{part}/access {len(lines) + 1 + part}" for part in range(_COMPUTE_INSTANCES)
+            ]
+    folder = root / "proc" / "driver" / "nvidia-caps"
+    folder.mkdir(parents=True)
+    (folder / "mig-minors").write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def device_nodes(root: Path) -> Sequence[str]:
+    """Names of everything in the machine's ``dev``, sorted."""
+    return sorted(entry.name for entry in (root / "dev").iterdir() if entry.is_file())
+
+
+def write_gpu(root: Path, gpu: Gpu, state: _layout.GpuState) -> None:
+    """Makes the device node and the PCI folder of one GPU."""
+    (root / "dev" / f"nvidia{gpu.minor}").touch()
+    pci, cpus = state.pci, state.placement.cpu_mask
+    own = {
+        "subsystem_vendor": f"0x{pci.subsystem_id & 0xFFFF:04x}",
+        "subsystem_device": f"0x{pci.subsystem_id >> 16:04x}",
+        "numa_node": f"{state.placement.numa_node}",
+        "local_cpulist": _cpu_list(cpus),
+        "current_link_speed": _link_speed(pci.link_generation),
+        "max_link_speed": _link_speed(pci.link_generation_max),
+        "current_link_width": f"{pci.link_width}",
+        "max_link_width": f"{pci.link_width_max}",
+    }
+    _write_folder(pci_folder(root, gpu), _pci_files(pci.device_id, _PCI_CLASS_3D) | own)
+
+
+def remove_gpu(root: Path, gpu: Gpu) -> None:
+    """Takes the device node and the PCI folder of one GPU away, where they are there."""
+    (root / "dev" / f"nvidia{gpu.minor}").unlink(missing_ok=True)
+    if pci_folder(root, gpu).exists():
+        shutil.rmtree(pci_folder(root, gpu))
 
 
 def pci_folder(root: Path, gpu: Gpu) -> Path:
     """The sysfs folder of a GPU's PCI function."""
-    return root / "sys" / "bus" / "pci" / "devices" / gpu.sysfs_name
+    return _pci_devices(root) / gpu.sysfs_name
 
 
 def write_numa_node(root: Path, gpu: Gpu) -> None:
@@ -65,17 +133,47 @@ def write_numa_node(root: Path, gpu: Gpu) -> None:
         raise
 
 
-def _write_pci_folder(folder: Path, state: _layout.GpuState) -> None:
+def _pci_devices(root: Path) -> Path:
+    return root / "sys" / "bus" / "pci" / "devices"
+
+
+def _switches(states: Iterable[_layout.GpuState]) -> dict[str, int]:
+    """PCI device ids of the NVSwitches in the server, by address: those that links end in and that have an address."""
+    ends = (
+        link
+        for state in states
+        for link in state.links
+        if link.is_active and link.remote_type == _layout.LINK_TO_SWITCH
+    )
+    return {
+        f"{end.remote_domain:04x}:{end.remote_bus:02x}:{end.remote_device:02x}.0": end.remote_device_id
+        for end in ends
+        if end.remote_device_id
+    }
+
+
+def _link_speed(generation: int) -> str:
+    return f"{_LINK_SPEEDS[generation]} GT/s PCIe" if generation in _LINK_SPEEDS else "Unknown"
+
+
+def _pci_files(device_id: int, pci_class: int) -> dict[str, str]:
+    return {
+        "vendor": f"0x{device_id & 0xFFFF:04x}",
+        "device": f"0x{device_id >> 16:04x}",
+        "class": f"0x{pci_class:06x}",
+    }
+
+
+def _cpu_list(mask: Sequence[int]) -> str:
+    """CPUs as sysfs lists them: ``0-55,112-167``."""
+    cpus = [64 * word + bit for word, bits in enumerate(mask) for bit in range(64) if bits >> bit & 1]
+    known = set(cpus)
+    firsts = [cpu for cpu in cpus if cpu - 1 not in known]
+    lasts = [cpu for cpu in cpus if cpu + 1 not in known]
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in zip(firsts, lasts, strict=True))
+
+
+def _write_folder(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True)
-    pci = state.pci
-    for name, content in {
-        "vendor": f"0x{pci.device_id & 0xFFFF:04x}",
-        "device": f"0x{pci.device_id >> 16:04x}",
-        "subsystem_vendor": f"0x{pci.subsystem_id & 0xFFFF:04x}",
-        "subsystem_device": f"0x{pci.subsystem_id >> 16:04x}",
-        "class": f"0x{_PCI_CLASS_3D:06x}",
-        "numa_node": f"{state.placement.numa_node}",
-        "current_link_width": f"{pci.link_width}",
-        "max_link_width": f"{pci.link_width_max}",
-    }.items():
+    for name, content in files.items():
         (folder / name).write_text(f"{content}\n", encoding="ascii")

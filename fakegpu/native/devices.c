@@ -1,4 +1,5 @@
 /* Counting GPUs and finding their handles. A lost GPU is counted, but hands out no handle. */
+#include "mig.h"
 #include "visible.h"
 
 #include <stdio.h>
@@ -9,6 +10,26 @@ static nvmlReturn_t hand_out(const struct fg_gpu *gpu, nvmlDevice_t *device)
     FG_READ(gpu, fault, fault);
     *device = fg_handle_of(gpu);
     return NVML_SUCCESS;
+}
+
+static nvmlReturn_t hand_out_mig_device(const struct fg_segment *segment, const char *uuid, nvmlDevice_t *device)
+{
+    FG_REQUIRE(strncmp(uuid, "MIG-", 4) == 0, NVML_ERROR_NOT_FOUND);
+    for (unsigned int position = 0; position < fg_visible_count; position++) {
+        const struct fg_gpu *gpu = fg_visible_gpu(segment, position);
+        FG_READ_EVEN_IF_LOST(gpu, identity.uuid, gpu_uuid);
+        FG_READ_EVEN_IF_LOST(gpu, mig, mig);
+        for (unsigned int slot = 0; slot < FG_COMPUTE_INSTANCES; slot++) {
+            char found[FG_MIG_UUID_SIZE];
+            fg_mig_uuid(gpu_uuid, &mig.compute_instances[slot], found);
+            if (!mig.compute_instances[slot].is_here || strcmp(uuid, found) != 0)
+                continue;
+            FG_READ(gpu, fault, fault);
+            *device = fg_handle_at(gpu, FG_AT_MIG_DEVICES + slot);
+            return NVML_SUCCESS;
+        }
+    }
+    return NVML_ERROR_NOT_FOUND;
 }
 
 FG_API nvmlDeviceGetCount_v2(unsigned int *count)
@@ -36,7 +57,7 @@ FG_API nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         if (strcmp(uuid, found) == 0)
             return hand_out(fg_visible_gpu(segment, position), device);
     }
-    return NVML_ERROR_NOT_FOUND;
+    return hand_out_mig_device(segment, uuid, device);
 }
 
 static void bytes_of_uuid(const char *uuid, unsigned char bytes[NVML_DEVICE_UUID_BINARY_LEN])
@@ -115,7 +136,14 @@ FG_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 /* The driver remembers the index of a lost GPU, as it does the UUID, the minor number and the PCI address. */
 FG_API nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
-    FG_ENTER(device, index != NULL);
+    FG_ENTER_ANY(device, index != NULL);
+    if (FG_IS_MIG_DEVICE) {
+        FG_READ(gpu, mig, mig);
+        for (*index = 0; *index < FG_COMPUTE_INSTANCES; ++*index)
+            if (fg_mig_device_slot(&mig, *index) == slot)
+                return NVML_SUCCESS;
+        return NVML_ERROR_INVALID_ARGUMENT;
+    }
     for (unsigned int position = 0; position < fg_visible_count; position++) {
         if (fg_visible_gpu(segment, position) == gpu) {
             *index = position;

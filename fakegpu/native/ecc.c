@@ -1,5 +1,5 @@
 /* ECC mode and counters, retired pages and remapped rows. */
-#include "nvml_api.h"
+#include "mig.h"
 
 #include <string.h>
 
@@ -43,11 +43,15 @@ FG_API nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t er
 FG_API nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t error, nvmlEccCounterType_t counter,
                                        nvmlMemoryLocation_t location, unsigned long long *count)
 {
-    FG_ENTER(device, count != NULL && are_counters(error, counter) &&
-                         (unsigned int)location < NVML_MEMORY_LOCATION_COUNT);
+    FG_ENTER_ANY(device, count != NULL && are_counters(error, counter) &&
+                             (unsigned int)location < NVML_MEMORY_LOCATION_COUNT);
     FG_READ(gpu, ecc, ecc);
     FG_REQUIRE(ecc.is_supported && ecc.current, NVML_ERROR_NOT_SUPPORTED);
-    *count = ecc.errors[error][counter][location];
+    /* Of a MIG device, NVML tells volatile uncorrected errors outside of the DRAM only; none befall a part here. */
+    bool is_told = error == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC &&
+                   location != NVML_MEMORY_LOCATION_DRAM;
+    FG_REQUIRE(!FG_IS_MIG_DEVICE || is_told, NVML_ERROR_NOT_SUPPORTED);
+    *count = FG_IS_MIG_DEVICE ? 0 : ecc.errors[error][counter][location];
     return NVML_SUCCESS;
 }
 
@@ -65,31 +69,41 @@ FG_API nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t answer_no_pages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count)
+/* Where retired pages lie does not matter to anybody; each has an address of its own. */
+#define FIRST_RETIRED_PAGE UINT64_C(0x1a2000)
+#define PAGE_DISTANCE UINT64_C(0x1000)
+
+static nvmlReturn_t list_pages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count,
+                               unsigned long long *addresses, unsigned long long *timestamps)
 {
     FG_ENTER(device, count != NULL && (unsigned int)cause < NVML_PAGE_RETIREMENT_CAUSE_COUNT);
     FG_READ(gpu, remap, remap);
     FG_REQUIRE(!remap.is_supported, NVML_ERROR_NOT_SUPPORTED);
-    *count = 0;
+    unsigned int room = *count;
+    *count = remap.retired_pages[cause];
+    FG_REQUIRE(room >= *count, NVML_ERROR_INSUFFICIENT_SIZE);
+    FG_REQUIRE(*count == 0 || addresses != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    for (unsigned int page = 0; page < *count; page++) {
+        addresses[page] = FIRST_RETIRED_PAGE + ((uint64_t)page * NVML_PAGE_RETIREMENT_CAUSE_COUNT + cause) * PAGE_DISTANCE;
+        if (timestamps != NULL)
+            timestamps[page] = segment->loaded_at_us;
+    }
     return NVML_SUCCESS;
 }
 
 FG_API nvmlDeviceGetRetiredPages(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count,
                                  unsigned long long *addresses)
 {
-    (void)addresses;
-    return answer_no_pages(device, cause, count);
+    return list_pages(device, cause, count, addresses, NULL);
 }
 
 FG_API nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, nvmlPageRetirementCause_t cause, unsigned int *count,
                                     unsigned long long *addresses, unsigned long long *timestamps)
 {
-    (void)addresses;
-    (void)timestamps;
-    return answer_no_pages(device, cause, count);
+    return list_pages(device, cause, count, addresses, timestamps);
 }
 
-FG_GETTER(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, remap, !remap.is_supported, NVML_FEATURE_DISABLED)
+FG_GETTER(nvmlDeviceGetRetiredPagesPendingStatus, nvmlEnableState_t, remap, !remap.is_supported, remap.is_pending)
 
 FG_API nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int *corrected, unsigned int *uncorrected,
                                  unsigned int *is_pending, unsigned int *has_failed)
@@ -132,5 +146,65 @@ FG_API nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStat
         ecc.errors[NVML_MEMORY_ERROR_TYPE_UNCORRECTED][NVML_VOLATILE_ECC][NVML_MEMORY_LOCATION_SRAM];
     status->aggregateUncSecDed =
         ecc.errors[NVML_MEMORY_ERROR_TYPE_UNCORRECTED][NVML_AGGREGATE_ECC][NVML_MEMORY_LOCATION_SRAM];
+    return NVML_SUCCESS;
+}
+
+FG_SETTER(nvmlDeviceSetEccMode, nvmlEnableState_t, FG_IS_SWITCH(value), ecc, ecc.is_supported, pending)
+
+FG_API nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterType_t counter)
+{
+    FG_ENTER(device, (unsigned int)counter < NVML_ECC_COUNTER_TYPE_COUNT);
+    FG_READ(gpu, ecc, ecc);
+    FG_REQUIRE(ecc.is_supported && ecc.current, NVML_ERROR_NOT_SUPPORTED);
+    FG_CHANGE(gpu, change);
+    for (unsigned int error = 0; error < NVML_MEMORY_ERROR_TYPE_COUNT; error++)
+        memset(change.state.ecc.errors[error][counter], 0, sizeof change.state.ecc.errors[error][counter]);
+    return fg_change_commit(&change);
+}
+
+/* Where in the SRAM the errors were is not kept: the list is that of a board without any. */
+FG_API nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t device,
+                                                        nvmlEccSramUniqueUncorrectedErrorCounts_t *counts)
+{
+    FG_ENTER(device, counts != NULL);
+    FG_REQUIRE_VERSION(counts, nvmlEccSramUniqueUncorrectedErrorCounts_v1);
+    FG_READ(gpu, ecc, ecc);
+    FG_READ(gpu, remap, remap);
+    FG_REQUIRE(ecc.is_supported && ecc.current && remap.is_supported, NVML_ERROR_NOT_SUPPORTED);
+    counts->entryCount = 0;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetRemappedRows_v2(nvmlDevice_t device, nvmlRemappedRowsInfo_v2_t *info)
+{
+    FG_ENTER(device, info != NULL);
+    FG_READ(gpu, remap, remap);
+    FG_REQUIRE(remap.is_supported, NVML_ERROR_NOT_SUPPORTED);
+    memset(info, 0, sizeof *info);
+    info->corrActiveRemaps = remap.corrected_rows;
+    info->uncActiveRemaps = remap.uncorrected_rows;
+    info->bPending = remap.is_pending;
+    info->bFailureOccurred = remap.has_failed;
+    return NVML_SUCCESS;
+}
+
+/* Memory channels and TPCs are repaired at the next reset, on boards that remap rows; none here needs it. */
+FG_API nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *status)
+{
+    FG_ENTER(device, status != NULL);
+    FG_REQUIRE_VERSION(status, nvmlRepairStatus_v1);
+    FG_READ(gpu, remap, remap);
+    FG_REQUIRE(remap.is_supported, NVML_ERROR_NOT_SUPPORTED);
+    status->bChannelRepairPending = 0;
+    status->bTpcRepairPending = 0;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetUnrepairableMemoryFlag_v1(nvmlDevice_t device, nvmlUnrepairableMemoryStatus_v1_t *status)
+{
+    FG_ENTER(device, status != NULL);
+    FG_READ(gpu, remap, remap);
+    FG_REQUIRE(remap.is_supported, NVML_ERROR_NOT_SUPPORTED);
+    status->bUnrepairableMemory = remap.has_failed;
     return NVML_SUCCESS;
 }

@@ -5,10 +5,14 @@
  * futex words, the ring's and the set's own, so a post wakes it as well as nvmlEventSetFree or the last nvmlShutdown;
  * nothing is polled, and a read-only mapping is enough. Kernels before 5.16 cannot sleep on two words: there, a wait on
  * a set that is freed ends at the machine's next event or at its timeout.
+ *
+ * The ring holds FG_EVENTS_MAX events of the whole machine. nvmlEventSetWait_v3 tells nothing of those that were lost,
+ * as the real one does not.
  */
 #define _GNU_SOURCE
 #include "events.h"
 #include "nvml_api.h"
+#include "plans.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -203,40 +207,54 @@ static bool take_event(struct nvmlEventSet_st *set, uint64_t tag, const struct f
     }
 }
 
-static struct timespec deadline_after(unsigned int timeout_ms)
+static uint64_t monotonic_us(void)
 {
-    struct timespec deadline;
-    clock_gettime(CLOCK_MONOTONIC, &deadline);
-    deadline.tv_sec += timeout_ms / 1000u;
-    deadline.tv_nsec += (long)(timeout_ms % 1000u) * 1000000L;
-    if (deadline.tv_nsec >= 1000000000L) {
-        deadline.tv_nsec -= 1000000000L;
-        deadline.tv_sec++;
-    }
-    return deadline;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
-/* Sleeps until a word differs from what was seen of it; false when the deadline has passed or a signal came in. */
-static bool sleep_while(const uint32_t *wake, uint32_t wake_seen, const uint32_t *state, uint32_t state_seen,
-                        const struct timespec *deadline)
+/* Sleeps until a word differs from what was seen of it. 0, or what ended the sleep instead: ETIMEDOUT at the deadline,
+ * which is of CLOCK_MONOTONIC, EINTR at a signal. */
+static int sleep_while(const uint32_t *wake, uint32_t wake_seen, const uint32_t *state, uint32_t state_seen,
+                        uint64_t deadline_us)
 {
+    struct timespec deadline = {(time_t)(deadline_us / 1000000u), (long)(deadline_us % 1000000u) * 1000L};
 #if defined(SYS_futex_waitv) && defined(FUTEX_32)
     struct futex_waitv words[] = {
         {.val = wake_seen, .uaddr = (uintptr_t)wake, .flags = FUTEX_32},
         {.val = state_seen, .uaddr = (uintptr_t)state, .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG},
     };
-    if (syscall(SYS_futex_waitv, words, 2u, 0u, deadline, CLOCK_MONOTONIC) >= 0 || errno == EAGAIN)
-        return true;
+    if (syscall(SYS_futex_waitv, words, 2u, 0u, &deadline, CLOCK_MONOTONIC) >= 0 || errno == EAGAIN)
+        return 0;
     /* A sandbox that does not know the call refuses it by EPERM. */
     if (errno != ENOSYS && errno != EPERM)
-        return false;
+        return errno;
 #else
     (void)state;
     (void)state_seen;
 #endif
-    long result = syscall(SYS_futex, wake, FUTEX_WAIT_BITSET, wake_seen, deadline, NULL, FUTEX_BITSET_MATCH_ANY);
-    return result == 0 || errno == EAGAIN;
+    long result = syscall(SYS_futex, wake, FUTEX_WAIT_BITSET, wake_seen, &deadline, NULL, FUTEX_BITSET_MATCH_ANY);
+    return result == 0 || errno == EAGAIN ? 0 : errno;
 }
+
+static bool is_stuck(const struct fg_segment *segment)
+{
+    return (__atomic_load_n(&segment->fault_flags, __ATOMIC_ACQUIRE) & FG_FAULT_WAIT) != 0;
+}
+
+/* When a wait has to look again although nothing woke it, by CLOCK_MONOTONIC: at the next plan that this process can
+ * carry out, and `end_us` at the latest. */
+static uint64_t look_again_us(const struct fg_segment *segment, uint64_t end_us)
+{
+    uint64_t due_us = fg_next_due_us(segment), now_us = fg_now_us();
+    if (due_us == UINT64_MAX)
+        return end_us;
+    uint64_t again_us = monotonic_us() + (due_us > now_us ? due_us - now_us : 0);
+    return again_us < end_us ? again_us : end_us;
+}
+
+#define A_YEAR_US (UINT64_C(366) * 24 * 3600 * 1000000)
 
 static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segment *segment, unsigned int timeout_ms,
                                    struct fg_event *event)
@@ -244,29 +262,33 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segmen
     const struct fg_ring *ring = &segment->ring;
     uint32_t state = __atomic_load_n(&handle->state, __ATOMIC_ACQUIRE);
     FG_REQUIRE((state & PHASE_MASK) == OPEN, NVML_ERROR_INVALID_ARGUMENT);
-    struct timespec deadline = {0};
-    bool has_deadline = false;
+    uint64_t end_us = 0;
     for (;;) {
         uint32_t seen = __atomic_load_n(&ring->wake, __ATOMIC_ACQUIRE);
-        if (take_event(handle, tag_of(state), segment, event))
+        bool can_keep_plans = fg_keep_plans(segment), stuck = is_stuck(segment);
+        if (!stuck && take_event(handle, tag_of(state), segment, event))
             return event->type == FG_EVENT_GPU_LOST ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
-        if (timeout_ms == 0)
+        if (timeout_ms == 0 && !stuck)
             return NVML_ERROR_TIMEOUT;
-        if (!has_deadline)
-            deadline = deadline_after(timeout_ms);
-        has_deadline = true;
-        /* nvml.h: a signal ends the wait as a timeout does. */
-        if (!sleep_while(&ring->wake, seen, &handle->state, state, &deadline))
-            return NVML_ERROR_TIMEOUT;
+        if (end_us == 0)
+            end_us = monotonic_us() + (uint64_t)timeout_ms * 1000u;
+        uint64_t deadline_us = stuck ? monotonic_us() + A_YEAR_US : end_us;
+        if (can_keep_plans)
+            deadline_us = look_again_us(segment, deadline_us);
+        int ended_by = sleep_while(&ring->wake, seen, &handle->state, state, deadline_us);
+        bool is_over = ended_by == ETIMEDOUT ? deadline_us == end_us : ended_by != 0;
+        /* nvml.h: a signal ends the wait as a timeout does. What came in the last moment is still taken. */
+        if (is_over && !stuck)
+            timeout_ms = 0;
         if (__atomic_load_n(&handle->state, __ATOMIC_ACQUIRE) != state)
             return fg_active() == segment ? NVML_ERROR_INVALID_ARGUMENT : NVML_ERROR_UNINITIALIZED;
     }
 }
 
-FG_API nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms)
+static nvmlReturn_t wait_and_tell(const struct fg_segment *segment, nvmlEventSet_t handle, unsigned int timeout_ms,
+                                  nvmlEventData_t *data)
 {
     struct fg_event event;
-    FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
     FG_TRY(wait_for_event(handle, segment, timeout_ms, &event));
     data->device = fg_handle_of(&segment->gpus[event.gpu]);
     data->eventType = event.type;
@@ -276,12 +298,18 @@ FG_API nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigne
     return NVML_SUCCESS;
 }
 
+FG_API nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms)
+{
+    FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
+    return wait_and_tell(segment, handle, timeout_ms, data);
+}
+
 /* Callers of the first version own a struct that ends before the instance ids. */
 FG_API nvmlEventSetWait(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms)
 {
     nvmlEventData_t whole;
-    FG_REQUIRE(fg_active() == NULL || data != NULL, NVML_ERROR_INVALID_ARGUMENT);
-    FG_TRY(nvmlEventSetWait_v2(handle, &whole, timeout_ms));
+    FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
+    FG_TRY(wait_and_tell(segment, handle, timeout_ms, &whole));
     memcpy(data, &whole, offsetof(nvmlEventData_t, gpuInstanceId));
     return NVML_SUCCESS;
 }

@@ -4,8 +4,9 @@ Run by CMake at build time, with the standard library only::
 
     python generate_exports.py --header nvml.h --state state.h --output exports.c SOURCE.c ...
 
-Every function that ``nvml.h`` declares and no source implements becomes a stub that answers NOT_SUPPORTED
-(UNINITIALIZED before ``nvmlInit``). A source implements a function by one of the macros of ``nvml_api.h``.
+A source implements a function by one of the macros of ``nvml_api.h``. Every other function that ``nvml.h`` declares
+becomes a stub with its prototype: it checks session, handles, pointers and the version of the struct as a driver does,
+and then says that the board does not support it, or that the thing asked about does not exist.
 """
 
 from __future__ import annotations
@@ -13,28 +14,112 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
-_DECLARATION = re.compile(r"\bDECLDIR\s+(?:char\s*\*\s*)?(nvml\w+)\s*\(")
+_PROTOTYPE = re.compile(r"\bDECLDIR\s+(?:char\s*\*\s*)?(nvml\w+)\s*\(([^)]*)\)")
 _RENAMING = re.compile(r"^\s*#define\s+(nvml[A-Z]\w+)\s+(nvml[A-Z]\w+)\s*$", re.MULTILINE)
-_IMPLEMENTATION = re.compile(
-    r"^(?:FG_API |FG_[A-Z_]*(?:GETTER|ALIAS|LIST|ONLY)\(|__attribute__.* \*)(nvml\w+)\b", re.MULTILINE
+_VERSION = re.compile(r"^#define\s+(nvml\w+?)(_v\d+)\s+NVML_STRUCT_VERSION", re.MULTILINE)
+_VERSIONED = re.compile(
+    r"^typedef struct\s*\w*\s*\{\s*unsigned int\s+version;.*?^\}\s*(nvml\w+)_t;", re.MULTILINE | re.DOTALL
 )
+_TYPEDEF = re.compile(r"^typedef\s+(?:struct\s+)?(nvml\w+)_t\s+(nvml\w+_t);", re.MULTILINE)
+_IMPLEMENTATION = re.compile(
+    r"^(?:FG_API |FG_[A-Z_]*(?:GETTER|SETTER|ALIAS|LIST|ONLY)\(|__attribute__.* \*)(nvml\w+)\b", re.MULTILINE
+)
+_COUNT = re.compile(r"(?:[Cc]ount|[Ss]ize)$")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _STRUCT = re.compile(r"struct (fg_\w+) \{(.*?)\n\};", re.DOTALL)
 _MEMBER = re.compile(r"\b(\w+)(?:\[\w*\])*;")
 
+ABSENT = {
+    "nvmlUnit_t": "NVML_ERROR_INVALID_ARGUMENT",
+    "nvmlVgpuInstance_t": "NVML_ERROR_NOT_FOUND",
+    "nvmlVgpuTypeId_t": "NVML_ERROR_INVALID_ARGUMENT",
+}
+"""Types of what no machine here has -> what a driver answers to a name of it."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a prototype: ``nvmlPdi_t *pdi``."""
+
+    type: str
+    name: str
+
+    @property
+    def is_pointer(self) -> bool:
+        return self.type.endswith("*")
+
+    @property
+    def base(self) -> str:
+        """The type without pointers and qualifiers."""
+        return self.type.replace("const ", "").rstrip("* ")
+
+
+def prototypes(header: str) -> dict[str, list[Parameter]]:
+    """Parameters of every function that the header declares."""
+    found = _PROTOTYPE.findall(_COMMENT.sub("", header))
+    return {name: [_parameter(part) for part in text.split(",") if part.strip() != "void"] for name, text in found}
+
+
+def _parameter(text: str) -> Parameter:
+    kind, name = re.fullmatch(r"\s*(.*?)\s*(\w+)\s*", text, re.DOTALL).groups()  # type: ignore[union-attr]
+    return Parameter(" ".join(kind.split()), name)
+
 
 def declared_functions(header: str) -> set[str]:
     """Names of all functions of the header, and old names that it maps to one of them."""
-    text = _COMMENT.sub("", header)
-    functions = set(_DECLARATION.findall(text))
-    return functions | {old for old, new in _RENAMING.findall(text) if new in functions}
+    functions = set(prototypes(header))
+    return functions | {old for old, new in _RENAMING.findall(_COMMENT.sub("", header)) if new in functions}
 
 
 def implemented_functions(sources: list[str]) -> set[str]:
     """Names of the functions that the sources define."""
     return {name for source in sources for name in _IMPLEMENTATION.findall(source)}
+
+
+def struct_versions(header: str) -> dict[str, list[str]]:
+    """Type of a struct that begins with its version -> the macros of the versions it may have.
+
+    A type without number in its name takes those of all structs up to the one that it stands for.
+    """
+    text = _COMMENT.sub("", header)
+    numbered = {name + number for name, number in _VERSION.findall(text)} & set(_VERSIONED.findall(text))
+    versions = {f"{name}_t": [name] for name in numbered}
+    for newest, alias in _TYPEDEF.findall(text):
+        if newest in numbered:
+            stem = newest.rpartition("_v")[0]
+            versions[alias] = sorted(name for name in numbered if name.startswith(f"{stem}_v") and name <= newest)
+    return versions
+
+
+def answer_of_absence(parameters: list[Parameter]) -> str:
+    """What a stub answers when all arguments are right."""
+    first = parameters[0].type if parameters else ""
+    return ABSENT.get(first, "NVML_ERROR_NOT_SUPPORTED")
+
+
+def stub_of(name: str, parameters: list[Parameter], versions: dict[str, list[str]]) -> str:
+    """The C function of one stub."""
+    device = next((parameter.name for parameter in parameters if parameter.type == "nvmlDevice_t"), None)
+    pointers = [parameter for parameter in parameters if parameter.is_pointer]
+    # Who passes a count and no room asks how much room it takes.
+    counts = [parameter for parameter in pointers if parameter.base == "unsigned int" and _COUNT.search(parameter.name)]
+    required = counts or pointers
+    condition = " && ".join(f"{parameter.name} != NULL" for parameter in required) or "true"
+    enter = f"FG_ENTER({device}, {condition})" if device else f"FG_ENTER_SYSTEM({condition})"
+    lines = [f"    {enter};", "    FG_READ(gpu, fault, fault);" if device else "    (void)segment;"]
+    for parameter in parameters:
+        macros = versions.get(parameter.base, [])
+        if macros and parameter in required:
+            wrong = " && ".join(f"{parameter.name}->version != {macro}" for macro in macros)
+            lines.insert(1, f"    FG_REQUIRE(!({wrong}), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);")
+        elif parameter not in required and parameter.name != device:
+            lines.append(f"    (void){parameter.name};")
+    signature = ", ".join(f"{parameter.type} {parameter.name}" for parameter in parameters) or "void"
+    body = "\n".join(lines)
+    return f"FG_API {name}({signature})\n{{\n{body}\n    return {answer_of_absence(parameters)};\n}}"
 
 
 def layout_lines(state: str) -> list[str]:
@@ -61,26 +146,17 @@ def render(header: str, state: str, sources: list[str]) -> str:
     implemented = implemented_functions(sources)
     if unknown := sorted(implemented - declared):
         raise ValueError(f"implemented, but not declared in nvml.h: {', '.join(unknown)}")
-    stubs = "\n".join(f"FG_STUB({name});" for name in sorted(declared - implemented))
+    known, versions = prototypes(header), struct_versions(header)
+    if missing := sorted(declared - implemented - set(known)):
+        raise ValueError(f"other names of functions, to be implemented by FG_ALIAS: {', '.join(missing)}")
+    texts = "\n\n".join(stub_of(name, known[name], versions) for name in sorted(declared - implemented))
     names = "\n".join(f'    "{name}\\n"' for name in sorted(implemented))
     layout = "\n".join(layout_lines(state))
     return f"""/* Generated by generate_exports.py; do not edit. */
+#include "nvml_api.h"
 #include "writer.h"
 
-#include <stddef.h>
-
-extern const struct fg_segment *fg_session;
-
-static int not_supported(void)
-{{
-    enum {{ UNINITIALIZED = 1, NOT_SUPPORTED = 3 }};
-    return __atomic_load_n(&fg_session, __ATOMIC_ACQUIRE) == NULL ? UNINITIALIZED : NOT_SUPPORTED;
-}}
-
-/* One body serves all: the C calling convention lets it ignore whatever arguments the caller passes. */
-#define FG_STUB(function) FG_EXPORT int function(void) __attribute__((alias("not_supported")))
-
-{stubs}
+{texts}
 
 FG_EXPORT const char *fakegpu_implemented(void)
 {{

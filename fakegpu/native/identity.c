@@ -1,13 +1,33 @@
 /* What is printed on the board: names, numbers, firmware. */
+#include "mig.h"
 #include "visible.h"
 
+#include <stdio.h>
 #include <string.h>
 
 FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
-    FG_ENTER(device, uuid != NULL);
+    FG_ENTER_ANY(device, uuid != NULL);
     FG_READ_EVEN_IF_LOST(gpu, identity.uuid, text);
-    return fg_answer_text(text, uuid, length);
+    if (!FG_IS_MIG_DEVICE)
+        return fg_answer_text(text, uuid, length);
+    char mig_uuid[FG_MIG_UUID_SIZE];
+    FG_READ_EVEN_IF_LOST(gpu, mig, mig);
+    fg_mig_uuid(text, &mig.compute_instances[slot], mig_uuid);
+    return fg_answer_text(mig_uuid, uuid, length);
+}
+
+FG_API nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
+{
+    FG_ENTER_ANY(device, name != NULL);
+    FG_READ(gpu, identity.name, text);
+    if (!FG_IS_MIG_DEVICE)
+        return fg_answer_text(text, name, length);
+    char part[48], whole[sizeof text + sizeof part + sizeof " MIG "];
+    FG_READ(gpu, mig, mig);
+    fg_mig_device_name(&mig, &mig.compute_instances[slot], part);
+    snprintf(whole, sizeof whole, "%s MIG %s", text, part);
+    return fg_answer_text(whole, name, length);
 }
 
 FG_API nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
@@ -28,7 +48,6 @@ FG_API nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
         return fg_answer_text(text, out, length);                                                                      \
     }
 
-FG_TEXT_GETTER(nvmlDeviceGetName, name)
 FG_TEXT_GETTER(nvmlDeviceGetSerial, serial)
 FG_TEXT_GETTER(nvmlDeviceGetBoardPartNumber, part_number)
 FG_TEXT_GETTER(nvmlDeviceGetVbiosVersion, vbios_version)

@@ -1,5 +1,8 @@
 /* Device memory and its BAR1 window. */
-#include "nvml_api.h"
+#include "mig.h"
+#include "processes.h"
+
+#define BYTES_PER_MIB (UINT64_C(1) << 20)
 
 /* The second version's figures; the first counts the reserved memory as used. */
 static unsigned long long free_bytes(const struct fg_memory *memory)
@@ -8,36 +11,80 @@ static unsigned long long free_bytes(const struct fg_memory *memory)
     return taken < memory->total_bytes ? memory->total_bytes - taken : 0;
 }
 
-FG_API nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *info)
+/* What the compute instances of a MIG device's GPU instance share; steps 1 to 3 for the three below. */
+static nvmlReturn_t read_instance(const char *function, nvmlDevice_t device, bool arguments_are_valid,
+                                  struct fg_memory *instance_memory)
 {
-    FG_ENTER(device, info != NULL);
+    int slot;
+    struct fg_processes users;
+    FG_ENTER_SESSION;
+    const struct fg_gpu *gpu = fg_mig_parent(segment, device, &slot);
+    FG_REQUIRE(gpu != NULL && arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);
+    FG_TRY(fg_meet_faults(segment, gpu, function));
     FG_READ(gpu, memory, memory);
-    info->total = memory.total_bytes;
-    info->free = free_bytes(&memory);
+    FG_READ(gpu, mig, mig);
+    FG_TRY(fg_processes_alive(gpu, &users));
+    unsigned int id = mig.compute_instances[slot].gpu_instance;
+    const struct fg_mig_profile *profile = &mig.profiles[mig.gpu_instances[id].profile];
+    memory.total_bytes = profile->memory_mib * BYTES_PER_MIB;
+    memory.reserved_bytes = 0;
+    memory.used_bytes = mig.gpu_instances[id].used_bytes;
+    for (unsigned int index = 0; index < users.count; index++)
+        if (users.entries[index].gpu_instance == id)
+            memory.used_bytes += users.entries[index].used_bytes;
+    memory.bar1_total_bytes = memory.bar1_total_bytes / mig.memory_slices * profile->size;
+    memory.bar1_used_bytes = 0;
+    *instance_memory = memory;
+    return NVML_SUCCESS;
+}
+
+static void fill(nvmlMemory_t *info, const struct fg_memory *memory)
+{
+    info->total = memory->total_bytes;
+    info->free = free_bytes(memory);
     info->used = info->total - info->free;
-    return NVML_SUCCESS;
 }
 
-FG_API nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *info)
+static void fill_v2(nvmlMemory_v2_t *info, const struct fg_memory *memory)
 {
-    FG_ENTER(device, info != NULL);
-    FG_REQUIRE(info->version == nvmlMemory_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
-    FG_READ(gpu, memory, memory);
-    info->total = memory.total_bytes;
-    info->reserved = memory.reserved_bytes;
-    info->free = free_bytes(&memory);
-    info->used = memory.used_bytes;
-    return NVML_SUCCESS;
+    info->total = memory->total_bytes;
+    info->reserved = memory->reserved_bytes;
+    info->free = free_bytes(memory);
+    info->used = memory->used_bytes;
 }
 
-FG_API nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *info)
+static void fill_bar1(nvmlBAR1Memory_t *info, const struct fg_memory *memory)
 {
-    FG_ENTER(device, info != NULL);
-    FG_READ(gpu, memory, memory);
-    info->bar1Total = memory.bar1_total_bytes;
-    info->bar1Used = memory.bar1_used_bytes;
-    info->bar1Free = memory.bar1_total_bytes - memory.bar1_used_bytes;
-    return NVML_SUCCESS;
+    info->bar1Total = memory->bar1_total_bytes;
+    info->bar1Used = memory->bar1_used_bytes;
+    info->bar1Free = memory->bar1_total_bytes - memory->bar1_used_bytes;
 }
 
+/* A getter of GPUs, which many ask often, and apart from it the same for MIG devices. */
+#define FG_MEMORY_GETTER(function, type, is_version, fill_function)                                                    \
+    static __attribute__((noinline)) nvmlReturn_t function##_of_mig_device(nvmlDevice_t device, type *info)            \
+    {                                                                                                                  \
+        struct fg_memory memory;                                                                                       \
+        FG_TRY(read_instance(#function, device, info != NULL, &memory));                                               \
+        FG_REQUIRE(is_version, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);                                                  \
+        fill_function(info, &memory);                                                                                  \
+        return NVML_SUCCESS;                                                                                           \
+    }                                                                                                                  \
+    FG_API function(nvmlDevice_t device, type *info)                                                                   \
+    {                                                                                                                  \
+        FG_ENTER_SESSION;                                                                                              \
+        const struct fg_gpu *gpu = fg_gpu_of(segment, device);                                                         \
+        if (__builtin_expect(gpu == NULL, 0))                                                                          \
+            return function##_of_mig_device(device, info);                                                             \
+        FG_REQUIRE(info != NULL, NVML_ERROR_INVALID_ARGUMENT);                                                         \
+        FG_REQUIRE(is_version, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);                                                  \
+        FG_MEET_FAULTS(segment, gpu);                                                                                  \
+        FG_READ(gpu, memory, memory);                                                                                  \
+        fill_function(info, &memory);                                                                                  \
+        return NVML_SUCCESS;                                                                                           \
+    }
+
+FG_MEMORY_GETTER(nvmlDeviceGetMemoryInfo, nvmlMemory_t, true, fill)
+FG_MEMORY_GETTER(nvmlDeviceGetMemoryInfo_v2, nvmlMemory_v2_t, info->version == nvmlMemory_v2, fill_v2)
+FG_MEMORY_GETTER(nvmlDeviceGetBAR1MemoryInfo, nvmlBAR1Memory_t, true, fill_bar1)
 FG_GETTER(nvmlDeviceGetMemoryBusWidth, unsigned int, memory, true, memory.bus_width_bits)

@@ -14,6 +14,7 @@
 #define NVML_NO_UNVERSIONED_FUNC_DEFS
 #include <nvml.h>
 
+#include "live.h"
 #include "state.h"
 
 /* generate_exports.py finds implemented functions by these macros: FG_API name(, FG_GETTER(name, FG_ALIAS(name. */
@@ -81,7 +82,10 @@ static inline nvmlReturn_t fg_read_present(const struct fg_gpu *gpu, size_t offs
 {
     bool is_lost;
     nvmlReturn_t result = fg_read(gpu, offset, out, size, &is_lost);
-    return result == NVML_SUCCESS && is_lost ? NVML_ERROR_GPU_IS_LOST : result;
+    if (result != NVML_SUCCESS || is_lost)
+        return result == NVML_SUCCESS ? NVML_ERROR_GPU_IS_LOST : result;
+    uint32_t bits = fg_live_bits(offset, size) & __atomic_load_n(&gpu->live_topics, __ATOMIC_RELAXED);
+    return __builtin_expect(bits != 0, 0) ? fg_live_apply(gpu, fg_live_bits(offset, size), out) : NVML_SUCCESS;
 }
 
 #define FG_REQUIRE(condition, error)                                                                                   \
@@ -97,17 +101,39 @@ static inline nvmlReturn_t fg_read_present(const struct fg_gpu *gpu, size_t offs
             return fg_try_result;                                                                                      \
     } while (0)
 
+/* What the faults of a machine do to one call; `gpu` may be NULL. NVML_SUCCESS: the call goes on. */
+nvmlReturn_t fg_meet_faults(const struct fg_segment *segment, const struct fg_gpu *gpu, const char *function);
+
+#define FG_MEET_FAULTS(segment, gpu)                                                                                   \
+    do {                                                                                                               \
+        if (__builtin_expect(__atomic_load_n(&(segment)->fault_flags, __ATOMIC_RELAXED) != 0, 0))                      \
+            FG_TRY(fg_meet_faults((segment), (gpu), __func__));                                                        \
+    } while (0)
+
+#define FG_ENTER_SESSION                                                                                               \
+    const struct fg_segment *segment = fg_active();                                                                    \
+    FG_REQUIRE(segment != NULL, NVML_ERROR_UNINITIALIZED)
+
 /* Step 1: declares `segment`, the session's. */
 #define FG_ENTER_SYSTEM(arguments_are_valid)                                                                           \
-    const struct fg_segment *segment = fg_active();                                                                    \
-    FG_REQUIRE(segment != NULL, NVML_ERROR_UNINITIALIZED);                                                             \
-    FG_REQUIRE(arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT)
+    FG_ENTER_SESSION;                                                                                                  \
+    FG_REQUIRE(arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);                                                      \
+    FG_MEET_FAULTS(segment, NULL)
+
+/* Why a handle is no GPU's: NOT_SUPPORTED for a MIG device's, else INVALID_ARGUMENT. */
+nvmlReturn_t fg_refuse_handle(const struct fg_segment *segment, nvmlDevice_t device);
 
 /* Steps 1 and 2: declares `segment` and `gpu`. */
 #define FG_ENTER(device, arguments_are_valid)                                                                          \
-    FG_ENTER_SYSTEM(true);                                                                                             \
+    FG_ENTER_SESSION;                                                                                                  \
     const struct fg_gpu *gpu = fg_gpu_of(segment, (device));                                                           \
-    FG_REQUIRE(gpu != NULL && (arguments_are_valid), NVML_ERROR_INVALID_ARGUMENT)
+    FG_REQUIRE(gpu != NULL, fg_refuse_handle(segment, (device)));                                                      \
+    FG_REQUIRE(arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);                                                      \
+    FG_MEET_FAULTS(segment, gpu)
+
+/* Structs that name their version are refused with any other one. */
+#define FG_REQUIRE_VERSION(pointer, expected)                                                                          \
+    FG_REQUIRE((pointer)->version == (expected), NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
 
 /* Step 3: declares `copy`, a consistent copy of one member of the state (`thermal`, `identity.name`, …). */
 #define FG_READ(gpu, member, copy)                                                                                     \

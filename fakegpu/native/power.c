@@ -1,5 +1,5 @@
 /* Power draw, limits and energy. */
-#include "nvml_api.h"
+#include "change.h"
 
 FG_API nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigned int *min_mw, unsigned int *max_mw)
 {
@@ -8,6 +8,31 @@ FG_API nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, unsigne
     *min_mw = power.limit_min_mw;
     *max_mw = power.limit_max_mw;
     return NVML_SUCCESS;
+}
+
+static nvmlReturn_t set_limit(const struct fg_segment *segment, const struct fg_gpu *gpu, unsigned int limit_mw)
+{
+    FG_READ(gpu, power, power);
+    FG_REQUIRE(limit_mw >= power.limit_min_mw && limit_mw <= power.limit_max_mw, NVML_ERROR_INVALID_ARGUMENT);
+    FG_CHANGE(gpu, change);
+    change.state.power.limit_mw = limit_mw;
+    return fg_change_commit(&change);
+}
+
+FG_API nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit_mw)
+{
+    FG_ENTER(device, true);
+    return set_limit(segment, gpu, limit_mw);
+}
+
+/* The module is the GPU and the CPU beside it, which no board here has. */
+FG_API nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPowerValue_v2_t *value)
+{
+    FG_ENTER(device, value != NULL);
+    FG_REQUIRE_VERSION(value, nvmlPowerValue_v2);
+    FG_REQUIRE(value->powerScope < NVML_POWER_SCOPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+    FG_REQUIRE(value->powerScope == NVML_POWER_SCOPE_GPU, NVML_ERROR_NOT_SUPPORTED);
+    return set_limit(segment, gpu, value->powerValueMw);
 }
 
 FG_GETTER(nvmlDeviceGetPowerUsage, unsigned int, power, true, power.usage_mw)

@@ -3,6 +3,7 @@
 #include "segment.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 static const struct fg_segment *mapped;
 static dev_t mapped_device;
 static ino_t mapped_inode;
+static char mapped_path[PATH_MAX]; /* absolute */
 
 /* Cuts the last component off `path`; false when there is none. */
 static bool to_parent(char *path)
@@ -51,7 +53,7 @@ static nvmlReturn_t check(const struct fg_segment *segment, uint64_t file_bytes)
     return NVML_SUCCESS;
 }
 
-static nvmlReturn_t map_file(int file, const struct stat *status, const struct fg_segment **segment)
+static nvmlReturn_t map_file(const char *path, int file, const struct stat *status, const struct fg_segment **segment)
 {
     size_t size = (size_t)status->st_size;
     if (size < sizeof(struct fg_segment))
@@ -64,6 +66,8 @@ static nvmlReturn_t map_file(int file, const struct stat *status, const struct f
         munmap(memory, size);
         return result;
     }
+    if (realpath(path, mapped_path) == NULL)
+        mapped_path[0] = '\0';
     mapped = memory;
     mapped_device = status->st_dev;
     mapped_inode = status->st_ino;
@@ -90,9 +94,21 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
             *segment = mapped;
             result = NVML_SUCCESS;
         } else {
-            result = map_file(file, &status, segment);
+            result = map_file(path, file, &status, segment);
         }
     }
     close(file);
     return result;
+}
+
+nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *file)
+{
+    struct stat status;
+    FG_REQUIRE(segment == mapped, NVML_ERROR_UNKNOWN);
+    *file = open(mapped_path, O_RDWR | O_CLOEXEC);
+    FG_REQUIRE(*file >= 0, errno == ENOENT ? NVML_ERROR_UNKNOWN : NVML_ERROR_NO_PERMISSION);
+    if (fstat(*file, &status) == 0 && status.st_dev == mapped_device && status.st_ino == mapped_inode)
+        return NVML_SUCCESS;
+    close(*file);
+    return NVML_ERROR_UNKNOWN;
 }

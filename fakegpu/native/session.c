@@ -37,6 +37,8 @@ FG_API nvmlInitWithFlags(unsigned int flags)
         const struct fg_segment *segment = NULL;
         result = fg_segment_attach(&segment);
         if (result == NVML_SUCCESS)
+            result = fg_meet_faults(segment, NULL, "nvmlInit");
+        if (result == NVML_SUCCESS)
             result = fg_look_for_devices(segment);
         if (result == NVML_SUCCESS)
             __atomic_store_n(&fg_session, segment, __ATOMIC_RELEASE);

@@ -74,3 +74,13 @@ FG_API nvmlGetExcludedDeviceCount(unsigned int *count)
     *count = 0;
     return NVML_SUCCESS;
 }
+
+FG_API nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
+{
+    (void)index;
+    (void)info;
+    return NVML_ERROR_INVALID_ARGUMENT;
+}
+
+FG_ALIAS(nvmlGetBlacklistDeviceCount, nvmlGetExcludedDeviceCount);
+FG_ALIAS(nvmlGetBlacklistDeviceInfoByIndex, nvmlGetExcludedDeviceInfoByIndex);

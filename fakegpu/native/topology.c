@@ -73,26 +73,61 @@ FG_API nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *count, nvmlDe
     return NVML_SUCCESS;
 }
 
+static bool is_same_end(const struct fg_link *one, const struct fg_link *other)
+{
+    return other->is_active && other->remote_type == one->remote_type && other->remote_domain == one->remote_domain &&
+           other->remote_bus == one->remote_bus && other->remote_device == one->remote_device;
+}
+
+/* Whether a link of one GPU ends in the other, or in an NVSwitch that the other has a link to. */
+static nvmlReturn_t find_nvlink(const struct fg_gpu *gpu, const struct fg_gpu *other, bool *is_found)
+{
+    FG_READ(gpu, links, mine);
+    FG_READ(other, links, theirs);
+    FG_READ(other, pci, pci);
+    *is_found = false;
+    for (unsigned int number = 0; number < FG_LINKS_MAX; number++) {
+        const struct fg_link *link = &mine[number];
+        if (!link->is_active)
+            continue;
+        if (link->remote_type == NVML_NVLINK_DEVICE_TYPE_GPU)
+            *is_found = *is_found || (link->remote_domain == pci.domain && link->remote_bus == pci.bus &&
+                                      link->remote_device == pci.device);
+        for (unsigned int end = 0; link->remote_type == NVML_NVLINK_DEVICE_TYPE_SWITCH && end < FG_LINKS_MAX; end++)
+            *is_found = *is_found || is_same_end(link, &theirs[end]);
+    }
+    return NVML_SUCCESS;
+}
+
+static nvmlReturn_t pci_peer_status(const struct fg_gpu *gpu, const struct fg_gpu *other, nvmlGpuP2PStatus_t *status)
+{
+    FG_READ(gpu, identity, identity);
+    FG_READ(gpu, placement, mine);
+    FG_READ(other, placement, theirs);
+    if (identity.brand == NVML_BRAND_GEFORCE)
+        *status = NVML_P2P_STATUS_CHIPSET_NOT_SUPPORTED;
+    else if (level_between(&mine, &theirs) > NVML_TOPOLOGY_HOSTBRIDGE)
+        *status = NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED;
+    else
+        *status = NVML_P2P_STATUS_OK;
+    return NVML_SUCCESS;
+}
+
 FG_API nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuP2PCapsIndex_t capability,
                               nvmlGpuP2PStatus_t *status)
 {
     FG_ENTER(device, status != NULL && (unsigned int)capability < NVML_P2P_CAPS_INDEX_UNKNOWN);
     const struct fg_gpu *other_gpu = fg_gpu_of(segment, other);
     FG_REQUIRE(other_gpu != NULL && other_gpu != gpu, NVML_ERROR_INVALID_ARGUMENT);
-    FG_READ(gpu, placement, mine);
-    FG_READ(other_gpu, placement, theirs);
-    FG_READ(gpu, nvlink, my_links);
-    FG_READ(other_gpu, nvlink, their_links);
-    bool has_nvlink = my_links.count > 0 && their_links.count > 0;
-    bool has_pci = level_between(&mine, &theirs) <= NVML_TOPOLOGY_HOSTBRIDGE;
-    bool is_ok;
-    switch (capability) {
-    case NVML_P2P_CAPS_INDEX_NVLINK:
-    case NVML_P2P_CAPS_INDEX_ATOMICS: is_ok = has_nvlink; break;
-    case NVML_P2P_CAPS_INDEX_PCI: is_ok = has_pci; break;
-    default: is_ok = has_nvlink || has_pci; break;
-    }
-    *status = is_ok ? NVML_P2P_STATUS_OK : NVML_P2P_STATUS_NOT_SUPPORTED;
+    bool has_nvlink;
+    FG_TRY(find_nvlink(gpu, other_gpu, &has_nvlink));
+    bool needs_nvlink = capability == NVML_P2P_CAPS_INDEX_NVLINK || capability == NVML_P2P_CAPS_INDEX_ATOMICS;
+    if (has_nvlink && capability != NVML_P2P_CAPS_INDEX_PCI)
+        *status = NVML_P2P_STATUS_OK;
+    else if (needs_nvlink)
+        *status = NVML_P2P_STATUS_NOT_SUPPORTED;
+    else
+        FG_TRY(pci_peer_status(gpu, other_gpu, status));
     return NVML_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
 /* How busy the engines are. */
-#include "nvml_api.h"
+#include "mig.h"
 
 #include <string.h>
 
@@ -7,6 +7,7 @@ FG_API nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rat
 {
     FG_ENTER(device, rates != NULL);
     FG_READ(gpu, utilization, utilization);
+    FG_TRY(fg_refuse_mig_mode(gpu));
     rates->gpu = utilization.gpu_percent;
     rates->memory = utilization.memory_percent;
     return NVML_SUCCESS;
@@ -17,6 +18,7 @@ FG_API nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *rat
     {                                                                                                                  \
         FG_ENTER(device, percent != NULL && period_us != NULL);                                                        \
         FG_READ(gpu, utilization, utilization);                                                                        \
+        FG_TRY(fg_refuse_mig_mode(gpu));                                                                               \
         FG_REQUIRE(is_supported, NVML_ERROR_NOT_SUPPORTED);                                                            \
         *percent = utilization.percent_member;                                                                         \
         *period_us = utilization.period_us;                                                                            \
@@ -77,5 +79,14 @@ FG_API nvmlDeviceGetDynamicPstatesInfo(nvmlDevice_t device, nvmlGpuDynamicPstate
         info->utilization[domain].bIsPresent = 1;
         info->utilization[domain].percentage = percents[domain];
     }
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t type, unsigned int *percent)
+{
+    FG_ENTER(device, percent != NULL && (unsigned int)type <= NVML_ENCODER_QUERY_AV1);
+    FG_READ(gpu, utilization, utilization);
+    FG_REQUIRE(utilization.has_encoder, NVML_ERROR_NOT_SUPPORTED);
+    *percent = 100u - utilization.encoder_percent;
     return NVML_SUCCESS;
 }

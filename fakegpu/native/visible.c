@@ -14,6 +14,10 @@ nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment)
     const char *folder = getenv("FAKEGPU_DEV");
     unsigned int count = 0;
     for (unsigned int index = 0; index < segment->gpu_count; index++) {
+        FG_READ_EVEN_IF_LOST(&segment->gpus[index], fault, fault);
+        FG_READ_EVEN_IF_LOST(&segment->gpus[index], modes, modes);
+        if (fault.is_unplugged || modes.is_draining)
+            continue;
         if (folder != NULL && *folder != '\0') {
             char path[PATH_MAX];
             FG_READ_EVEN_IF_LOST(&segment->gpus[index], identity, identity);

@@ -5,6 +5,8 @@
 #ifndef FAKEGPU_WRITER_H
 #define FAKEGPU_WRITER_H
 
+#include <stdbool.h>
+
 #include "state.h"
 
 #define FG_EXPORT __attribute__((visibility("default")))
@@ -24,10 +26,36 @@ FG_EXPORT const char *fakegpu_implemented(void);
 /* Copies one GPU's state in force. 0, or -1 when `gpu` is out of range. */
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
+/* The same with the figures of this moment, where the GPU works on a load or processes hold memory. */
+FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
+
 /* Puts one GPU's state in force at once, for every reader. 0, or -1 when `gpu` is out of range. */
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state);
 
-/* Posts an event of one GPU and wakes every waiter. 0, or -1 when `gpu` is out of range or `type` is not one bit. */
-FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, uint32_t gpu, uint64_t type, uint64_t data);
+/* Posts an event as of now and wakes every waiter; ticket and timestamp of `news` are not looked at. 0, or -1 when the
+ * GPU is out of range or the type is not one bit. */
+FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *news);
+
+/* Does an action at once. 0, or -1 when no such action or GPU exists. */
+FG_EXPORT int fakegpu_act(struct fg_segment *segment, const struct fg_action *action);
+
+/* Carries out the plans that are due. */
+FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment);
+
+/* Adds a plan or a rule, whose number it gets; 0: there is no room. */
+FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_plan *plan);
+FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_rule *rule);
+
+/* 0, or -1 when there is none of this number. */
+FG_EXPORT int fakegpu_remove_plan(struct fg_segment *segment, uint64_t number);
+FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number);
+
+/* Lets every wait for events hang, whatever its timeout; or lets them go. */
+FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck);
+
+/* For our own sources: the parts of the above. */
+void fg_post(struct fg_segment *segment, const struct fg_event *news);
+void fg_wake(struct fg_segment *segment);
+void fg_set_flag(struct fg_segment *segment, uint32_t flag, bool is_set);
 
 #endif

@@ -12,6 +12,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.cli import main
+from fakegpu.profile import profile_names, profile_text
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
@@ -29,10 +30,10 @@ def test_life_of_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     status, out, _ = run(capsys, "list", "--dir", node)
     assert status == 0
     rows = [[cell.strip() for cell in line.split("│")] for line in out.splitlines() if "Tesla" in line]
-    assert [row[6:9] for row in rows] == [["2048 / 15360", "91", "ok"], ["0 / 15360", "36", "xid 79"]]
+    assert [row[6:9] for row in rows] == [["2048 / 15360", "91", "ok"], ["0 / 15360", "33", "xid 79"]]
     assert run(capsys, "heal", "1", "--dir", node) == (0, "", "")
     status, out, _ = run(capsys, "list", "--json", "--dir", node)
-    assert [(gpu["health"], gpu["temperature_c"]) for gpu in json.loads(out)] == [("ok", 91), ("ok", 36)]
+    assert [(gpu["health"], gpu["temperature_c"]) for gpu in json.loads(out)] == [("ok", 91), ("ok", 33)]
     assert run(capsys, "down", "--dir", node) == (0, "", "")
     assert not node.exists()
 
@@ -66,15 +67,38 @@ def test_profiles_lists_each_with_its_description(capsys: pytest.CaptureFixture[
     status, out, _ = run(capsys, "profiles")
 
     assert status == 0
-    assert [line.split()[0] for line in out.splitlines()] == ["a100-40gb", "h100-80gb", "t4"]
+    assert [line.split()[0] for line in out.splitlines()] == list(profile_names())
+
+
+def test_profiles_prints_one_to_start_from_and_the_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "profiles", "l4")[:2] == (0, profile_text("l4"))
+    assert json.loads(run(capsys, "profiles", "--schema")[1])["title"] == "Profile"
+
+
+def test_up_makes_a_mix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, out, _ = run(capsys, "up", "--gpu", "h100-80gb=2", "--gpu", "l4=1", "--dir", str(tmp_path / "mix"))
+
+    assert (status, out) == (0, f"2 x NVIDIA H100 80GB HBM3, 1 x NVIDIA L4 in {tmp_path / 'mix'}\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         pytest.param(
-            ["up", "--profile", "h200", "--dir", "new"], "no GPU profile 'h200'; there are a100-40gb", id="profile"
+            ["up", "--profile", "h300", "--dir", "new"], "no GPU profile 'h300'; there are a100-40gb", id="profile"
         ),
+        pytest.param(["up", "--profile", "./no.yaml", "--dir", "new"], "no.yaml: No such file", id="profile file"),
+        pytest.param(["up", "--gpu", "l4", "--dir", "new"], "--gpu l4: write MODEL=N", id="mix without number"),
+        pytest.param(["up", "--gpu", "l4=1", "-n", "2", "--dir", "new"], "leave --profile and --count", id="mix twice"),
+        pytest.param(["up", "--gpu", "l9=1", "--dir", "new"], "no GPU profile 'l9'", id="mix unknown"),
+        pytest.param(["profiles", "l9"], "no GPU profile 'l9'", id="profiles unknown"),
+        pytest.param(["cdi", "--kind", "gpu", "--dir", "node"], "write VENDOR/CLASS", id="cdi kind"),
+        pytest.param(["cdi", "--dir", "node", "-o", "no/where.json"], "no/where.json: No such file", id="cdi nowhere"),
+        pytest.param(["record", "--interval", "0"], "--interval must be above 0", id="record interval"),
+        pytest.param(["amd", "up", "--profile", "mi1", "--dir", "new"], "no AMD profile 'mi1'", id="amd unknown"),
+        pytest.param(["amd", "list", "--dir", "new"], "no AMD GPUs in", id="amd list without up"),
+        pytest.param(["iluvatar", "-n", "0", "--dir", "new"], "1 to 64", id="no chips"),
+        pytest.param(["files", "../x", "--dir", "new"], "is no file below", id="file outside"),
         pytest.param(["up", "-n", "0", "--dir", "new"], "cannot make 0 GPUs: a machine has 1 to 1024", id="no GPUs"),
         pytest.param(["up", "-n", "many", "--dir", "new"], "'many' is not a valid integer", id="count no number"),
         pytest.param(["up", "--dir", "node"], "already is a fake machine: `fakegpu down", id="up twice"),
@@ -86,7 +110,7 @@ def test_profiles_lists_each_with_its_description(capsys: pytest.CaptureFixture[
         ),
         pytest.param(["exec", "--dir", "node", "--", "."], "cannot run '.'", id="exec a folder"),
         pytest.param(["exec", "--dir", "new", "--", "true"], "no fake machine in", id="exec without machine"),
-        pytest.param(["fail", "3", "--dir", "node"], "give --xid N, --lost, or both", id="fail how"),
+        pytest.param(["fail", "3", "--dir", "node"], "give --xid N, --lost, or another of", id="fail how"),
         pytest.param(["fail", "9", "--xid", "79", "--dir", "node"], "no GPU 9 in", id="fail whom"),
         pytest.param(
             ["fail", "GPU-x", "--lost", "--dir", "node"], "give an index, 0 to 3, or a UUID", id="fail who is it"
@@ -95,7 +119,7 @@ def test_profiles_lists_each_with_its_description(capsys: pytest.CaptureFixture[
         pytest.param(["fail", "1", "--xid", "0", "--dir", "node"], "0 is not in the range", id="xid zero"),
         pytest.param(["fail", "1", "--xid", str(1 << 40), "--dir", "node"], "no XID", id="xid too large"),
         pytest.param(["heal", "4", "--dir", "node"], "it has 4, 0 to 3", id="heal whom"),
-        pytest.param(["heal", "--dir", "node"], "Missing argument 'GPU' (see `fakegpu heal --help`)", id="heal nobody"),
+        pytest.param(["heal", "--dir", "node"], "heal which? Give a GPU, or --all", id="heal nobody"),
         pytest.param(["set", "1", "colour=3", "--dir", "node"], "no setting 'colour'; there are", id="unknown key"),
         pytest.param(["set", "1", "temperature=hot", "--dir", "node"], "not a whole number", id="value no number"),
         pytest.param(

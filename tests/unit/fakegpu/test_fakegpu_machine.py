@@ -21,7 +21,9 @@ def test_machine_is_a_folder_of_plain_files(machine: Machine) -> None:
     assert machine.library.is_file()
     assert not any(path.is_symlink() for path in machine.directory.rglob("*"))
     assert sorted(path.name for path in machine.dev.iterdir()) == [
-        *("nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools"),
+        "nvidia-modeset",
+        *("nvidia-nvswitch0", "nvidia-nvswitch1", "nvidia-nvswitch2", "nvidia-nvswitch3", "nvidia-nvswitchctl"),
+        *("nvidia-uvm", "nvidia-uvm-tools"),
         *("nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"),
     ]
     folder = machine.sys / "bus" / "pci" / "devices" / "0000:1b:00.0"
@@ -135,6 +137,7 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
 
 
 def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAKEGPU_LIBRARY", raising=False)
     monkeypatch.setattr("fakegpu.library.NAME", "libnot-built.so.1")
 
     with pytest.raises(HostError, match=r"pip install -e \."):
@@ -248,12 +251,14 @@ def test_truncated_segment_is_refused_on_both_sides(machine: Machine) -> None:
         Machine.open(machine.directory)
 
 
-def test_environment_puts_the_library_first(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_puts_library_and_programs_first(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    monkeypatch.setenv("PATH", "/usr/bin")
 
     assert machine.environment() == {
         "LD_LIBRARY_PATH": f"{machine.library.parent}:/somewhere",
         "FAKEGPU_SEGMENT": str(machine.directory / "segment"),
+        "PATH": f"{machine.directory}/bin:/usr/bin",
     }
 
 

@@ -2,29 +2,49 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
 from fakegpu import InputError, Machine
 from fakegpu.profile import load_profile, parse_profile, profile_names, profile_text
+from fakegpu.profile_model import Profile
 
 
 def test_profiles_of_the_package() -> None:
-    assert profile_names() == ("a100-40gb", "h100-80gb", "t4")
+    assert profile_names() == (
+        "a100-40gb",
+        "a100-80gb",
+        "a30",
+        "b200",
+        "gb200",
+        "h100-80gb",
+        "h100-pcie",
+        "h200",
+        "l4",
+        "l40s",
+        "rtx-4090",
+        "t4",
+        "v100-16gb",
+    )
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_profile_is_whole_and_names_its_sources(name: str) -> None:
+def test_every_figure_names_the_document_it_comes_from(name: str) -> None:
     profile = load_profile(name)
 
-    assert len(profile.source) >= 3
-    assert profile.power.limit_min_w <= profile.power.limit_w <= profile.power.limit_max_w
-    assert profile.thermal.gpu_max_c <= profile.thermal.slowdown_c <= profile.thermal.shutdown_c
-    assert profile.clocks.maximum.memory in profile.clocks.supported_memory
-    assert len({slot.address for slot in profile.topology.slots}) == len(profile.topology.slots)
+    used = set()
+    for key, section in profile.sections():
+        named = {section.source: section.figures()} if isinstance(section.source, str) else section.source
+        assert {figure for figures in named.values() for figure in figures} == section.figures(), key
+        used |= set(named)
+    assert used == set(profile.sources)
 
 
-@pytest.mark.parametrize(("name", "links"), [("h100-80gb", 18), ("a100-40gb", 12)])
+@pytest.mark.parametrize(
+    ("name", "links"),
+    [("h100-80gb", 18), ("h200", 18), ("a100-40gb", 12), ("a100-80gb", 12), ("b200", 18), ("gb200", 18)],
+)
 def test_links_end_in_nvswitches(name: str, links: int) -> None:
     nvlink = load_profile(name).nvlink
 
@@ -41,33 +61,78 @@ def test_machine_keeps_the_profile_it_was_made_from(name: str, tmp_path: Path) -
     assert kept == load_profile(name)
 
 
-@pytest.mark.parametrize("name", ["h200", "", "../t4", "t4.yaml"])
+@pytest.mark.parametrize("name", ["h300", "", "T4"])
 def test_unknown_profile_names_those_there_are(name: str) -> None:
-    with pytest.raises(InputError, match="a100-40gb, h100-80gb, t4"):
+    with pytest.raises(InputError, match="a100-40gb, a100-80gb, a30"):
+        load_profile(name)
+
+
+def test_profile_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(profile_text("l4").replace("NVIDIA L4", "NVIDIA L4 of mine"))
+
+    machine = Machine.create(tmp_path / "node", f"{tmp_path}/mine.yaml", 2)
+
+    assert [gpu.name for gpu in machine.gpus] == ["NVIDIA L4 of mine"] * 2
+
+
+@pytest.mark.parametrize("name", ["./missing.yaml", "missing.yml", "../t4"])
+def test_missing_file_is_named(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name.removeprefix('./')}: No such file"):
         load_profile(name)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "message"),
+    ("before", "after", "message"),
     [
         pytest.param(
-            ("memory", "totalMib"), "many", "memory.totalMib: Input should be a valid integer", id="wrong type"
+            "totalMib: 15360", "totalMib: many", "memory.totalMib: Input should be a valid integer", id="type"
         ),
-        pytest.param(("memory", "colour"), "red", "memory.colour: Extra inputs are not permitted", id="unknown key"),
-        pytest.param(("pcie", "generation"), 9, "pcie.generation", id="out of range"),
-        pytest.param(("identity", "events"), ["thunder"], "identity.events", id="unknown event"),
+        pytest.param("width: 16", "width: 16\n  colour: red", "pcie.colour: Extra inputs", id="unknown key"),
+        pytest.param("generation: 3", "generation: 9", "pcie.generation: Input should be less", id="range"),
+        pytest.param("events: [xid", "events: [thunder", "identity.events", id="event"),
+        pytest.param("limitMinW: 60", "limitMinW: 71", "power: limits must rise", id="power limits"),
+        pytest.param("slowdownC: 93", "slowdownC: 80", "thermal: temperatures must rise", id="thresholds"),
+        pytest.param("reservedMib: 448", "reservedMib: 16000", "memory: reservedMib 16000 leaves nothing", id="memory"),
+        pytest.param(
+            "memory: 405, graphicsMax: 645", "memory: 9000, graphicsMax: 645", "clocks: supported", id="clocks"
+        ),
+        pytest.param("3b:00", "18:00", "topology: two slots have the address 18:00", id="address"),
+        pytest.param("source: server", "source: nowhere", "topology.source: no 'nowhere'", id="unknown source"),
+        pytest.param("[busWidthBits]}", "[]}", "memory.source: names no document for busWidthBits", id="no source"),
+        pytest.param("idle: [idleW]", "idle: [idleW, limitW]", "power.source: limitW is no figure", id="two sources"),
     ],
 )
-def test_wrong_profile_names_file_and_key(path: tuple[str, str], value: object, message: str) -> None:
-    content = yaml.safe_load(profile_text("t4"))
-    content[path[0]][path[1]] = value
+def test_wrong_profile_names_file_line_and_key(before: str, after: str, message: str) -> None:
+    text = profile_text("t4")
+    assert before in text
 
-    with pytest.raises(InputError, match=f"mine.yaml: {message}"):
-        parse_profile(yaml.safe_dump(content), "mine.yaml")
+    with pytest.raises(InputError, match=rf"^mine\.yaml:\d+: {message}") as caught:
+        parse_profile(text.replace(before, after, 1), "mine.yaml")
+
+    assert "\n" not in str(caught.value)
+
+
+def test_line_of_a_mistake_is_where_it_stands() -> None:
+    lines = profile_text("t4").splitlines()
+    line = next(number for number, text in enumerate(lines, 1) if "totalMib" in text)
+    lines[line - 1] = "  totalMib: many"
+
+    with pytest.raises(InputError, match=rf"^mine\.yaml:{line}: "):
+        parse_profile("\n".join(lines), "mine.yaml")
 
 
 def test_text_that_is_no_yaml_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"mine.yaml: not YAML: .*line 1") as caught:
+    with pytest.raises(InputError, match=r"mine.yaml: not YAML: .*line \d") as caught:
         parse_profile("a: [", "mine.yaml")
 
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_json_schema_accepts_the_profiles_and_refuses_unknown_keys(name: str) -> None:
+    schema = Profile.model_json_schema(by_alias=True)
+    content = yaml.safe_load(profile_text(name))
+
+    jsonschema.validate(content, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(content | {"colour": "red"}, schema)

@@ -1,0 +1,300 @@
+"""The commands that break a machine and mend it: ``fakegpu fail, heal, unplug, plug, fault …``."""
+# ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from . import _layout, cli_options
+from .errors import InputError
+from .machine import Machine
+from .rules import Hits, parse_latency
+from .schedule import When
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_WAITS: Final = ("stick", "release")
+
+
+def _scheduled(function: _Function) -> _Function:
+    """The options of a ``When``."""
+    for option in (
+        click.option("--times", type=int, help="With --every: how often; for ever if not given."),
+        click.option("--every", metavar="DURATION", help="Again and again, as in 5s or 100ms."),
+        click.option("--after", default="0", metavar="DURATION", help="Later, as in 30s; now if not given."),
+    ):
+        function = option(function)
+    return function
+
+
+def _ruled(function: _Function) -> _Function:
+    """The options of a rule."""
+    for option in (
+        click.option("--times", type=int, help="So many calls in all processes, then no more."),
+        click.option("--for", "lasting", metavar="DURATION", help="How long, as in 10s; until removed if not given."),
+        click.option("--after", default="0", metavar="DURATION", help="From later on, as in 30s."),
+        click.option("--seed", type=int, default=0, help="With --chance: the same seed gives the same calls."),
+        click.option("--chance", type=float, help="By chance: 0.1 for a tenth of the calls."),
+        click.option("--every", type=int, default=1, help="Every n-th call of a process."),
+        click.option("--gpu", help="Only calls for this GPU (an index or a UUID)."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@cli_options.gpu
+@click.option("--xid", type=click.IntRange(min=1), help="XID error to report.")
+@click.option("--gi", type=int, help="With --xid: id of the GPU instance that it befell.")
+@click.option("--ci", type=int, help="With --gi: id of the compute instance.")
+@click.option("--lost", is_flag=True, help="Let the GPU fall off the bus.")
+@click.option("--ecc-corrected", type=int, metavar="N", help="Count N single-bit errors of the memory.")
+@click.option("--ecc-uncorrected", type=int, metavar="N", help="Count N double-bit errors of the memory.")
+@click.option("--retire", type=int, metavar="N", help="Remap N rows, or retire N pages.")
+@click.option("--hot", is_flag=True, help="Hotter than the slowdown threshold, clocks at their lowest.")
+@click.option("--links-down", metavar="LINKS", help="NVLinks to take down: 0,3 or all.")
+@_scheduled
+@cli_options.directory
+def fail(
+    gpu: str,
+    xid: int | None,
+    gi: int | None,
+    ci: int | None,
+    lost: bool,
+    ecc_corrected: int | None,
+    ecc_uncorrected: int | None,
+    retire: int | None,
+    hot: bool,
+    links_down: str | None,
+    after: str,
+    every: str | None,
+    times: int | None,
+    directory: Path | None,
+) -> None:
+    """Break GPU (an index or a UUID), at once or by plan. Nothing needs to run for a plan: whoever looks keeps it.
+
+    \b
+    Example:
+      fakegpu fail 3 --xid 79 --lost
+      fakegpu fail 3 --ecc-corrected 1 --every 100ms
+      fakegpu fail 3 --hot --after 30s
+    """
+    machine, when = Machine.open(directory), When.of(after, every, times)
+    index, faults = machine.index(gpu), machine.faults
+    plans: list[int | None] = []
+    if lost:
+        plans.append(faults.lose(index, xid=xid, when=when))
+    elif xid is not None:
+        instance = tuple(_layout.NO_INSTANCE if part is None else part for part in (gi, ci))
+        plans.append(faults.xid(index, xid, instance=(instance[0], instance[1]), when=when))
+    if ecc_corrected is not None:
+        plans.append(faults.ecc(index, corrected=ecc_corrected, when=when))
+    if ecc_uncorrected is not None:
+        plans.append(faults.ecc(index, uncorrected=ecc_uncorrected, when=when))
+    if retire is not None:
+        plans.append(faults.retire(index, retire, when=when))
+    if hot:
+        plans.append(faults.throttle(index, when=when))
+    if links_down is not None:
+        plans.append(faults.links_down(index, _links(links_down), when=when))
+    if not plans:
+        raise InputError("nothing to fail: give --xid N, --lost, or another of `fakegpu fail --help`")
+    for number in plans:
+        if number is not None:
+            click.echo(f"plan {number}")
+
+
+def _links(text: str) -> tuple[int, ...]:
+    if text == "all":
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--links-down {text}: write 0,3 or all") from None
+
+
+@click.command()
+@click.argument("gpu", required=False, metavar="[GPU]")
+@click.option("--all", "everything", is_flag=True, help="All GPUs, and take all rules and plans back.")
+@_scheduled
+@cli_options.directory
+def heal(
+    gpu: str | None, everything: bool, after: str, every: str | None, times: int | None, directory: Path | None
+) -> None:
+    """Mend GPU (an index or a UUID): on the bus, cool, links up, XIDs and pending repairs forgotten.
+
+    \b
+    Example:
+      fakegpu heal 3
+      fakegpu heal 3 --after 10s
+      fakegpu heal --all
+    """
+    machine, when = Machine.open(directory), When.of(after, every, times)
+    if everything == (gpu is not None):
+        raise InputError("heal which? Give a GPU, or --all")
+    if gpu is not None and not when.is_now:
+        click.echo(f"plan {machine.faults.heal(machine.index(gpu), when=when)}")
+        return
+    if everything:
+        machine.faults.clear()
+    for selector in (gpu,) if gpu is not None else range(len(machine.gpus)):
+        machine.heal(selector)
+
+
+@click.command()
+@cli_options.gpu
+@cli_options.directory
+def unplug(gpu: str, directory: Path | None) -> None:
+    """Take GPU (an index or a UUID) out of the running machine.
+
+    \b
+    Example:
+      fakegpu unplug 3
+    """
+    Machine.open(directory).unplug(gpu)
+
+
+@click.command()
+@cli_options.gpu
+@cli_options.directory
+def plug(gpu: str, directory: Path | None) -> None:
+    """Put GPU (an index or a UUID) back into the machine.
+
+    \b
+    Example:
+      fakegpu plug 3
+    """
+    Machine.open(directory).plug(gpu)
+
+
+@click.group("fault")
+def fault_group() -> None:
+    """Break the driver and the library instead of a GPU: calls, initialisation, waits; list and clear all faults.
+
+    \b
+    Example:
+      fakegpu fault slow 'nvmlDeviceGet*' p50=1ms,p99=20ms
+      fakegpu fault error nvmlDeviceGetMemoryInfo UNKNOWN --chance 0.1
+      fakegpu fault init DRIVER_NOT_LOADED --times 3
+      fakegpu fault clear
+    """
+
+
+@fault_group.command("slow")
+@click.argument("function")
+@click.argument("latency")
+@_ruled
+@cli_options.directory
+def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> None:
+    """Make calls of FUNCTION slow: 5ms, 1ms..10ms, or percentiles. `nvmlDeviceGet*` means all that begin so.
+
+    \b
+    Example:
+      fakegpu fault slow nvmlInit 3s
+      fakegpu fault slow 'nvmlDeviceGet*' p50=1ms,p99=20ms --gpu 3
+    """
+    parse_latency(latency)
+    machine = Machine.open(directory)
+    click.echo(f"rule {machine.faults.slow(function, latency, **_rule_options(machine, **rule))}")
+
+
+@fault_group.command("error")
+@click.argument("function")
+@click.argument("code")
+@_ruled
+@cli_options.directory
+def error(function: str, code: str, directory: Path | None, **rule: Any) -> None:
+    """Let calls of FUNCTION answer with an NVML error, by name or number.
+
+    \b
+    Example:
+      fakegpu fault error nvmlDeviceGetMemoryInfo UNKNOWN --every 3
+      fakegpu fault error 'nvmlDevice*' TIMEOUT --chance 0.05 --seed 7 --after 30s --for 10s
+    """
+    machine = Machine.open(directory)
+    click.echo(f"rule {machine.faults.fail_calls(function, code, **_rule_options(machine, **rule))}")
+
+
+def _rule_options(
+    machine: Machine,
+    gpu: str | None,
+    every: int,
+    chance: float | None,
+    seed: int,
+    after: str,
+    lasting: str | None,
+    times: int | None,
+) -> dict[str, Any]:
+    return {
+        "gpu": None if gpu is None else machine.index(gpu),
+        "hits": Hits(every=every, chance=chance, seed=seed, times=times),
+        "when": When.of(after),
+        "lasting": lasting,
+    }
+
+
+@fault_group.command("init")
+@click.argument("code")
+@click.option("--times", type=int, help="So many times in all processes, then it works; every time if not given.")
+@click.option("--after", default="0", metavar="DURATION", help="From later on, as in 30s.")
+@cli_options.directory
+def init(code: str, times: int | None, after: str, directory: Path | None) -> None:
+    """Let nvmlInit fail: DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, or any other NVML error.
+
+    \b
+    Example:
+      fakegpu fault init LIB_RM_VERSION_MISMATCH
+      fakegpu fault init DRIVER_NOT_LOADED --times 3
+    """
+    click.echo(f"rule {Machine.open(directory).faults.fail_init(code, times=times, when=When.of(after))}")
+
+
+@fault_group.command("waits")
+@click.argument("state", type=click.Choice(_WAITS))
+@cli_options.directory
+def waits(state: str, directory: Path | None) -> None:
+    """Let waits for events hang whatever their timeout, or let them go on.
+
+    \b
+    Example:
+      fakegpu fault waits stick
+    """
+    Machine.open(directory).faults.stick_waits(state == "stick")
+
+
+@fault_group.command("list")
+@cli_options.directory
+def list_faults(directory: Path | None) -> None:
+    """Print rules and plans as JSON.
+
+    \b
+    Example:
+      fakegpu fault list
+    """
+    faults = Machine.open(directory).faults
+    plans = [asdict(plan) | {"kind": plan.kind.name.lower()} for plan in faults.plans]
+    rules = [asdict(rule) for rule in faults.rules]
+    click.echo(json.dumps({"rules": rules, "plans": plans, "waitsAreStuck": faults.are_waits_stuck}, indent=2))
+
+
+@fault_group.command("clear")
+@click.argument("number", type=int, required=False)
+@cli_options.directory
+def clear(number: int | None, directory: Path | None) -> None:
+    """Take a rule or plan back, or all of them; stuck waits go on. `fakegpu heal` mends the GPUs.
+
+    \b
+    Example:
+      fakegpu fault clear 2
+      fakegpu fault clear
+    """
+    faults = Machine.open(directory).faults
+    if number is None:
+        faults.clear()
+    else:
+        faults.remove(number)

@@ -1,0 +1,47 @@
+"""The MIG devices of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pynvml
+
+from .reading import ask
+
+
+@dataclass(frozen=True, slots=True)
+class MigDevice:
+    """One MIG device: its place among those of its GPU, its instances, and its profile's short name (``1g.10gb``)."""
+
+    index: int
+    handle: Any
+    uuid: str
+    profile: str
+    gpu_instance: int
+    compute_instance: int
+
+
+def mig_devices(handle: Any) -> list[MigDevice]:
+    """The MIG devices of a GPU, none where MIG is off or unknown."""
+    modes = ask(pynvml.nvmlDeviceGetMigMode, handle)
+    if modes is None or not modes[0]:
+        return []
+    devices = []
+    for index in range(ask(pynvml.nvmlDeviceGetMaxMigDeviceCount, handle) or 0):
+        device = ask(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+        if device is not None:
+            devices.append(_describe(index, device))
+    return devices
+
+
+def _describe(index: int, device: Any) -> MigDevice:
+    # A MIG device's name ends in "MIG" and its profile.
+    return MigDevice(
+        index=index,
+        handle=device,
+        uuid=pynvml.nvmlDeviceGetUUID(device),
+        profile=pynvml.nvmlDeviceGetName(device).rpartition("MIG ")[2],
+        gpu_instance=pynvml.nvmlDeviceGetGpuInstanceId(device),
+        compute_instance=pynvml.nvmlDeviceGetComputeInstanceId(device),
+    )

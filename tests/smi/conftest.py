@@ -1,0 +1,79 @@
+"""NVIDIA's own nvidia-smi and ours on fake machines.
+
+``real`` runs the program that the session `smi` fetched and names in the environment; without it the tests that need it
+are skipped. ``ours`` runs the machine's own nvidia-smi. Both return what the program wrote and its exit status.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fakegpu import Machine
+
+REAL = "SIMKUBELET_NVIDIA_SMI"
+Make = Callable[..., Machine]
+
+
+@dataclass(frozen=True)
+class Answer:
+    text: str
+    status: int
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+
+Ask = Callable[..., Answer]
+
+
+def run(machine: Machine, program: str, *arguments: str) -> Answer:
+    done = subprocess.run(
+        [program, *arguments],
+        env=os.environ | machine.environment() | {"TERM": "xterm"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    return Answer(done.stdout, done.returncode)
+
+
+@pytest.fixture(autouse=True)
+def _no_machine_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("FAKEGPU_SEGMENT", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    def made(profile: str = "h100-80gb", count: int = 2) -> Machine:
+        return Machine.create(tmp_path / f"{profile}-{count}", profile=profile, count=count, seed="test")
+
+    return made
+
+
+@pytest.fixture
+def real() -> Ask:
+    program = os.environ.get(REAL)
+    if program is None:
+        pytest.skip(f"NVIDIA's nvidia-smi: the session `smi` fetches it and sets {REAL}")
+
+    def ask(machine: Machine, *arguments: str) -> Answer:
+        return run(machine, program, *arguments)
+
+    return ask
+
+
+@pytest.fixture
+def ours() -> Ask:
+    def ask(machine: Machine, *arguments: str) -> Answer:
+        return run(machine, str(machine.directory / "bin" / "nvidia-smi"), *arguments)
+
+    return ask

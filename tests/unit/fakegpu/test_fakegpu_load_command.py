@@ -1,0 +1,120 @@
+"""``fakegpu load`` and ``fakegpu smi``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakegpu import Machine
+from fakegpu.cli import main
+
+
+def test_load_is_given_to_all(machine: Machine) -> None:
+    assert main(["load", "all", "--utilization", "40", "--memory", "5GiB", "--dir", str(machine.directory)]) == 0
+
+    states = [machine._segment.read_live(gpu) for gpu in range(4)]
+    assert [state.utilization.gpu_percent for state in states] == [40] * 4
+    assert [state.memory.used_bytes for state in states] == [5 << 30] * 4
+
+
+def test_load_is_stopped(machine: Machine) -> None:
+    machine_option = ["--dir", str(machine.directory)]
+    assert main(["load", "2", *machine_option]) == 0
+    assert machine._segment.read_live(2).utilization.gpu_percent == 100
+
+    assert main(["load", "2", "--stop", *machine_option]) == 0
+
+    assert machine._segment.read_live(2).utilization.gpu_percent == 0
+
+
+def test_recording_is_replayed(machine: Machine, tmp_path: Path) -> None:
+    recording = tmp_path / "recording.csv"
+    recording.write_text("timestamp,utilization.gpu\n0,33\n")
+
+    assert main(["load", "0", "--replay", str(recording), "--dir", str(machine.directory)]) == 0
+
+    assert machine._segment.read_live(0).utilization.gpu_percent == 33
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["0", "--utilization", "120"], "utilization=120: out of range, 0 to 100 percent"),
+        (["0", "--utilization", "NaN"], "out of range"),
+        (["0", "--memory", "lots"], "memory_used=lots: not a whole number"),
+        (["9"], "no GPU 9"),
+        (["0", "--stop", "--utilization", "3"], "exclude each other"),
+        (["0", "--loop"], "--loop goes with --replay"),
+        (["0", "--replay", "nothing.csv"], "nothing.csv: No such file"),
+        (["0", "--pattern", "wild"], "'wild'"),
+        (["0", "--for", "10", "--pattern", "wave"], "a load that ends is steady"),
+        (["0", "--room", "5000"], "room=5000: out of range"),
+    ],
+)
+def test_wrong_load_is_one_line(
+    machine: Machine, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    status = main(["load", *arguments, "--dir", str(machine.directory)])
+
+    complaint = capsys.readouterr().err
+    assert status == 2
+    assert complaint.startswith("error: ")
+    assert complaint.count("\n") == 1
+    assert message in complaint
+
+
+def smi(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fakegpu", "smi", "--dir", str(machine.directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+def test_smi_lists_the_gpus(machine: Machine) -> None:
+    listed = smi(machine, "-L").stdout.splitlines()
+
+    assert listed == [f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})" for gpu in machine.gpus]
+
+
+def test_nvidia_smi_is_on_the_path(machine: Machine, tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["nvidia-smi", "--query-gpu=index,uuid", "--format=csv,noheader", "-i", "2"],  # noqa: S607 - the point
+        env=os.environ | machine.environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert done.stdout == f"2, {machine.gpu(2).uuid}\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["-i", "9"], 2, "no GPU, property, part or profile '9'"),
+        (["--query-gpu=colour", "--format=csv"], 2, "'colour'"),
+        (["--query-gpu=name"], 2, "'--format='"),
+        (["--nonsense"], 2, "--nonsense"),
+        (["topo"], 2, "-m/--matrix"),
+        (["-q", "-d", "WEATHER"], 2, "'WEATHER'"),
+    ],
+)
+def test_wrong_question_is_one_line(machine: Machine, arguments: list[str], status: int, message: str) -> None:
+    done = smi(machine, *arguments)
+
+    assert done.returncode == status
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+    assert message in done.stderr
+
+
+def test_lost_gpu_ends_with_its_status(machine: Machine) -> None:
+    machine.fail(1, lost=True)
+
+    done = smi(machine, "-L")
+
+    assert done.returncode == 15
+    assert done.stderr == "error: NVML: GPU is lost\n"

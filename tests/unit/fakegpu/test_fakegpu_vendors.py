@@ -1,0 +1,71 @@
+"""Devices that are nothing but files: Iluvatar chips and plain files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fakegpu import InputError, Machine
+from fakegpu.cli import main
+from fakegpu.iluvatar import write_iluvatar
+from fakegpu.plain_files import write_plain
+
+
+def test_iluvatar_chips_have_device_nodes_and_numa_nodes(tmp_path: Path) -> None:
+    write_iluvatar(tmp_path, 4)
+
+    assert sorted(path.name for path in (tmp_path / "dev").iterdir()) == [
+        "iluvatar0",
+        "iluvatar1",
+        "iluvatar2",
+        "iluvatar3",
+        "itrctl",
+    ]
+    folders = sorted((tmp_path / "sys/bus/pci/devices").iterdir())
+    assert [(folder / "numa_node").read_text() for folder in folders] == ["0\n", "0\n", "1\n", "1\n"]
+    assert {(folder / "vendor").read_text() for folder in folders} == {"0x1e3e\n"}
+
+
+@pytest.mark.parametrize("count", [0, -1, 65])
+def test_number_of_chips_that_cannot_be(count: int, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1 to 64"):
+        write_iluvatar(tmp_path, count)
+
+
+def test_plain_files_lie_below_the_folder(tmp_path: Path) -> None:
+    write_plain(tmp_path, ["etc/gophers/g1", "/etc/gophers/g2"])
+
+    assert sorted(path.name for path in (tmp_path / "etc/gophers").iterdir()) == ["g1", "g2"]
+
+
+def test_plain_file_that_is_there_keeps_its_content(tmp_path: Path) -> None:
+    write_plain(tmp_path, ["etc/g1"])
+    (tmp_path / "etc/g1").write_text("mine")
+
+    write_plain(tmp_path, ["etc/g1"])
+
+    assert (tmp_path / "etc/g1").read_text() == "mine"
+
+
+@pytest.mark.parametrize("path", ["", "/", "../g1", "etc/../../g1", "etc/gophers/"])
+def test_plain_file_cannot_leave_the_folder(path: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no file below"):
+        write_plain(tmp_path / "node", ["etc/good", path])
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vendors_share_the_folder_of_a_machine(tmp_path: Path) -> None:
+    folder = ["--dir", str(tmp_path / "node")]
+
+    assert main(["up", "--profile", "t4", "-n", "2", *folder]) == 0
+    assert main(["amd", "up", "--profile", "mi210", "-n", "2", *folder]) == 0
+    assert main(["iluvatar", "-n", "2", *folder]) == 0
+    assert main(["files", "etc/gophers/g1", *folder]) == 0
+
+    machine = Machine.open(tmp_path / "node")
+    assert {path.name for path in machine.dev.iterdir()} >= {"nvidia0", "nvidia1", "kfd", "dri", "iluvatar1"}
+    assert len(list((machine.sys / "bus/pci/devices").iterdir())) == 6
+    assert main(["down", *folder]) == 0
+    assert not (tmp_path / "node").exists()
