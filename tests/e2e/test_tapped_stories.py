@@ -25,8 +25,10 @@ TAP_STORIES = sorted(name for name in stories.builtin() if name.startswith("tap/
 NVIDIA_STORIES = [name for name in TAP_STORIES if "builtin: nvidia" in stories.builtin()[name].read_text()]
 UNTAPPED = sorted(
     name
-    for name in stories.builtin()
+    for name, path in stories.builtin().items()
     if name.startswith(("plugins/", "bugs/r", "nodes/")) or ("/" not in name and name not in TAP_STORIES)
+    # A tap does not find a folder again that is made anew, and no story may ask it to.
+    if "removeFolder" not in path.read_text()
 )
 
 
