@@ -42,6 +42,11 @@ async def worlds(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
         spec = ClusterSpec("api", tuple(NodeSpec(name=node) for node in nodes))
         live = await stack.enter_async_context(LiveCluster(spec, folder))
         simulated.write_text(yaml.safe_dump(live.api.kubeconfig()))
+        if len(nodes) > 1:
+            # kind's own, which stories take off and put back.
+            taint = ("taint", "node", nodes[0], "node-role.kubernetes.io/control-plane:NoSchedule", "--overwrite")
+            for config in (real, simulated):
+                await asyncio.to_thread(_run, str(kubectl), f"--kubeconfig={config}", *taint)
         urls = [await stack.enter_async_context(_proxy(kubectl, config)) for config in (real, simulated)]
         yield (
             World(session, urls[0], real, kubectl, names),

@@ -211,8 +211,11 @@ class KindPlugins:
     async def _stop(self, one: PluginOnNode, at_once: bool) -> None:
         """End a plugin; returns when the cluster has told of its end.
 
-        The kubelet sends SIGTERM: one that ends before the kubelet has seen its pod go is started once more.
+        The kubelet sends SIGTERM: one that ends before the kubelet has seen its pod go is started once more. One that
+        is to be killed is held until then, as it would end by that signal.
         """
+        if at_once:
+            await one.node.ask("signal", mark=one.mark, number=int(signal.SIGSTOP))
         await self._switch_off(one)
         if at_once:
             await one.node.ask("signal", mark=one.mark, number=int(signal.SIGKILL))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from typing import Any, Literal
 
 import pytest
@@ -261,7 +262,7 @@ async def test_a_plugin_is_off_when_the_controller_lets_go_of_its_pod(trace: Tra
     assert "DELETE" not in api.methods
 
 
-@pytest.mark.parametrize(("number", "signals"), [("TERM", []), ("KILL", [9])])
+@pytest.mark.parametrize(("number", "signals"), [("TERM", []), ("KILL", [signal.SIGSTOP, signal.SIGKILL])])
 async def test_a_plugin_that_is_stopped_has_ended(
     trace: Trace, number: Literal["TERM", "KILL"], signals: list[int]
 ) -> None:
