@@ -77,7 +77,7 @@ static void bytes_of_uuid(const char *uuid, unsigned char bytes[NVML_DEVICE_UUID
 FG_API nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *device)
 {
     FG_ENTER_SYSTEM(uuid != NULL && device != NULL);
-    FG_REQUIRE(uuid->version == nvmlUUID_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(uuid, nvmlUUID_v1);
     FG_REQUIRE(uuid->type == NVML_UUID_TYPE_ASCII || uuid->type == NVML_UUID_TYPE_BINARY, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned int position = 0; position < fg_visible_count; position++) {
         FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.uuid, found);

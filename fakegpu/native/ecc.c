@@ -134,7 +134,7 @@ FG_API nvmlDeviceGetRowRemapperHistogram(nvmlDevice_t device, nvmlRowRemapperHis
 FG_API nvmlDeviceGetSramEccErrorStatus(nvmlDevice_t device, nvmlEccSramErrorStatus_t *status)
 {
     FG_ENTER(device, status != NULL);
-    FG_REQUIRE(status->version == nvmlEccSramErrorStatus_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(status, nvmlEccSramErrorStatus_v1);
     FG_READ(gpu, ecc, ecc);
     FG_REQUIRE(ecc.is_supported && ecc.current, NVML_ERROR_NOT_SUPPORTED);
     unsigned int version = status->version;

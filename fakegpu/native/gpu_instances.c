@@ -9,6 +9,13 @@
     FG_REQUIRE(modes.mig_supported, NVML_ERROR_NOT_SUPPORTED);                                                         \
     FG_READ(gpu, mig, mig)
 
+/* The members that every version of a profile's struct has; the flags differ. */
+#define FG_ENGINES_OF(profile)                                                                                         \
+    .sliceCount = (profile)->slices, .instanceCount = (profile)->instances,                                            \
+    .multiprocessorCount = (profile)->multiprocessors, .copyEngineCount = (profile)->copy_engines,                     \
+    .decoderCount = (profile)->decoders, .encoderCount = (profile)->encoders, .jpegCount = (profile)->jpegs,           \
+    .ofaCount = (profile)->ofas, .memorySizeMB = (profile)->memory_mib
+
 #define FG_REQUIRE_MODE FG_REQUIRE(modes.mig_current, NVML_ERROR_NOT_SUPPORTED)
 
 FG_API nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
@@ -20,15 +27,7 @@ FG_API nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int pro
     *info = (nvmlGpuInstanceProfileInfo_t){
         .id = found->id,
         .isP2pSupported = found->capabilities & NVML_GPU_INSTANCE_PROFILE_CAPS_P2P,
-        .sliceCount = found->slices,
-        .instanceCount = found->instances,
-        .multiprocessorCount = found->multiprocessors,
-        .copyEngineCount = found->copy_engines,
-        .decoderCount = found->decoders,
-        .encoderCount = found->encoders,
-        .jpegCount = found->jpegs,
-        .ofaCount = found->ofas,
-        .memorySizeMB = found->memory_mib,
+        FG_ENGINES_OF(found),
     };
     return NVML_SUCCESS;
 }
@@ -39,15 +38,7 @@ static void fill_v2(nvmlGpuInstanceProfileInfo_v2_t *info, const struct fg_mig_p
         .version = nvmlGpuInstanceProfileInfo_v2,
         .id = profile->id,
         .isP2pSupported = profile->capabilities & NVML_GPU_INSTANCE_PROFILE_CAPS_P2P,
-        .sliceCount = profile->slices,
-        .instanceCount = profile->instances,
-        .multiprocessorCount = profile->multiprocessors,
-        .copyEngineCount = profile->copy_engines,
-        .decoderCount = profile->decoders,
-        .encoderCount = profile->encoders,
-        .jpegCount = profile->jpegs,
-        .ofaCount = profile->ofas,
-        .memorySizeMB = profile->memory_mib,
+        FG_ENGINES_OF(profile),
     };
     snprintf(info->name, sizeof info->name, "MIG %.*s", (int)sizeof profile->name, profile->name);
 }
@@ -57,15 +48,7 @@ static void fill_v3(nvmlGpuInstanceProfileInfo_v3_t *info, const struct fg_mig_p
     *info = (nvmlGpuInstanceProfileInfo_v3_t){
         .version = nvmlGpuInstanceProfileInfo_v3,
         .id = profile->id,
-        .sliceCount = profile->slices,
-        .instanceCount = profile->instances,
-        .multiprocessorCount = profile->multiprocessors,
-        .copyEngineCount = profile->copy_engines,
-        .decoderCount = profile->decoders,
-        .encoderCount = profile->encoders,
-        .jpegCount = profile->jpegs,
-        .ofaCount = profile->ofas,
-        .memorySizeMB = profile->memory_mib,
+        FG_ENGINES_OF(profile),
         .capabilities = profile->capabilities,
     };
     snprintf(info->name, sizeof info->name, "MIG %.*s", (int)sizeof profile->name, profile->name);

@@ -45,7 +45,7 @@ FG_ALIAS(nvmlDeviceGetPciInfo, nvmlDeviceGetPciInfo_v2);
 FG_API nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *info)
 {
     FG_ENTER(device, info != NULL);
-    FG_REQUIRE(info->version == nvmlPciInfoExt_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(info, nvmlPciInfoExt_v1);
     FG_READ_EVEN_IF_LOST(gpu, pci, pci);
     nvmlPciInfo_t plain = describe(&pci);
     info->domain = plain.domain;

@@ -123,7 +123,7 @@ FG_API nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDet
         [NVML_PROCESS_MODE_MPS] = FG_PROCESS_MPS,
     };
     FG_ENTER_ANY(device, list != NULL);
-    FG_REQUIRE(list->version == nvmlProcessDetailList_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(list, nvmlProcessDetailList_v1);
     FG_REQUIRE(list->mode < NVML_PROCESS_MODE_MAX, NVML_ERROR_INVALID_ARGUMENT);
     struct fg_processes found;
     FG_TRY(list_kind(gpu, slot, kinds[list->mode], &found));

@@ -20,7 +20,7 @@ FG_API nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 FG_API nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned int length)
 {
     FG_ENTER_SYSTEM(info != NULL);
-    FG_REQUIRE(info->version == nvmlSystemDriverBranchInfo_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(info, nvmlSystemDriverBranchInfo_v1);
     unsigned int room = sizeof info->branch;
     return fg_answer_text(segment->driver_branch, info->branch, length < room ? length : room);
 }

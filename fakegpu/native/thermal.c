@@ -14,7 +14,7 @@ FG_API nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t se
 FG_API nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *temperature)
 {
     FG_ENTER(device, temperature != NULL);
-    FG_REQUIRE(temperature->version == nvmlTemperature_v1, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
+    FG_REQUIRE_VERSION(temperature, nvmlTemperature_v1);
     FG_REQUIRE(temperature->sensorType == NVML_TEMPERATURE_GPU, NVML_ERROR_INVALID_ARGUMENT);
     FG_READ(gpu, thermal, thermal);
     temperature->temperature = (int)thermal.gpu_c;
