@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ..clock import Clock
+from ..first_done import first_done
 from ..pod import ContainerKind, Pod
 from ..runtime.container_records import ContainerRecords
 
@@ -82,13 +83,7 @@ async def _end(
 async def _wait_for_turn(turn: list[asyncio.Event], grace_s: float, clock: Clock) -> int:
     """Wait until all have ended or the grace is over; the whole seconds that it took."""
     began = clock.now()
-    tasks = [asyncio.ensure_future(_all_of(turn)), asyncio.ensure_future(clock.sleep(grace_s))]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await first_done(_all_of(turn), clock.sleep(grace_s))
     return int(clock.now() - began)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from ..change import Change
 from ..clock import Clock
+from ..first_done import first_done
 from .cri_call import CriCall
 
 __all__ = ["Cri", "Silence"]
@@ -77,18 +77,8 @@ class Cri:
 
     async def until_resumed_or_timeout(self) -> None:
         """Wait for the same, for as long as a kubelet does."""
-        if not self._is_paused:
-            return
-        waits = [
-            asyncio.ensure_future(self.until_resumed()),
-            asyncio.ensure_future(self._clock.sleep(_TIMEOUT_S)),
-        ]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        if self._is_paused:
+            await first_done(self.until_resumed(), self._clock.sleep(_TIMEOUT_S))
 
     async def until_status(self) -> None:
         """Wait until it tells that it is well."""

@@ -9,9 +9,10 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from ..clock import Clock
+from ..first_done import first_done
 from ..pod import Container, Pod
 from .container_runtime import ExitStatus
 from .program import Program
@@ -88,13 +89,7 @@ class ProcessContainer:
             real_s = min(grace_s, _REAL_GRACE_S) if self._handles(signal.SIGTERM) else 0.0
             self._signal(signal.SIGTERM)
             grace = asyncio.gather(self._clock.sleep(grace_s), asyncio.sleep(real_s))
-            tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._process.wait()), grace]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            await first_done(self._process.wait(), grace)
         self._signal(signal.SIGKILL)
         return await self.wait()
 

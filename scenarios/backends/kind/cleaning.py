@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Collection
 from typing import Final
-
-from simkubelet.errors import HostError
 
 from .api import ClusterApi
 from .daemon_set import SELECTED
@@ -15,9 +11,9 @@ from .kubelet_settings import take_back
 from .node import PLACE, PLUGIN_FOLDER, KindNode
 from .plugins import NAMESPACE, KindPlugins
 from .state import extended
+from .until import until
 
 _GONE_WITHIN_S: Final = 90.0
-_LOOK_AGAIN_S: Final = 0.3
 _REMOVE_FILES: Final = (
     f"[ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
     f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete"
@@ -62,11 +58,8 @@ async def _forget_devices(api: ClusterApi, node: KindNode) -> None:
 
 
 async def _until_gone(api: ClusterApi, url: str) -> None:
-    limit = time.monotonic() + _GONE_WITHIN_S
-    while True:
+    async def is_gone() -> bool:
         found = await api.call("GET", url)
-        if not found or found.get("items") == []:
-            return
-        if time.monotonic() > limit:
-            raise HostError(f"the cluster does not remove {url} within {_GONE_WITHIN_S:g} s")
-        await asyncio.sleep(_LOOK_AGAIN_S)
+        return not found or found.get("items") == []
+
+    await until(is_gone, _GONE_WITHIN_S, f"the cluster does not remove {url}")

@@ -8,11 +8,11 @@ controller_utils.go, ``RealPodControl``; cmd/kube-controller-manager/app/apps.go
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from ...change import Change
 from ...clock import Clock
+from ...first_done import first_done
 from ..api.errors import StatusError
 from ..api.kinds import kind_named
 from ..api.registry import Registry
@@ -55,19 +55,8 @@ class DaemonSetController:
 
     async def _next(self, seen: int, delay_s: float | None) -> None:
         """Wait for a change; what the look itself has written is one, and another look then writes nothing."""
-        waits = [asyncio.ensure_future(self._change.wait(seen))]
-        if delay_s is not None:
-            waits.append(asyncio.ensure_future(self._sleep(delay_s)))
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
-
-    async def _sleep(self, delay_s: float) -> int:
-        await self._clock.sleep(delay_s)
-        return 0
+        timer = () if delay_s is None else (self._clock.sleep(delay_s),)
+        await first_done(self._change.wait(seen), *timer)
 
     def _sync(self, daemon_set: JSON) -> float | None:
         """Bring one set on its way; in how many seconds to look again without any change, None for never."""
