@@ -1,12 +1,10 @@
 /* The C side of xid_latency.py: loads the library it is given and measures from inside.
  *
- *   xid_waiter LIBRARY events N     waits for N XID events of GPU 0; prints "ready", then one arrival time each, in ns
- *   xid_waiter LIBRARY getters N    calls each getter N times; prints "name ns-per-call" lines
+ *   xid_waiter LIBRARY N    waits for N XID events of GPU 0; prints "ready", then one arrival time each, in ns
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define XID 8ull
@@ -52,30 +50,13 @@ static int wait_for_events(handle device, int count)
     return 0;
 }
 
-static void time_getter(const char *name, handle device, int count, unsigned long a, unsigned long b)
-{
-    function getter = find(name);
-    long long started = now_ns();
-    for (int index = 0; index < count; index++)
-        getter(device, a, b);
-    printf("%s %.2f\n", name, (double)(now_ns() - started) / count);
-}
-
 int main(int argc, char **argv)
 {
     handle device;
-    char out[128] = {0};
-    if (argc != 4)
+    if (argc != 3)
         return 2;
     library = dlopen(argv[1], RTLD_NOW);
     if (library == NULL || find("nvmlInit_v2")() != 0 || find("nvmlDeviceGetHandleByIndex_v2")(0, &device) != 0)
         return 1;
-    int count = atoi(argv[3]);
-    if (strcmp(argv[2], "events") == 0)
-        return wait_for_events(device, count);
-    time_getter("nvmlDeviceGetUUID", device, count, (unsigned long)out, sizeof out);
-    time_getter("nvmlDeviceGetMemoryInfo", device, count, (unsigned long)out, 0);
-    time_getter("nvmlDeviceGetUtilizationRates", device, count, (unsigned long)out, 0);
-    time_getter("nvmlDeviceGetTemperature", device, count, 0, (unsigned long)out);
-    return 0;
+    return wait_for_events(device, atoi(argv[2]));
 }

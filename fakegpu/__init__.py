@@ -13,9 +13,10 @@ from __future__ import annotations
 from .cdi import cdi_spec
 from .errors import FakeGpuError, HostError, InputError
 from .event_type import EventType
+from .folder import default_directory
 from .gpu import Gpu
 from .load import Load, Pattern
-from .machine import Machine, default_directory
+from .machine import Machine
 from .rules import Hits
 from .schedule import When
 

@@ -1,7 +1,7 @@
 """Python's view of the segment file: the structs of ``native/state.h`` as ctypes structures.
 
-The C header is the original. The test ``test_layout_matches_library`` compares every offset and size with the compiled
-library, and the library refuses segments of another version, so the two cannot drift apart unseen.
+The C header is the original. Whoever loads the library compares every offset and size with those it was compiled with,
+and the library refuses segments of another version, so the two cannot drift apart unseen.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ctypes
 from typing import Final
 
 MAGIC: Final = int.from_bytes(b"FFAKEGPU", "little")
-VERSION: Final = 2
+VERSION: Final = 3
 GPUS_MAX: Final = 1024
 EVENTS_MAX: Final = 1024
 LINKS_MAX: Final = 18
@@ -25,7 +25,7 @@ COMPUTE_INSTANCES: Final = 8
 RULES_MAX: Final = 32
 PLANS_MAX: Final = 64
 DELAY_POINTS: Final = 8
-GPU_BYTES: Final = 65536
+GPU_BYTES: Final = 16384
 
 NO_GPU: Final = (1 << 32) - 1
 NO_INSTANCE: Final = (1 << 32) - 1
@@ -480,15 +480,15 @@ class GpuState(ctypes.Structure):
 
 
 class GpuRecord(ctypes.Structure):
-    """``fg_gpu``: two copies of the state, of which ``sequence`` names the one in force, and the frames of its load."""
+    """``fg_gpu``: two copies of the state, of which ``sequence`` names the one in force."""
 
     _fields_ = [
         ("sequence", _u32),
         ("live_topics", _u32),
-        ("padding", _u32 * 14),
+        ("banks_at", _u64),
+        ("padding", _u32 * 12),
         ("states", GpuState * 2),
-        ("tail", _u8 * (GPU_BYTES - 64 - 2 * ctypes.sizeof(GpuState) - 2 * ctypes.sizeof(Bank))),
-        ("banks", Bank * 2),
+        ("tail", _u8 * (GPU_BYTES - 64 - 2 * ctypes.sizeof(GpuState))),
     ]
 
 
@@ -623,3 +623,29 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "fg_faults": Faults,
     "fg_segment": Header,
 }
+
+
+def record_at(gpu: int) -> int:
+    """Where the record of a GPU begins in a segment."""
+    return ctypes.sizeof(Header) + gpu * ctypes.sizeof(GpuRecord)
+
+
+def banks_at(gpu: int, gpus: int) -> int:
+    """``GpuRecord.banks_at`` of a GPU among so many: its two banks come after all records and the banks before."""
+    return (gpus - gpu) * ctypes.sizeof(GpuRecord) + gpu * 2 * ctypes.sizeof(Bank)
+
+
+def segment_bytes(gpus: int) -> int:
+    """The size of a segment of so many GPUs."""
+    return record_at(gpus) + gpus * 2 * ctypes.sizeof(Bank)
+
+
+def entries() -> dict[str, tuple[int, int]]:
+    """Offset and size of every struct and member, by their names in C: ``fg_thermal.gpu_c``."""
+    found = {}
+    for name, struct in STRUCTS.items():
+        found[name] = (0, ctypes.sizeof(struct))
+        for member, *_ in struct._fields_:
+            field = getattr(struct, member)
+            found[f"{name}.{member}"] = (field.offset, field.size)
+    return found

@@ -5,43 +5,46 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from .errors import InputError
 from .profile import is_file_name, parse_as, profile_text
 from .profile_base import Part, Section, Sourced
-from .profile_model import PciAddress
+from .profile_model import Mebibytes, Megahertz, PciAddress, Text
 
 _SUFFIX: Final = ".yaml"
+_Parts = Annotated[int, Field(gt=0, le=8)]
 
 
 class AmdIdentity(Section):
     """What PCI and KFD say of one GPU that is not partitioned."""
 
-    name: str
+    name: Text
     device_id: int = Field(ge=0, le=0xFFFF, description="PCI device id; the vendor is AMD")
     subsystem_id: int = Field(ge=0, le=0xFFFFFFFF, description="subsystem device id and vendor, 16 bits each")
-    gfx_target_version: int = Field(ge=0, description="as KFD writes gfx90a: 90010")
-    simd_count: int = Field(gt=0)
-    simd_per_cu: int = Field(gt=0)
-    max_clock_mhz: int = Field(gt=0)
+    gfx_target_version: int = Field(ge=0, lt=1_000_000, description="as KFD writes gfx90a: 90010")
+    simd_count: int = Field(gt=0, le=65_536)
+    simd_per_cu: int = Field(gt=0, le=64)
+    max_clock_mhz: Megahertz
 
 
 class AmdMemory(Section):
     """Device memory of one GPU that is not partitioned."""
 
-    total_mib: int = Field(gt=0)
-    width_bits: int = Field(gt=0)
-    max_clock_mhz: int = Field(gt=0)
+    total_mib: Mebibytes = Field(gt=0)
+    width_bits: int = Field(gt=0, le=65_536)
+    max_clock_mhz: Megahertz
 
 
 class Partitions(Section):
     """In how many parts each mode cuts a GPU."""
 
-    compute: Mapping[str, int] = Field(min_length=1, description="mode, such as cpx, and its number of partitions")
-    memory: Mapping[str, int] = Field(min_length=1, description="mode, such as nps4, and its number of memory ranges")
+    compute: Mapping[str, _Parts] = Field(min_length=1, description="mode, such as cpx, and its number of partitions")
+    memory: Mapping[str, _Parts] = Field(
+        min_length=1, description="mode, such as nps4, and its number of memory ranges"
+    )
 
 
 class Link(Part):
@@ -56,14 +59,14 @@ class AmdSlot(Part):
     """Where one GPU sits, and which hive of directly linked GPUs it is part of."""
 
     address: PciAddress
-    numa_node: int = Field(ge=0)
+    numa_node: int = Field(ge=0, le=1023)
     hive: int | None = Field(None, ge=0, description="missing: no XGMI")
 
 
 class AmdServer(Section):
     """The server around the GPUs, and its links."""
 
-    cpus_per_numa_node: int = Field(gt=0)
+    cpus_per_numa_node: int = Field(gt=0, le=1024)
     cpu_link: Link = Field(description="between two NUMA nodes")
     pcie: Link = Field(description="between a GPU and the CPUs of its NUMA node")
     xgmi: Link | None = Field(None, description="between GPUs of one hive")

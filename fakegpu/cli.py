@@ -21,7 +21,8 @@ import click
 from . import cli_options
 from .description_commands import cdi, diff, profiles, record
 from .errors import FakeGpuError, HostError, InputError
-from .fault_commands import fail, fault_group, heal, plug, unplug
+from .fault_commands import fault_group
+from .gpu_fault_commands import fail, heal, plug, unplug
 from .load_command import load
 from .machine import DEFAULT_PROFILE, Machine
 from .mig_command import mig_group
@@ -84,7 +85,7 @@ def up(profile: str | None, count: int | None, gpus: tuple[str, ...], seed: str 
 
 def _model_and_number(text: str) -> tuple[str, int]:
     model, _, number = text.rpartition("=")
-    if not model or not number.isdecimal():
+    if not model or not (number.isdecimal() and len(number) < 10):
         raise InputError(f"--gpu {text}: write MODEL=N, such as l4=2")
     return model, int(number)
 

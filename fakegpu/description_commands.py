@@ -11,6 +11,7 @@ import click
 from . import cli_options
 from .cdi import DEFAULT_KIND, cdi_spec
 from .errors import DifferenceError, InputError
+from .folder import host_errors
 from .machine import Machine
 
 
@@ -102,7 +103,5 @@ def _write(text: str, output: Path | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
+    with host_errors(output, "choose another file"):
         output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{output}: {error.strerror}") from None

@@ -44,7 +44,7 @@ class Gpu:
         pci = state.pci
         return cls(
             index=index,
-            uuid=state.identity.uuid.decode(),
+            uuid=state.identity.uuid.decode(errors="replace"),
             name=state.identity.name.decode(errors="replace"),
             minor=state.identity.minor_number,
             pci_bus_id=f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0",

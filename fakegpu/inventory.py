@@ -61,7 +61,8 @@ def inventory_of(
     total = sum(number for _, number in groups)
     if not 1 <= total <= _layout.GPUS_MAX or any(number < 1 for _, number in groups):
         raise InputError(f"cannot make {total} GPUs: a machine has 1 to {_layout.GPUS_MAX}, at least one of each model")
-    states = list(states_of_mix(groups, uuid.uuid4().hex if seed is None else seed))
+    seed = uuid.uuid4().hex if seed is None else seed.encode(errors="replace").decode()
+    states = list(states_of_mix(groups, seed))
     documents = dict.fromkeys(_yaml_of(model) for model, _ in groups)
     return Inventory(header_of(groups[0][0]), states, "---\n".join(documents))
 
@@ -78,6 +79,8 @@ def names_recording(name: str) -> bool:
 def _replayed(recording: Recording, count: int | None) -> Inventory:
     from .replay import header_of_recording, states_of_recording
 
+    if len(recording.gpus) > _layout.GPUS_MAX:
+        raise InputError(f"the recording has {len(recording.gpus)} GPUs: a machine has 1 to {_layout.GPUS_MAX}")
     states = list(states_of_recording(recording))
     if count is not None and count != len(states):
         raise InputError(f"cannot make {count} GPUs: the recording has {len(states)}; leave the number away")

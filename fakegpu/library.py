@@ -10,6 +10,7 @@ import ctypes
 import os
 from contextlib import suppress
 from functools import cache
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Final
 
@@ -44,10 +45,32 @@ def find_library() -> Path:
     raise HostError(f"{NAME} is not built for this checkout: run `pip install -e .` (needs a C compiler)")
 
 
+class _Entry(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("offset", ctypes.c_uint32), ("size", ctypes.c_uint32))
+
+
+def compiled_layout(library: ctypes.CDLL) -> dict[str, tuple[int, int]]:
+    """Offset and size of every struct and member of ``state.h`` as the library was compiled: ``fg_thermal.gpu_c``."""
+    library.fakegpu_layout.restype = ctypes.POINTER(_Entry)
+    entries = takewhile(lambda entry: entry.name, map(library.fakegpu_layout().__getitem__, count()))
+    return {entry.name.decode(): (entry.offset, entry.size) for entry in entries}
+
+
 @cache
 def load_writer() -> ctypes.CDLL:
-    """The library with the signatures of its ``fakegpu_*`` functions set; loaded once, at the first write."""
-    library = ctypes.CDLL(str(find_library()))
+    """The library with the signatures of its ``fakegpu_*`` functions set; loaded once, at the first write.
+
+    Raises:
+        HostError: it is not built, cannot be loaded, or has another layout of the segment than ``_layout``.
+        InputError: as ``find_library``.
+    """
+    path = find_library()
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise HostError(f"{path} cannot be loaded: {error}") from None
+    if not hasattr(library, "fakegpu_layout") or compiled_layout(library) != _layout.entries():
+        raise HostError(f"{path} is of another version than this fakegpu: install both anew, `pip install -e .`")
     state, number = ctypes.POINTER(_layout.GpuState), ctypes.POINTER(ctypes.c_uint32)
     for function, arguments in {
         "fakegpu_read_state": [ctypes.c_void_p, ctypes.c_uint32, state],

@@ -16,24 +16,22 @@ synchronous, and safe from several threads and processes at once.
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
-import tempfile
+import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from . import _layout
 from .actions import ActionKind, act
-from .errors import HostError, InputError
+from .errors import InputError
+from .folder import absolute, host_errors, make_folder, refuse_foreign, remove_folder
 from .gpu import Gpu
-from .library import NAME, find_library
+from .library import NAME
 from .segment import Segment, segment_bytes
 from .settings import apply, parse_value
-from .tree import PARTS, SAMPLES, SEGMENT, remove_gpu, write_gpu, write_numa_node, write_tree
+from .tree import SAMPLES, SEGMENT, remove_gpu, write_gpu, write_numa_node
 
 if TYPE_CHECKING:
     from .faults import Faults
@@ -44,18 +42,7 @@ if TYPE_CHECKING:
     from .recording import Recording
 
 DEFAULT_PROFILE: Final = "h100-80gb"
-
-
-def default_directory() -> Path:
-    """Where a machine lives when nobody says: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(runtime) / "fakegpu"
-    return Path(tempfile.gettempdir()) / f"fakegpu-{os.getuid()}"
-
-
-_WRONG_PLACE: Final = frozenset(
-    {errno.EACCES, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EPERM, errno.EROFS}
-)
+_INDEX: Final = re.compile(r"\d{1,9}", re.ASCII)
 
 
 class Machine:
@@ -96,13 +83,16 @@ class Machine:
         from .inventory import inventory_of
 
         inventory = inventory_of(profile, count, gpus, seed)
-        target = _absolute(directory)
-        with _host_errors(target):
-            segment = segment_bytes(inventory.header, inventory.states)
-            _make_folder(target, segment, inventory.states, inventory.text)
+        target = absolute(directory)
+        segment = segment_bytes(inventory.header, inventory.states)
+        make_folder(target, segment, inventory.states, inventory.text)
         machine = cls.open(target)
         if inventory.samples is not None:
-            machine._replay_samples(inventory.samples)
+            try:
+                machine._replay_samples(inventory.samples)
+            except BaseException:
+                machine.destroy()
+                raise
         return machine
 
     @classmethod
@@ -113,7 +103,7 @@ class Machine:
             InputError: there is none.
             HostError: it belongs to somebody else.
         """
-        target = _absolute(directory)
+        target = absolute(directory)
         return cls(target, Segment.open(target / SEGMENT))
 
     @property
@@ -214,7 +204,7 @@ class Machine:
         """
         gpu = self.gpu(selector)
         act(self._segment, gpu.index, ActionKind.UNPLUG)
-        with _host_errors(self.directory):
+        with host_errors(self.directory):
             remove_gpu(self.directory, gpu)
 
     def plug(self, selector: int | str) -> None:
@@ -229,7 +219,7 @@ class Machine:
         act(self._segment, index, ActionKind.PLUG)
 
     def _write_gpu(self, index: int) -> None:
-        with _host_errors(self.directory):
+        with host_errors(self.directory):
             remove_gpu(self.directory, self.gpu(index))
             write_gpu(self.directory, self.gpu(index), self._segment.read(index))
 
@@ -254,7 +244,7 @@ class Machine:
         for event in events:
             self._segment.post(index, event.nvml_bit)
         if "numa_node" in numbers:
-            with _host_errors(self.directory):
+            with host_errors(self.directory):
                 write_numa_node(self.directory, self.gpu(index))
 
     def load(self, selector: int | str, load: Load) -> None:
@@ -379,15 +369,9 @@ class Machine:
             InputError: somebody put other files into the folder.
             HostError: the host does not let us remove it.
         """
-        with _host_errors(self.directory):
-            if foreign := sorted(path.name for path in self.directory.iterdir() if path.name not in PARTS):
-                raise InputError(f"{self.directory} also holds {', '.join(foreign)}: move that away first")
+        refuse_foreign(self.directory)
         self.close()
-        with _host_errors(self.directory):
-            # First out of sight in one step, so that nobody opens half a machine.
-            doomed = Path(tempfile.mkdtemp(prefix=f".{self.directory.name}.", dir=self.directory.parent))
-            self.directory.rename(doomed)
-            shutil.rmtree(doomed)
+        remove_folder(self.directory)
 
     def index(self, selector: int | str) -> int:
         """The index of a GPU given by index (number or digits) or UUID.
@@ -396,67 +380,12 @@ class Machine:
             InputError: no such GPU.
         """
         count = self._segment.gpu_count
-        if isinstance(selector, str) and not selector.isdecimal():
+        if isinstance(selector, str) and not _INDEX.fullmatch(selector):
             for index in range(count):
-                if self._segment.read(index).identity.uuid.decode() == selector:
+                if self._segment.read(index).identity.uuid == os.fsencode(selector):
                     return index
             raise InputError(f"no GPU '{selector}' in {self.directory}: give an index, 0 to {count - 1}, or a UUID")
         index = int(selector)
         if not 0 <= index < count:
             raise InputError(f"no GPU {index} in {self.directory}: it has {count}, 0 to {count - 1}")
         return index
-
-
-@contextmanager
-def _host_errors(path: Path) -> Iterator[None]:
-    """Turns what the host refuses into one line: an InputError where another folder would do, else a HostError."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _WRONG_PLACE:
-            raise InputError(f"{path}: {error.strerror}; choose another folder with --dir") from error
-        raise HostError(f"{error.filename or path}: {error.strerror or error}") from error
-
-
-def _absolute(directory: str | os.PathLike[str] | None) -> Path:
-    return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
-
-
-def _make_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
-    _refuse_taken(target)
-    find_library()
-    missing = [parent for parent in target.parents if not parent.exists()]
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _fill_folder(target, segment, states, profile_text)
-    except BaseException:
-        with suppress(OSError):
-            for parent in missing:
-                parent.rmdir()
-        raise
-
-
-def _fill_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
-    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        building.chmod(0o755)
-        write_tree(building, states, profile_text)
-        (building / SEGMENT).write_bytes(segment)
-        try:
-            building.rename(target)
-        except OSError:
-            _refuse_taken(target)
-            raise
-    except BaseException:
-        with suppress(OSError):
-            shutil.rmtree(building)
-        raise
-
-
-def _refuse_taken(target: Path) -> None:
-    if (target / SEGMENT).exists():
-        raise InputError(f"{target} already is a fake machine: `fakegpu down --dir {target}` removes it")
-    if target.is_dir() and any(target.iterdir()):
-        raise InputError(f"{target} is not empty and not a fake machine: choose another directory")
-    if target.exists() and not target.is_dir():
-        raise InputError(f"{target} is a file: choose another directory")

@@ -82,7 +82,7 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
     """
     try:
         content = yaml.load(text, Loader=LOADER)  # noqa: S506 - one of the safe loaders
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     try:
         return model.model_validate(content)

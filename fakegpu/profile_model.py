@@ -19,6 +19,14 @@ from .profile_base import Part, Section, Sourced
 PciAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}$")]
 """Bus and device of a board in lower-case hex, as in ``1b:00``; with a domain before it where that is not 0."""
 
+Text = Annotated[str, StringConstraints(pattern=r"^[ -~]*$")]
+"""Characters of ASCII, which are one byte each in what NVML answers."""
+
+Celsius = Annotated[int, Field(ge=0, le=200)]
+Watts = Annotated[int, Field(ge=0, le=10_000)]
+Mebibytes = Annotated[int, Field(ge=0, le=1 << 24)]
+Megahertz = Annotated[int, Field(gt=0, le=20_000)]
+
 LINKS_MAX: Final = 18
 _SERVER_SLOTS_MAX: Final = 64
 
@@ -26,23 +34,23 @@ _SERVER_SLOTS_MAX: Final = 64
 class Driver(Section):
     """Versions that the host reports."""
 
-    version: str = Field(description="driver version, as in 580.95.05", pattern=r"^\d+\.\d+(\.\d+)?$")
-    cuda: int = Field(description="CUDA version of the driver: 1000 x major + 10 x minor", ge=1000)
+    version: str = Field(description="driver version, as in 580.95.05", max_length=31, pattern=r"^\d+\.\d+(\.\d+)?$")
+    cuda: int = Field(description="CUDA version of the driver: 1000 x major + 10 x minor", ge=1000, lt=100_000)
 
 
 class Identity(Section):
     """What the board says of itself."""
 
-    name: str = Field(max_length=95, description="product name, as nvidia-smi -L prints it")
+    name: Text = Field(max_length=95, description="product name, as nvidia-smi -L prints it")
     brand: Literal["tesla", "geforce", "nvidia"] = Field(description="product brand of nvidia-smi -q")
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
-    compute_capability: str = Field(pattern=r"^\d+\.\d$")
-    cuda_cores: int = Field(gt=0)
-    part_number: str | None = Field(None, max_length=79, description="of the board; missing: it does not tell")
-    vbios_version: str = Field(max_length=31)
-    inforom_image: str = Field(max_length=15)
-    inforom_oem: str = Field(max_length=15)
-    inforom_ecc: str = Field(max_length=15)
+    compute_capability: str = Field(pattern=r"^\d{1,2}\.\d$")
+    cuda_cores: int = Field(gt=0, le=1_000_000)
+    part_number: Text | None = Field(None, max_length=79, description="of the board; missing: it does not tell")
+    vbios_version: Text = Field(max_length=31)
+    inforom_image: Text = Field(max_length=15)
+    inforom_oem: Text = Field(max_length=15)
+    inforom_ecc: Text = Field(max_length=15)
     events: Sequence[Annotated[EventType, Field(strict=False)]] = Field(
         description="event types that can be registered"
     )
@@ -60,10 +68,10 @@ class Pcie(Section):
 class Memory(Section):
     """Device memory; sizes in MiB."""
 
-    total_mib: int = Field(gt=0)
-    reserved_mib: int = Field(ge=0, description="kept by the driver, part of the total")
-    bar1_mib: int = Field(gt=0)
-    bus_width_bits: int = Field(gt=0)
+    total_mib: Mebibytes = Field(gt=0)
+    reserved_mib: Mebibytes = Field(description="kept by the driver, part of the total")
+    bar1_mib: Mebibytes = Field(gt=0)
+    bus_width_bits: int = Field(gt=0, le=65_536)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -75,12 +83,12 @@ class Memory(Section):
 class Thermal(Section):
     """Temperatures in degrees Celsius; a missing threshold or sensor is one the board does not have."""
 
-    idle_c: int
-    memory_idle_c: int | None = None
-    shutdown_c: int
-    slowdown_c: int
-    gpu_max_c: int
-    memory_max_c: int | None = None
+    idle_c: Celsius
+    memory_idle_c: Celsius | None = None
+    shutdown_c: Celsius
+    slowdown_c: Celsius
+    gpu_max_c: Celsius
+    memory_max_c: Celsius | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -95,17 +103,17 @@ class Fans(Section):
     count: int = Field(gt=0, le=4)
     idle_percent: int = Field(ge=0, le=100)
     min_percent: int = Field(ge=0, le=100, description="lowest speed that can be asked for")
-    max_rpm: int = Field(gt=0)
+    max_rpm: int = Field(gt=0, le=100_000)
 
 
 class Power(Section):
     """Power in watts."""
 
-    idle_w: int = Field(gt=0)
-    memory_idle_w: int | None = Field(None, gt=0, description="of the memory alone; missing: not measured")
-    limit_w: int = Field(description="default limit, the board's power rating")
-    limit_min_w: int
-    limit_max_w: int
+    idle_w: Watts = Field(gt=0)
+    memory_idle_w: Watts | None = Field(None, gt=0, description="of the memory alone; missing: not measured")
+    limit_w: Watts = Field(description="default limit, the board's power rating")
+    limit_min_w: Watts
+    limit_max_w: Watts
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -119,17 +127,17 @@ class Power(Section):
 class ClockSet(Part):
     """One frequency for each domain, in MHz."""
 
-    graphics: int = Field(gt=0)
-    sm: int = Field(gt=0)
-    memory: int = Field(gt=0)
-    video: int = Field(gt=0)
+    graphics: Megahertz
+    sm: Megahertz
+    memory: Megahertz
+    video: Megahertz
 
 
 class MemoryClock(Part):
     """One supported memory frequency and the highest graphics frequency at it, in MHz."""
 
-    memory: int = Field(gt=0)
-    graphics_max: int = Field(gt=0)
+    memory: Megahertz
+    graphics_max: Megahertz
 
 
 class Clocks(Section):
@@ -139,10 +147,14 @@ class Clocks(Section):
     maximum: ClockSet
     application: ClockSet | None = Field(None, description="missing: the board has no applications clocks")
     supported: Sequence[MemoryClock] = Field(min_length=1, max_length=8, description="highest memory clock first")
-    graphics_min: int = Field(gt=0)
-    graphics_step: float = Field(gt=0, description="between supported graphics clocks; NVML rounds down", strict=False)
-    offset_max: int = Field(0, ge=0, description="over or under the board's curve; 0: it has no offsets")
-    performance_states: Sequence[int] = Field(min_length=1, description="supported P-states")
+    graphics_min: Megahertz
+    graphics_step: float = Field(
+        ge=0.5, le=1000, description="between supported graphics clocks; NVML rounds down", strict=False
+    )
+    offset_max: int = Field(0, ge=0, le=10_000, description="over or under the board's curve; 0: it has no offsets")
+    performance_states: Sequence[Annotated[int, Field(ge=0, le=15)]] = Field(
+        min_length=1, description="supported P-states"
+    )
     idle_performance_state: int
 
     @model_validator(mode="after")
@@ -162,7 +174,7 @@ class Features(Section):
 
     ecc: Literal["absent", "disabled", "enabled"] = Field(description="and whether it is on as delivered")
     remap_banks: int | None = Field(
-        None, gt=0, description="memory banks that can remap rows; a board without retires pages instead"
+        None, gt=0, le=65_536, description="memory banks that can remap rows; a board without retires pages instead"
     )
     mig: str = Field(description="table of mig_profiles.yaml that says how it can be partitioned, or none")
     encoder: bool = Field(description="encodes video")
@@ -222,7 +234,7 @@ class Slot(Part):
 
     address: PciAddress
     numa_node: int = Field(ge=0, le=1023)
-    module: int | None = Field(None, gt=0, description="position on the baseboard; missing: place in this list")
+    module: int | None = Field(None, gt=0, le=64, description="position on the baseboard; missing: place in this list")
     pcie_switch: int | None = Field(None, ge=0, lt=256, description="missing: no other GPU below this switch")
     switch_tree: int | None = Field(None, ge=0, lt=256)
     host_bridge: int | None = Field(None, ge=0, lt=256)
@@ -231,7 +243,7 @@ class Slot(Part):
 class Topology(Section):
     """The server around the GPUs."""
 
-    cpus_per_numa_node: int = Field(gt=0)
+    cpus_per_numa_node: int = Field(gt=0, le=1024)
     slots: Sequence[Slot] = Field(min_length=1, max_length=_SERVER_SLOTS_MAX)
 
     @model_validator(mode="after")

@@ -18,10 +18,10 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
 import yaml
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .profile import parse_as
 from .profile_base import Part
@@ -66,8 +66,14 @@ class PairSaid(Said):
 class Samples(Part):
     """Figures over time, by GPU and column of ``nvidia-smi --query-gpu``."""
 
-    interval_s: float = Field(gt=0, strict=False)
+    interval_s: float = Field(gt=0, le=86_400, strict=False)
     gpus: Sequence[Mapping[str, Sequence[float]]]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len({len(values) for gpu in self.gpus for values in gpu.values()}) > 1:
+            raise ValueError("every column needs as many figures as the others")
+        return self
 
     def to_csv(self) -> str:
         """The figures of all GPUs as nvidia-smi writes them, with seconds for timestamps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from . import _layout
@@ -21,15 +22,28 @@ _LEVELS: Final = {"board": 0, "pcie_switch": 10, "switch_tree": 20, "host_bridge
 
 
 def header_of_recording(recording: Recording) -> _layout.Header:
-    """What the recorded host reported of its driver."""
+    """What the recorded host reported of its driver.
+
+    Raises:
+        InputError: an answer has another form than NVML gives it.
+    """
     told = _Told(recording.system.answers())
     header = _layout.Header()
-    header.driver_version = told.text("nvmlSystemGetDriverVersion")
-    header.nvml_version = told.text("nvmlSystemGetNVMLVersion")
-    branch = told.of("nvmlSystemGetDriverBranch")
-    header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode()
-    header.cuda_driver_version = told.number("nvmlSystemGetCudaDriverVersion_v2")
+    with _forms_of_nvml("system"):
+        header.driver_version = told.text("nvmlSystemGetDriverVersion")
+        header.nvml_version = told.text("nvmlSystemGetNVMLVersion")
+        branch = told.of("nvmlSystemGetDriverBranch")
+        header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode()
+        header.cuda_driver_version = told.number("nvmlSystemGetCudaDriverVersion_v2")
     return header
+
+
+@contextmanager
+def _forms_of_nvml(subject: str) -> Iterator[None]:
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise InputError(f"recording: {subject}: no answers such as NVML gives: {error}") from None
 
 
 def states_of_recording(recording: Recording) -> Iterator[_layout.GpuState]:
@@ -41,11 +55,9 @@ def states_of_recording(recording: Recording) -> Iterator[_layout.GpuState]:
     survey = recording.survey()
     shared = _shared_levels(survey)
     for index, answers in enumerate(survey.gpus):
-        try:
+        with _forms_of_nvml(f"gpus.{index}"):
             state = _state(answers)
             state.nvlink.bandwidth_mode = _Told(survey.system).number("nvmlSystemGetNvlinkBwMode")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise InputError(f"recording: gpus.{index}: no answers such as NVML gives: {error}") from None
         for member, values in shared.items():
             setattr(state.placement, member, values[index])
         yield state

@@ -124,8 +124,8 @@ def error_code(name: str | int) -> int:
     prefix = "NVML_ERROR_"
     known = {key.removeprefix(prefix): int(code) for key, code in vars(pynvml).items() if key.startswith(prefix)}
     wanted = str(name).upper().removeprefix(prefix)
-    code = int(wanted) if wanted.isdecimal() else known.get(wanted)
-    if code is None or code not in known.values():
+    code = known.get(wanted, next((code for code in known.values() if str(code) == wanted), None))
+    if code is None:
         raise InputError(f"no NVML error '{name}': there are {', '.join(sorted(known))}")
     return code
 

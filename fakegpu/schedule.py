@@ -24,10 +24,10 @@ def parse_duration_us(text: str) -> int:
     found = _DURATION.fullmatch(text.strip())
     if not found:
         raise InputError(f"'{text}' is no duration: write 500ms, 30s, 2m or 1h")
-    microseconds = round(float(found.group(1)) * _UNITS_US[found.group(2) or "s"])
+    microseconds = float(found.group(1)) * _UNITS_US[found.group(2) or "s"]
     if microseconds > _LONGEST_US:
         raise InputError(f"'{text}' is longer than a year")
-    return microseconds
+    return round(microseconds)
 
 
 @dataclass(frozen=True, slots=True)

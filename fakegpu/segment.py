@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+import sys
 import threading
 import time
 import weakref
@@ -27,16 +28,29 @@ from .library import load_writer
 def segment_bytes(header: _layout.Header, states: Sequence[_layout.GpuState]) -> bytes:
     """The content of a new segment file; fills in the header's magic, version, count and size."""
     records = (_layout.GpuRecord * len(states))()
-    for record, state in zip(records, states, strict=True):
+    for gpu, (record, state) in enumerate(zip(records, states, strict=True)):
+        record.banks_at = _layout.banks_at(gpu, len(states))
         record.states[0] = state
         record.states[1] = state
     header.magic = _layout.MAGIC
     header.version = _layout.VERSION
     header.gpu_count = len(states)
     header.loaded_at_us = time.time_ns() // 1000
-    header.size_bytes = ctypes.sizeof(header) + ctypes.sizeof(records)
-    return bytes(header) + bytes(records)
+    header.size_bytes = _layout.segment_bytes(len(states))
+    return (bytes(header) + bytes(records)).ljust(header.size_bytes, b"\0")
 
+
+def write_segment(path: Path, content: bytes) -> None:
+    """Writes a new segment file in pieces, whose size is that of the page cache's folios.
+
+    Linux 6.18 maps a whole folio when a process looks at one byte of it, up to 2 MiB, and counts it as the process's.
+    """
+    with path.open("xb") as file:
+        for start in range(0, len(content), _PIECE_BYTES):
+            file.write(content[start : start + _PIECE_BYTES])
+
+
+_PIECE_BYTES = 1 << 16
 
 _FAULTS = _layout.Header.faults
 _FLAGS = _layout.Header.fault_flags
@@ -153,8 +167,8 @@ class Segment:
             state.power.energy_mj = self._read(gpu, self._library.fakegpu_read_live).power.energy_mj
             load.bank, load.count = 1 - (state.load.bank & 1), len(frames)
             state.load = load
-            records = address + ctypes.sizeof(_layout.Header) + gpu * ctypes.sizeof(_layout.GpuRecord)
-            place = records + _layout.GpuRecord.banks.offset + load.bank * ctypes.sizeof(_layout.Bank)
+            banks = address + _layout.record_at(gpu) + _layout.banks_at(gpu, self.gpu_count)
+            place = banks + load.bank * ctypes.sizeof(_layout.Bank)
             content = (_layout.Frame * len(frames))(*frames)
             ctypes.memmove(place, content, ctypes.sizeof(content))
             self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
@@ -232,9 +246,11 @@ def _map(path: Path, file: int) -> tuple[mmap.mmap, int]:
             "take the machine down with the version that made it, then up again"
         )
     gpu_count = int(header.gpu_count)
-    expected = ctypes.sizeof(_layout.Header) + gpu_count * ctypes.sizeof(_layout.GpuRecord)
-    if gpu_count > _layout.GPUS_MAX or not header.size_bytes == size == expected:
-        raise InputError(
-            f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; remove {path.parent} and make it anew"
-        )
+    remedy = f"remove {path.parent} and make it anew"
+    if gpu_count > _layout.GPUS_MAX or not header.size_bytes == size == _layout.segment_bytes(gpu_count):
+        raise InputError(f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; {remedy}")
+    for gpu in range(gpu_count):
+        place = _layout.record_at(gpu) + _layout.GpuRecord.banks_at.offset
+        if int.from_bytes(memory[place : place + 8], sys.byteorder) != _layout.banks_at(gpu, gpu_count):
+            raise InputError(f"{path} is damaged: the record of GPU {gpu} holds other bytes; {remedy}")
     return memory, gpu_count

@@ -12,8 +12,8 @@ from .errors import InputError
 from .event_type import EventType
 
 _SIZES: Final = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
-_SIZE: Final = re.compile(r"(\d+)\s*(|[KMG]iB)", re.IGNORECASE)
-_WHOLE: Final = re.compile(r"-?\d+")
+_SIZE: Final = re.compile(r"(\d{1,40})\s*(|[KMG]iB)", re.IGNORECASE)
+_WHOLE: Final = re.compile(r"-?\d{1,40}")
 
 
 @dataclass(frozen=True, slots=True)

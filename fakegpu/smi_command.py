@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from . import cli_options
-from .machine import Machine, default_directory
+from .folder import default_directory
+from .machine import Machine
 from .tree import SEGMENT
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ _NUMBER: Final = re.compile(r"\s*P?(-?\d+(?:\.\d+)?)\s*([A-Za-z%/]*)\s*$")
 _TIME_FORMATS: Final = ("%Y/%m/%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S.%f", "%Y/%m/%d %H:%M:%S")
 _GPU_COLUMNS: Final = ("index", "uuid", "gpu_uuid", "pci.bus_id", "gpu_bus_id")
 _MIB: Final = 1 << 20
+_LATEST_S: Final = 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +89,10 @@ def read_traces(path: Path) -> dict[str, Trace]:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             return _read(file, str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not text"
-        raise InputError(f"{path}: {reason}") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise InputError(f"{path}: not text") from None
 
 
 def choose_trace(traces: Mapping[str, Trace], index: int, uuid: str, where: str) -> Trace:
@@ -132,10 +135,11 @@ def _read(file: Iterable[str], where: str) -> dict[str, Trace]:
 
 def _seconds(text: str, place: str) -> float:
     text = text.strip()
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    with suppress(ValueError):
+        seconds = float(text)
+        if not 0 <= seconds <= _LATEST_S:
+            raise InputError(f"{place}: timestamp '{text}': out of range, 0 to {_LATEST_S:g} seconds")
+        return seconds
     for pattern in _TIME_FORMATS:
         try:
             return datetime.strptime(text, pattern).timestamp()
@@ -153,7 +157,10 @@ def _figures(row: Mapping[str, str], place: str) -> dict[str, float]:
         number = _NUMBER.match(text)
         if number is None:
             raise InputError(f"{place}: {name}='{text}': not a number")
-        figures[column.member] = max(float(number.group(1)), 0) * column.factor
+        figure = max(float(number.group(1)), 0) * column.factor
+        if figure >= 1 << 8 * getattr(_layout.Frame, column.member).size:
+            raise InputError(f"{place}: {name}='{text}': out of range")
+        figures[column.member] = figure
     return figures
 
 

@@ -9,7 +9,7 @@ import click
 
 from . import cli_options
 from .errors import InputError
-from .machine import default_directory
+from .folder import default_directory, host_errors
 
 
 @click.group()
@@ -42,7 +42,8 @@ def amd_up(profile: str, count: int | None, compute: str, memory: str, directory
     model = load_amd_profile(profile)
     root = directory or default_directory()
     number = len(model.server.slots) if count is None else count
-    devices = write_amd(root, model, number, compute=compute, memory=memory)
+    with host_errors(root):
+        devices = write_amd(root, model, number, compute=compute, memory=memory)
     parts = f" in {len(devices)} partitions" if len(devices) != number else ""
     click.echo(f"{number} x {model.identity.name}{parts} in {root}")
 
@@ -127,7 +128,8 @@ def iluvatar(count: int, directory: Path | None) -> None:
     from .iluvatar import write_iluvatar
 
     root = directory or default_directory()
-    write_iluvatar(root, count)
+    with host_errors(root):
+        write_iluvatar(root, count)
     click.echo(f"{count} chips in {root}")
 
 
@@ -143,4 +145,6 @@ def files(paths: tuple[str, ...], directory: Path | None) -> None:
     """
     from .plain_files import write_plain
 
-    write_plain(directory or default_directory(), paths)
+    root = directory or default_directory()
+    with host_errors(root):
+        write_plain(root, paths)

@@ -54,7 +54,7 @@ FG_API nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     FG_ENTER_SYSTEM(uuid != NULL && device != NULL);
     for (unsigned int position = 0; position < fg_visible_count; position++) {
         FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.uuid, found);
-        if (strcmp(uuid, found) == 0)
+        if (strncmp(uuid, found, sizeof found) == 0)
             return hand_out(fg_visible_gpu(segment, position), device);
     }
     return hand_out_mig_device(segment, uuid, device);
@@ -96,7 +96,7 @@ FG_API nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
     FG_ENTER_SYSTEM(serial != NULL && device != NULL);
     for (unsigned int position = 0; position < fg_visible_count; position++) {
         FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.serial, found);
-        if (strcmp(serial, found) == 0)
+        if (strncmp(serial, found, sizeof found) == 0)
             return hand_out(fg_visible_gpu(segment, position), device);
     }
     return NVML_ERROR_NOT_FOUND;

@@ -5,16 +5,36 @@
 #include <stdio.h>
 #include <string.h>
 
-FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+/* Any text of a GPU's UUID, and those of MIG devices. */
+static FG_APART nvmlReturn_t answer_any_uuid(const struct fg_gpu *gpu, int slot, char *uuid, unsigned int length)
 {
-    FG_ENTER_ANY(device, uuid != NULL);
     FG_READ_EVEN_IF_LOST(gpu, identity.uuid, text);
-    if (!FG_IS_MIG_DEVICE)
-        return fg_answer_text(text, uuid, length);
+    if (slot < 0)
+        return FG_ANSWER_TEXT(text, uuid, length);
     char mig_uuid[FG_MIG_UUID_SIZE];
     FG_READ_EVEN_IF_LOST(gpu, mig, mig);
     fg_mig_uuid(text, &mig.compute_instances[slot], mig_uuid);
-    return fg_answer_text(mig_uuid, uuid, length);
+    return FG_ANSWER_TEXT(mig_uuid, uuid, length);
+}
+
+/* Many ask often, and nearly every UUID has the usual length: its words go from the segment to the caller by way of
+ * registers, without a copy that is read at once in another width. */
+FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
+{
+    enum { SIZE = sizeof "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", WHOLE_WORDS = SIZE / sizeof(fg_word) };
+    _Static_assert(SIZE == WHOLE_WORDS * sizeof(fg_word) + 1, "the last word begins with the end of the text");
+    FG_ENTER_ANY(device, uuid != NULL);
+    fg_word words[WHOLE_WORDS + 1];
+    bool is_lost; /* and is told nevertheless */
+    FG_TRY(fg_read(gpu, offsetof(struct fg_gpu_state, identity.uuid), words, sizeof words, &is_lost));
+    bool is_usual = (words[WHOLE_WORDS] & UINT8_MAX) == 0;
+    if (__builtin_expect(!is_usual || length < SIZE || FG_IS_MIG_DEVICE, 0))
+        return answer_any_uuid(gpu, slot, uuid, length);
+    FG_UNROLL
+    for (size_t word = 0; word < WHOLE_WORDS; word++)
+        memcpy(uuid + word * sizeof(fg_word), &words[word], sizeof(fg_word));
+    uuid[SIZE - 1] = '\0';
+    return NVML_SUCCESS;
 }
 
 FG_API nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
@@ -22,12 +42,12 @@ FG_API nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
     FG_ENTER_ANY(device, name != NULL);
     FG_READ(gpu, identity.name, text);
     if (!FG_IS_MIG_DEVICE)
-        return fg_answer_text(text, name, length);
+        return FG_ANSWER_TEXT(text, name, length);
     char part[48], whole[sizeof text + sizeof part + sizeof " MIG "];
     FG_READ(gpu, mig, mig);
     fg_mig_device_name(&mig, &mig.compute_instances[slot], part);
-    snprintf(whole, sizeof whole, "%s MIG %s", text, part);
-    return fg_answer_text(whole, name, length);
+    snprintf(whole, sizeof whole, "%.*s MIG %s", (int)sizeof text, text, part);
+    return FG_ANSWER_TEXT(whole, name, length);
 }
 
 FG_API nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
@@ -45,7 +65,7 @@ FG_API nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *minor)
         FG_ENTER(device, out != NULL);                                                                                 \
         FG_READ(gpu, identity.member, text);                                                                           \
         FG_REQUIRE(text[0] != '\0', NVML_ERROR_NOT_SUPPORTED);                                                         \
-        return fg_answer_text(text, out, length);                                                                      \
+        return FG_ANSWER_TEXT(text, out, length);                                                                      \
     }
 
 FG_TEXT_GETTER(nvmlDeviceGetSerial, serial)
@@ -63,7 +83,7 @@ FG_API nvmlDeviceGetInforomVersion(nvmlDevice_t device, nvmlInforomObject_t obje
         [NVML_INFOROM_POWER] = identity.inforom_power,
     };
     FG_REQUIRE(texts[object] != NULL && texts[object][0] != '\0', NVML_ERROR_NOT_SUPPORTED);
-    return fg_answer_text(texts[object], version, length);
+    return fg_answer_text(texts[object], sizeof identity.inforom_oem, version, length);
 }
 
 FG_API nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
@@ -71,7 +91,7 @@ FG_API nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
     FG_ENTER(device, version != NULL);
     FG_READ(gpu, identity.gsp_firmware, text);
     FG_REQUIRE(text[0] != '\0', NVML_ERROR_NOT_SUPPORTED);
-    return fg_answer_text(text, version, NVML_GSP_FIRMWARE_VERSION_BUF_SIZE);
+    return FG_ANSWER_TEXT(text, version, NVML_GSP_FIRMWARE_VERSION_BUF_SIZE);
 }
 
 FG_API nvmlDeviceGetGspFirmwareMode(nvmlDevice_t device, unsigned int *is_enabled, unsigned int *default_mode)

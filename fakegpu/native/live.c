@@ -101,6 +101,7 @@ static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load
 
 static nvmlReturn_t read_moment(const struct fg_gpu *gpu, struct moment *moment)
 {
+    const struct fg_bank *banks = (const struct fg_bank *)((const char *)gpu + gpu->banks_at);
     for (unsigned int attempt = 0; attempt < FG_READ_ATTEMPTS; attempt++) {
         uint32_t sequence = __atomic_load_n(&gpu->sequence, __ATOMIC_ACQUIRE);
         const struct fg_gpu_state *state = &gpu->states[sequence & 1u];
@@ -110,7 +111,7 @@ static nvmlReturn_t read_moment(const struct fg_gpu *gpu, struct moment *moment)
         if (moment->load.count == 0)
             moment->load.topics = 0;
         else
-            moment->frame = frame_at(&gpu->banks[moment->load.bank & 1u], &moment->load);
+            moment->frame = frame_at(&banks[moment->load.bank & 1u], &moment->load);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence)
             return NVML_SUCCESS;

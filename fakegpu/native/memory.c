@@ -8,7 +8,7 @@
 static unsigned long long free_bytes(const struct fg_memory *memory)
 {
     uint64_t taken = memory->reserved_bytes + memory->used_bytes;
-    return taken < memory->total_bytes ? memory->total_bytes - taken : 0;
+    return memory->total_bytes - (taken < memory->total_bytes ? taken : memory->total_bytes);
 }
 
 /* What the compute instances of a MIG device's GPU instance share; steps 1 to 3 for the three below. */
@@ -62,7 +62,7 @@ static void fill_bar1(nvmlBAR1Memory_t *info, const struct fg_memory *memory)
 
 /* A getter of GPUs, which many ask often, and apart from it the same for MIG devices. */
 #define FG_MEMORY_GETTER(function, type, is_version, fill_function)                                                    \
-    static __attribute__((noinline)) nvmlReturn_t function##_of_mig_device(nvmlDevice_t device, type *info)            \
+    static FG_APART nvmlReturn_t function##_of_mig_device(nvmlDevice_t device, type *info)                             \
     {                                                                                                                  \
         struct fg_memory memory;                                                                                       \
         FG_TRY(read_instance(#function, device, info != NULL, &memory));                                               \

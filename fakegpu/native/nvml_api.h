@@ -28,6 +28,9 @@ extern const struct fg_segment *fg_session;
 /* A write replaces the copy in force in well under a microsecond, so only a storm of writes makes a reader retry. */
 #define FG_READ_ATTEMPTS 1000000u
 
+/* What a getter seldom does is kept out of its own code, which then needs fewer registers. */
+#define FG_APART __attribute__((noinline))
+
 #ifdef __clang__
 #define FG_UNROLL _Pragma("unroll")
 #else
@@ -47,7 +50,10 @@ static inline const struct fg_gpu *fg_gpu_of(const struct fg_segment *segment, n
     uintptr_t offset = (uintptr_t)device - (uintptr_t)segment->gpus;
     if (offset % sizeof(struct fg_gpu) != 0 || offset / sizeof(struct fg_gpu) >= segment->gpu_count)
         return NULL;
-    return (const struct fg_gpu *)device;
+    const struct fg_gpu *gpu = (const struct fg_gpu *)device;
+    if (gpu == NULL)
+        __builtin_unreachable(); /* so that callers need not look twice */
+    return gpu;
 }
 
 static inline nvmlDevice_t fg_handle_of(const struct fg_gpu *gpu)
@@ -72,7 +78,7 @@ static inline nvmlReturn_t fg_read(const struct fg_gpu *gpu, size_t offset, void
             ((fg_word *)out)[word] = __atomic_load_n(&source[word], __ATOMIC_RELAXED);
         *is_lost = __atomic_load_n(&state->fault.is_lost, __ATOMIC_RELAXED) != 0;
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
-        if (__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence)
+        if (__builtin_expect(__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence, 1))
             return NVML_SUCCESS;
     }
     return NVML_ERROR_UNKNOWN;
@@ -82,22 +88,25 @@ static inline nvmlReturn_t fg_read_present(const struct fg_gpu *gpu, size_t offs
 {
     bool is_lost;
     nvmlReturn_t result = fg_read(gpu, offset, out, size, &is_lost);
-    if (result != NVML_SUCCESS || is_lost)
-        return result == NVML_SUCCESS ? NVML_ERROR_GPU_IS_LOST : result;
-    uint32_t bits = fg_live_bits(offset, size) & __atomic_load_n(&gpu->live_topics, __ATOMIC_RELAXED);
-    return __builtin_expect(bits != 0, 0) ? fg_live_apply(gpu, fg_live_bits(offset, size), out) : NVML_SUCCESS;
+    return result == NVML_SUCCESS && is_lost ? NVML_ERROR_GPU_IS_LOST : result;
+}
+
+/* Whether a copy of what `bits` tell of is not as set, because the GPU works. */
+static inline bool fg_is_live(const struct fg_gpu *gpu, uint32_t bits)
+{
+    return __builtin_expect((bits & __atomic_load_n(&gpu->live_topics, __ATOMIC_RELAXED)) != 0, 0);
 }
 
 #define FG_REQUIRE(condition, error)                                                                                   \
     do {                                                                                                               \
-        if (!(condition))                                                                                              \
+        if (__builtin_expect(!(condition), 0))                                                                         \
             return (error);                                                                                            \
     } while (0)
 
 #define FG_TRY(call)                                                                                                   \
     do {                                                                                                               \
         nvmlReturn_t fg_try_result = (call);                                                                           \
-        if (fg_try_result != NVML_SUCCESS)                                                                             \
+        if (__builtin_expect(fg_try_result != NVML_SUCCESS, 0))                                                        \
             return fg_try_result;                                                                                      \
     } while (0)
 
@@ -139,7 +148,14 @@ nvmlReturn_t fg_refuse_handle(const struct fg_segment *segment, nvmlDevice_t dev
 #define FG_READ(gpu, member, copy)                                                                                     \
     __typeof__(((struct fg_gpu_state *)0)->member) copy;                                                               \
     _Static_assert(sizeof copy % sizeof(fg_word) == 0, "readers copy whole words");                                    \
-    FG_TRY(fg_read_present((gpu), offsetof(struct fg_gpu_state, member), &copy, sizeof copy))
+    FG_TRY(fg_read_present((gpu), offsetof(struct fg_gpu_state, member), &copy, sizeof copy));                         \
+    if (fg_is_live((gpu), fg_live_bits(offsetof(struct fg_gpu_state, member), sizeof copy))) {                         \
+        __typeof__(copy) copy##_live; /* so that `copy` itself may stay in registers */                                \
+        __builtin_memcpy(&copy##_live, &copy, sizeof copy);                                                            \
+        FG_TRY(fg_live_apply((gpu), fg_live_bits(offsetof(struct fg_gpu_state, member), sizeof copy), &copy##_live));  \
+        __builtin_memcpy(&copy, &copy##_live, sizeof copy);                                                            \
+    }                                                                                                                  \
+    (void)0
 
 /* The same for what a driver remembers of a GPU that has fallen off the bus. */
 #define FG_READ_EVEN_IF_LOST(gpu, member, copy)                                                                        \
@@ -158,7 +174,10 @@ nvmlReturn_t fg_refuse_handle(const struct fg_segment *segment, nvmlDevice_t dev
         return NVML_SUCCESS;                                                                                           \
     }
 
-/* Answers with text as NVML does: all of it with its end, or INSUFFICIENT_SIZE. */
-nvmlReturn_t fg_answer_text(const char *text, char *out, unsigned int length);
+/* Answers with a text of at most `size` bytes as NVML does: all of it with its end, or INSUFFICIENT_SIZE. */
+nvmlReturn_t fg_answer_text(const char *text, size_t size, char *out, unsigned int length);
+
+/* The same with all of an array. */
+#define FG_ANSWER_TEXT(array, out, length) fg_answer_text((array), sizeof(array), (out), (length))
 
 #endif

@@ -47,9 +47,12 @@ static nvmlReturn_t check(const struct fg_segment *segment, uint64_t file_bytes)
         return NVML_ERROR_DRIVER_NOT_LOADED;
     if (segment->version != FG_VERSION || segment->gpu_count > FG_GPUS_MAX)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
-    uint64_t expected = sizeof *segment + (uint64_t)segment->gpu_count * sizeof(struct fg_gpu);
+    uint64_t expected = fg_segment_bytes(segment->gpu_count);
     if (segment->size_bytes != expected || file_bytes < expected)
         return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+    for (uint32_t gpu = 0; gpu < segment->gpu_count; gpu++)
+        if (segment->gpus[gpu].banks_at != fg_banks_at(gpu, segment->gpu_count))
+            return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
     return NVML_SUCCESS;
 }
 
@@ -84,7 +87,7 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
             return NVML_ERROR_DRIVER_NOT_LOADED;
         path = beside;
     }
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (file < 0)
         return NVML_ERROR_DRIVER_NOT_LOADED;
     struct stat status;
@@ -107,7 +110,8 @@ nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *
     FG_REQUIRE(segment == mapped, NVML_ERROR_UNKNOWN);
     *file = open(mapped_path, O_RDWR | O_CLOEXEC);
     FG_REQUIRE(*file >= 0, errno == ENOENT ? NVML_ERROR_UNKNOWN : NVML_ERROR_NO_PERMISSION);
-    if (fstat(*file, &status) == 0 && status.st_dev == mapped_device && status.st_ino == mapped_inode)
+    if (fstat(*file, &status) == 0 && status.st_dev == mapped_device && status.st_ino == mapped_inode &&
+        (uint64_t)status.st_size >= segment->size_bytes)
         return NVML_SUCCESS;
     close(*file);
     return NVML_ERROR_UNKNOWN;

@@ -70,11 +70,12 @@ FG_API nvmlShutdown(void)
     return result;
 }
 
-nvmlReturn_t fg_answer_text(const char *text, char *out, unsigned int length)
+nvmlReturn_t fg_answer_text(const char *text, size_t size, char *out, unsigned int length)
 {
-    size_t size = strlen(text) + 1;
-    FG_REQUIRE(size <= length, NVML_ERROR_INSUFFICIENT_SIZE);
-    memcpy(out, text, size);
+    size_t characters = strnlen(text, size - 1);
+    FG_REQUIRE(characters < length, NVML_ERROR_INSUFFICIENT_SIZE);
+    memcpy(out, text, characters);
+    out[characters] = '\0';
     return NVML_SUCCESS;
 }
 

@@ -1,6 +1,7 @@
 /* The shared state of one fake machine: the only place that knows the layout of the segment file.
  *
- * A segment is a header, one ring of events and an array of GPUs. Any number of processes map it; writers exclude each
+ * A segment is a header, one ring of events, an array of GPUs and, behind it, the frames of their loads: what every
+ * process looks at lies together, because a kernel maps the neighbourhood too. Any number of processes map it; writers exclude each
  * other with flock(2) on the file, readers never lock. Two disciplines keep readers safe:
  *
  *  - a GPU holds two copies of its state. `sequence & 1` names the copy in force; a writer fills the other one and then
@@ -17,7 +18,7 @@
 #include <stdint.h>
 
 #define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
-#define FG_VERSION 2u
+#define FG_VERSION 3u
 #define FG_GPUS_MAX 1024u
 #define FG_EVENTS_MAX 1024u
 #define FG_LINKS_MAX 18u
@@ -403,16 +404,16 @@ struct fg_bank {
     struct fg_frame frames[FG_FRAMES_MAX];
 };
 
-#define FG_GPU_BYTES 65536u
-#define FG_GPU_TAIL (FG_GPU_BYTES - 64u - 2u * sizeof(struct fg_gpu_state) - 2u * sizeof(struct fg_bank))
+#define FG_GPU_BYTES 16384u
+#define FG_GPU_TAIL (FG_GPU_BYTES - 64u - 2u * sizeof(struct fg_gpu_state))
 
 struct fg_gpu {
     uint32_t sequence;
     uint32_t live_topics; /* those of the load in force, for a quick look */
-    uint32_t padding[14];
+    uint64_t banks_at;    /* where its two banks begin, in bytes from here: see fg_banks_at */
+    uint32_t padding[12];
     struct fg_gpu_state states[2];
     uint8_t tail[FG_GPU_TAIL];
-    struct fg_bank banks[2];
 };
 
 struct fg_event {
@@ -496,6 +497,17 @@ struct fg_segment {
     struct fg_faults faults;
     struct fg_gpu gpus[];
 };
+
+static inline uint64_t fg_segment_bytes(uint32_t gpus)
+{
+    return sizeof(struct fg_segment) + gpus * (sizeof(struct fg_gpu) + 2 * sizeof(struct fg_bank));
+}
+
+/* What `banks_at` of a GPU is among so many: the banks of all of them follow the last record, two for each. */
+static inline uint64_t fg_banks_at(uint32_t gpu, uint32_t gpus)
+{
+    return (gpus - gpu) * sizeof(struct fg_gpu) + gpu * 2 * sizeof(struct fg_bank);
+}
 
 #define FG_WHOLE_WORDS(topic) _Static_assert(sizeof(struct topic) % 8 == 0, #topic " must be whole words")
 FG_WHOLE_WORDS(fg_fault);

@@ -8,13 +8,13 @@
 FG_API nvmlSystemGetDriverVersion(char *version, unsigned int length)
 {
     FG_ENTER_SYSTEM(version != NULL);
-    return fg_answer_text(segment->driver_version, version, length);
+    return FG_ANSWER_TEXT(segment->driver_version, version, length);
 }
 
 FG_API nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 {
     FG_ENTER_SYSTEM(version != NULL);
-    return fg_answer_text(segment->nvml_version, version, length);
+    return FG_ANSWER_TEXT(segment->nvml_version, version, length);
 }
 
 FG_API nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned int length)
@@ -22,7 +22,7 @@ FG_API nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *info, unsigned in
     FG_ENTER_SYSTEM(info != NULL);
     FG_REQUIRE_VERSION(info, nvmlSystemDriverBranchInfo_v1);
     unsigned int room = sizeof info->branch;
-    return fg_answer_text(segment->driver_branch, info->branch, length < room ? length : room);
+    return FG_ANSWER_TEXT(segment->driver_branch, info->branch, length < room ? length : room);
 }
 
 FG_API nvmlSystemGetCudaDriverVersion_v2(int *version)

@@ -12,6 +12,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.cli import main
+from fakegpu.library import load_writer
 from fakegpu.profile import profile_names, profile_text
 
 
@@ -131,6 +132,13 @@ def test_up_makes_a_mix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ),
         pytest.param(["set", "1", "--dir", "node"], "Missing argument 'KEY=VALUE...'", id="set nothing"),
         pytest.param(["set", "7", "temperature=50", "--dir", "node"], "no GPU 7 in", id="set whom"),
+        pytest.param(["set", "9" * 5000, "temperature=50", "--dir", "node"], "no GPU '999", id="endless index"),
+        pytest.param(["set", "1", f"energy={'9' * 5000}", "--dir", "node"], "not a whole number", id="endless value"),
+        pytest.param(["fail", "1", "--hot", "--after", "9" * 5000, "--dir", "node"], "than a year", id="endless wait"),
+        pytest.param(["fault", "error", "nvmlInit", "9" * 5000, "--dir", "node"], "no NVML error", id="endless code"),
+        pytest.param(["up", "--gpu", f"l4={'9' * 5000}", "--dir", "new"], "write MODEL=N", id="endless number"),
+        pytest.param(["cdi", "--dir", "node", "-o", "node"], "Is a directory; choose another", id="cdi over a folder"),
+        pytest.param(["mig", "create", "0", "9g.1gb", "--dir", "node"], "no MIG profile", id="mig profile"),
         pytest.param(["launch"], "No such command 'launch' (see `fakegpu --help`)", id="unknown command"),
         pytest.param(["list", "--loud"], "No such option", id="unknown option"),
     ],
@@ -177,6 +185,31 @@ def test_host_that_refuses_is_one_line_and_exit_status_3(
     assert status == 3
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def test_full_disk_is_exit_status_3(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "cdi", "--dir", machine.directory, "-o", "/dev/full")
+
+    assert (status, err) == (3, "error: /dev/full: No space left on device\n")
+
+
+def test_library_of_another_version_is_exit_status_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, text = tmp_path / "other.so", tmp_path / "text.so"
+    subprocess.run(["cc", "-shared", "-o", other, "-x", "c", "/dev/null"], check=True)  # noqa: S607
+    text.write_text("no library")
+    for library, message in ((other, "is of another version than this fakegpu"), (text, "cannot be loaded")):
+        monkeypatch.setenv("FAKEGPU_LIBRARY", str(library))
+        load_writer.cache_clear()
+
+        status, _, err = run(capsys, "up", "--dir", tmp_path / "node")
+
+        assert status == 3
+        assert message in err
+        assert err.count("\n") == 1
+        assert not (tmp_path / "node").exists()
+    load_writer.cache_clear()
 
 
 @pytest.mark.parametrize("command", ["up", "down", "exec", "list", "fail", "heal", "set", "profiles"])

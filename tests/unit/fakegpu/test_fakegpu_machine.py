@@ -113,7 +113,7 @@ def test_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         (root / "half").write_text("")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fakegpu.machine.write_tree", fail_late)
+    monkeypatch.setattr("fakegpu.folder.write_tree", fail_late)
 
     with pytest.raises(HostError, match="No space left on device"):
         Machine.create(tmp_path / "node")
@@ -128,7 +128,7 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
         raise OSError(28, "No space left on device")
 
     (tmp_path / "mine").mkdir()
-    monkeypatch.setattr("fakegpu.machine.write_tree", fail)
+    monkeypatch.setattr("fakegpu.folder.write_tree", fail)
 
     with pytest.raises(HostError, match="No space left on device"):
         Machine.create(tmp_path / "mine" / "new" / "deep" / "node")
@@ -231,6 +231,9 @@ def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: 
         pytest.param(_layout.Header.size_bytes.offset, VERSION_MISMATCH, "is damaged", id="size"),
         pytest.param(_layout.Header.gpu_count.offset, VERSION_MISMATCH, "is damaged", id="more GPUs than bytes"),
         pytest.param(_layout.Header.gpu_count.offset + 3, VERSION_MISMATCH, "is damaged", id="too many GPUs"),
+        pytest.param(
+            _layout.record_at(1) + _layout.GpuRecord.banks_at.offset, VERSION_MISMATCH, "GPU 1", id="banks elsewhere"
+        ),
     ],
 )
 def test_foreign_segment_is_refused_on_both_sides(machine: Machine, offset: int, code: int, message: str) -> None:

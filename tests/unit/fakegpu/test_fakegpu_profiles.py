@@ -99,6 +99,12 @@ def test_missing_file_is_named(name: str) -> None:
         pytest.param("3b:00", "18:00", "topology: two slots have the address 18:00", id="address"),
         pytest.param("source: server", "source: nowhere", "topology.source: no 'nowhere'", id="unknown source"),
         pytest.param("[busWidthBits]}", "[]}", "memory.source: names no document for busWidthBits", id="no source"),
+        pytest.param("totalMib: 15360", f"totalMib: {1 << 32}", "memory.totalMib: Input should be less", id="size"),
+        pytest.param("idleC: 33", "idleC: -1", "thermal.idleC: Input should be greater", id="below zero"),
+        pytest.param("idleW: ", "idleW: 99999", "power.idleW: Input should be less", id="watts"),
+        pytest.param("graphicsStep: ", "graphicsStep: .inf # ", "clocks.graphicsStep: Input should be less", id="step"),
+        pytest.param("name: Tesla T4", "name: Tesla Tée", "identity.name: String should match", id="more than ASCII"),
+        pytest.param("cuda: 13000", "cuda: 4294967296", "driver.cuda: Input should be less", id="cuda"),
         pytest.param("idle: [idleW]", "idle: [idleW, limitW]", "power.source: limitW is no figure", id="two sources"),
     ],
 )
@@ -121,9 +127,10 @@ def test_line_of_a_mistake_is_where_it_stands() -> None:
         parse_profile("\n".join(lines), "mine.yaml")
 
 
-def test_text_that_is_no_yaml_is_one_line() -> None:
-    with pytest.raises(InputError, match=r"mine.yaml: not YAML: .*line \d") as caught:
-        parse_profile("a: [", "mine.yaml")
+@pytest.mark.parametrize("text", ["a: [", "a: 2026-13-45", "a: " + "9" * 5000, "[" * 20_000])
+def test_text_that_is_no_yaml_is_one_line(text: str) -> None:
+    with pytest.raises(InputError, match=r"mine.yaml: not YAML: ") as caught:
+        parse_profile(text, "mine.yaml")
 
     assert "\n" not in str(caught.value)
 

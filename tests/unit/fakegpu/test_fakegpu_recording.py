@@ -309,6 +309,34 @@ def test_answer_of_another_form_is_one_line(before: str, after: str, node: Node)
     assert "\n" not in str(caught.value)
 
 
+def test_driver_version_that_is_too_long_is_one_line(node: Node) -> None:
+    text = Recording.of(ask_fake(node("first", "t4", 1))).to_yaml()
+
+    with pytest.raises(InputError, match=r"recording: system: no answers such as NVML gives: "):
+        node(
+            "again",
+            parse_recording(
+                text.replace("nvmlSystemGetDriverVersion: 5", f"nvmlSystemGetDriverVersion: {'5' * 100}"),
+                "recorded.yaml",
+            ),
+        )
+
+
+def test_columns_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="as many figures as the others"):
+        Samples(interval_s=1, gpus=[{"power.draw": [70, 71], "pstate": [8]}])
+
+
+def test_samples_that_cannot_be_replayed_leave_no_machine(node: Node, tmp_path: Path) -> None:
+    samples = Samples(interval_s=1, gpus=[{"utilization.gpu": [70_000]}])
+    recording = Recording.of(ask_fake(node("first", "t4", 1)), samples)
+
+    with pytest.raises(InputError, match="out of range"):
+        Machine.create(tmp_path / "again", recording)
+
+    assert not (tmp_path / "again").exists()
+
+
 def test_recording_has_its_own_number_of_gpus(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "recorded.yaml"
     file.write_text(Recording.of(ask_fake(node("first", "t4", 2))).to_yaml())

@@ -122,6 +122,11 @@ def test_long_recording_is_thinned(tmp_path: Path) -> None:
         ("timestamp,utilization.gpu\n0,much\n", ":2: utilization.gpu='much': not a number"),
         ("timestamp,utilization.gpu\n0\n", ":2: 1 values for 2 columns"),
         ("timestamp,utilization.gpu\n0,[N/A]\n", "no figure to replay"),
+        ("timestamp,utilization.gpu\nnan,5\n", ":2: timestamp 'nan': out of range"),
+        ("timestamp,utilization.gpu\n1e300,5\n", ":2: timestamp '1e300': out of range"),
+        ("timestamp,utilization.gpu\n0,70000\n", ":2: utilization.gpu='70000': out of range"),
+        (f"timestamp,utilization.gpu\n0,{'9' * 5000}\n", ": out of range"),
+        (f"timestamp,utilization.gpu\n0,{'9' * 200_000}\n", ": not text"),
     ],
 )
 def test_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:

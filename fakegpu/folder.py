@@ -1,0 +1,125 @@
+"""The folder of a machine: where it is, made complete or not at all, and removed; and what the host refuses there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from . import _layout
+from .errors import HostError, InputError
+from .library import load_writer
+from .segment import write_segment
+from .tree import PARTS, SEGMENT, write_tree
+
+_WRONG_PLACE: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
+        *(errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ETXTBSY),
+    }
+)
+
+
+def default_directory() -> Path:
+    """Where a machine lives when nobody says: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "fakegpu"
+    return Path(tempfile.gettempdir()) / f"fakegpu-{os.getuid()}"
+
+
+@contextmanager
+def host_errors(path: Path, instead: str = "choose another folder with --dir") -> Iterator[None]:
+    """Turns what the host refuses into one line: an InputError where another place would do, else a HostError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _WRONG_PLACE:
+            raise InputError(f"{path}: {error.strerror}; {instead}") from error
+        raise HostError(f"{path}: {error.strerror or error}") from error
+
+
+def absolute(directory: str | os.PathLike[str] | None) -> Path:
+    """The folder that is meant: the default one if None."""
+    return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
+
+
+def make_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
+    """Makes the folder of a machine, complete or not at all.
+
+    Args:
+        target: must be missing or empty.
+        segment: content of the segment file.
+        states: of its GPUs.
+        profile_text: YAML of what it is made from.
+
+    Raises:
+        InputError: the folder is taken, or cannot be there.
+        HostError: the library is not built, or the host does not let us write.
+    """
+    with host_errors(target):
+        _refuse_taken(target)
+        load_writer()
+        missing = [parent for parent in target.parents if not parent.exists()]
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fill_folder(target, segment, states, profile_text)
+        except BaseException:
+            with suppress(OSError):
+                for parent in missing:
+                    parent.rmdir()
+            raise
+
+
+def _fill_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        building.chmod(0o755)
+        write_tree(building, states, profile_text)
+        write_segment(building / SEGMENT, segment)
+        try:
+            building.rename(target)
+        except OSError:
+            _refuse_taken(target)
+            raise
+    except BaseException:
+        with suppress(OSError):
+            shutil.rmtree(building)
+        raise
+
+
+def _refuse_taken(target: Path) -> None:
+    if (target / SEGMENT).exists():
+        raise InputError(f"{target} already is a fake machine: `fakegpu down --dir {target}` removes it")
+    if target.is_dir() and any(target.iterdir()):
+        raise InputError(f"{target} is not empty and not a fake machine: choose another directory")
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file: choose another directory")
+
+
+def refuse_foreign(target: Path) -> None:
+    """Makes sure that a folder holds nothing but the parts of a machine.
+
+    Raises:
+        InputError: somebody put other files into it.
+    """
+    with host_errors(target):
+        if foreign := sorted(path.name for path in target.iterdir() if path.name not in PARTS):
+            raise InputError(f"{target} also holds {', '.join(foreign)}: move that away first")
+
+
+def remove_folder(target: Path) -> None:
+    """Removes the folder of a machine: first out of sight in one step, so that nobody opens half a machine.
+
+    Raises:
+        InputError: it cannot be removed by us.
+        HostError: the host does not let us.
+    """
+    with host_errors(target):
+        doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        target.rename(doomed)
+        shutil.rmtree(doomed)
