@@ -182,7 +182,7 @@ def e2e_kind(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", requires=["environment"], default=False)
 def gpu(session: nox.Session) -> None:
-    """Record this machine's NVIDIA GPUs and compare a fake machine made from that, call by call.
+    """Record this machine's NVIDIA GPUs, compare a fake machine made from that, and run the plugin on them.
 
     The recording stays in build/gpu/recorded.yaml; `-- --duration 60` records figures over time as well.
     """
@@ -192,6 +192,7 @@ def gpu(session: nox.Session) -> None:
     recorded.parent.mkdir(parents=True, exist_ok=True)
     session.run(BIN / "fakegpu", "record", "--anonymise", "-o", str(recorded), *session.posargs)
     session.run(BIN / "fakegpu", "diff", str(recorded))
+    session.run(BIN / "python", "tools/plugin_on_gpus.py")
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")

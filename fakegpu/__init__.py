@@ -11,6 +11,7 @@ machine.destroy()
 from __future__ import annotations
 
 from .cdi import cdi_spec
+from .driver_root import make_driver_root
 from .errors import FakeGpuError, HostError, InputError
 from .event_type import EventType
 from .folder import default_directory
@@ -33,4 +34,5 @@ __all__ = [
     "When",
     "cdi_spec",
     "default_directory",
+    "make_driver_root",
 ]

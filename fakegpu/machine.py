@@ -5,6 +5,7 @@
     <directory>/segment                     state of all GPUs, shared by every process
     <directory>/lib/libnvidia-ml.so.1       the library that answers NVML from it
     <directory>/bin/nvidia-smi              our nvidia-smi, which reads through NVML
+    <directory>/bin/nvidia-cuda-mps-control a stand-in for the control daemon of the Multi-Process Service
     <directory>/dev/nvidia0 …               device nodes (plain files)
     <directory>/sys/bus/pci/devices/…       PCI folders with numa_node, vendor, device, class
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
@@ -136,6 +137,11 @@ class Machine:
             "FAKEGPU_SEGMENT": str(self._segment.path),
             "PATH": os.pathsep.join((str(self.directory / "bin"), os.environ.get("PATH", os.defpath))),
         }
+
+    @property
+    def driver_version(self) -> str:
+        """The version of the driver that the machine seems to have."""
+        return self._segment.driver_version()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -53,6 +53,7 @@ def write_segment(path: Path, content: bytes) -> None:
 _PIECE_BYTES = 1 << 16
 
 _FAULTS = _layout.Header.faults
+_DRIVER_VERSION = _layout.Header.driver_version
 _FLAGS = _layout.Header.fault_flags
 
 
@@ -124,6 +125,12 @@ class Segment:
         """``_layout.FAULT_*`` as they are now."""
         _memory, address = self._mapped()
         return ctypes.c_uint32.from_address(address + _FLAGS.offset).value
+
+    def driver_version(self) -> str:
+        """Of the machine's driver."""
+        _memory, address = self._mapped()
+        version = ctypes.string_at(address + _DRIVER_VERSION.offset, _DRIVER_VERSION.size)
+        return version.partition(b"\0")[0].decode()
 
     def keep_plans(self) -> None:
         """Carries out the plans that have fallen due, as every process does that looks at the machine."""

@@ -44,7 +44,9 @@ def write_tree(root: Path, states: Sequence[_layout.GpuState], profile_text: str
     # A copy, not a link: a later build of the library must not change under the processes of a running machine.
     shutil.copyfile(find_library(), root / "lib" / NAME)
     (root / "profile.yaml").write_text(profile_text, encoding="utf-8")
+    (root / "bin").mkdir()
     _write_program(root / "bin" / "nvidia-smi", f"{__package__}.smi")
+    _write_program(root / "bin" / "nvidia-cuda-mps-control", f"{__package__}.mps")
     devices = root / "dev"
     devices.mkdir()
     for name in SHARED_DEVICES:
@@ -63,7 +65,6 @@ def write_tree(root: Path, states: Sequence[_layout.GpuState], profile_text: str
 
 def _write_program(path: Path, module: str) -> None:
     """Makes a program that runs a module with this Python, wherever it is called from."""
-    path.parent.mkdir()
     path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n', encoding="utf-8")
     path.chmod(0o755)
 

@@ -117,8 +117,9 @@ def amd_exporter(socket: Path | None, directory: Path | None) -> None:
 
 @click.command()
 @click.option("-n", "--count", default=8, show_default=True, help="Number of chips.")
+@click.option("--chips-per-board", default=1, show_default=True, help="1 or 2.")
 @cli_options.directory
-def iluvatar(count: int, directory: Path | None) -> None:
+def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
     """Make the device nodes and PCI folders of Iluvatar chips.
 
     \b
@@ -129,7 +130,7 @@ def iluvatar(count: int, directory: Path | None) -> None:
 
     root = directory or default_directory()
     with host_errors(root):
-        write_iluvatar(root, count)
+        write_iluvatar(root, count, chips_per_board)
     click.echo(f"{count} chips in {root}")
 
 

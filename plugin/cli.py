@@ -15,7 +15,18 @@ from .errors import PluginExitError
 __all__ = ["PLUGINS", "main"]
 
 PLUGINS: Final[Mapping[str, str]] = MappingProxyType(
-    {"gopher": ".gopher.command", "nvidia": ".nvidia.command", "stub": ".stub.command"}
+    {
+        "amd": ".amd.command",
+        "generic": ".generic.command",
+        "gopher": ".gopher.command",
+        "gpu-memory": ".gpumemory.doslab_command",
+        "gpushare": ".gpumemory.gpushare_command",
+        "iluvatar": ".iluvatar.command",
+        "nvidia": ".nvidia.command",
+        "nvidia-mps": ".nvidia.mps_command",
+        "stub": ".stub.command",
+        "volcano": ".gpumemory.volcano_command",
+    }
 )
 """Name of a plugin → the module, below this package, whose ``command`` runs it."""
 

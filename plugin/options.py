@@ -81,8 +81,9 @@ class EnvironmentOption(click.Option):
     """An option whose environment variable counts as set even when it is empty, as in NVIDIA's plugin."""
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """The variable's value, empty included; None only when there is no such variable."""
-        return os.environ.get(self.envvar) if isinstance(self.envvar, str) else None
+        """The value of the first of its variables that there is, empty included; None when there is none."""
+        variables = [self.envvar] if isinstance(self.envvar, str) else self.envvar or ()
+        return next((os.environ[name] for name in variables if name in os.environ), None)
 
 
 class GoBool(_BoolType):

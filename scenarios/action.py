@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Discriminator, Field, RootModel, StrictInt, StrictStr, Tag, model_validator
+from pydantic import ConfigDict, Field, RootModel, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from .duration import Duration
+from .hardware_action import HardwareAction
 from .node_action import KubeletAction, RuntimeAction
 from .part import Name, NodePath, Part
 from .plugin_action import AnyCallAction, AnyStubAction, ProcessAction
+from .pod_action import PodAction
 
 
 class _ManifestPart(Part):
@@ -108,85 +110,27 @@ class ExitContainer(Part):
     code: Annotated[StrictInt, Field(ge=0, le=255)] = 0
 
 
-class HeldBy(Part):
-    """The first device, in the order of ids, that a pod holds when the step is performed."""
-
-    held_by: Name
-
-
-class Free(Part):
-    """The first GPU, in the order of indices, that no pod holds when the step is performed."""
-
-    free: Literal[True]
-
-
-def _selector_tag(value: object) -> str | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return "(index)"
-    if isinstance(value, str):
-        return "(uuid)"
-    keys = value if isinstance(value, Mapping) else getattr(value, "model_fields_set", ())
-    return "(free)" if "free" in keys else "(held)"
-
-
-GpuSelector = Annotated[
-    Annotated[StrictInt, Field(ge=0), Tag("(index)")]
-    | Annotated[StrictStr, Field(pattern="^GPU-"), Tag("(uuid)")]
-    | Annotated[HeldBy, Tag("(held)")]
-    | Annotated[Free, Tag("(free)")],
-    Discriminator(
-        _selector_tag,
-        custom_error_type="gpu_selector",
-        custom_error_message="expected a GPU: its index, its UUID, {heldBy: POD} or {free: true}",
-    ),
-]
-"""One GPU of a node."""
-
-
-def describe_gpu(selector: GpuSelector) -> str:
-    """The selector in words, for the title of a step."""
-    match selector:
-        case HeldBy(held_by=pod):
-            return f"a GPU of pod {pod}"
-        case Free():
-            return "a free GPU"
-        case _:
-            return f"GPU {selector}"
-
-
-class Fail(Part):
-    """Let a GPU report an XID, fall off the bus, or both.
-
-    Attributes:
-        xid: Critical, or an application's error where the XID means that.
-        lost: From now on NVML answers GPU_IS_LOST for it.
-    """
-
-    gpu: GpuSelector
-    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)] | None = None
-    lost: Literal[True] | None = None
-    node: Name | None = None
-
-    @model_validator(mode="after")
-    def _some_fault(self) -> Fail:
-        if self.xid is None and self.lost is None:
-            raise PydanticCustomError("fault", "says nothing about the fault; add 'xid', 'lost: true' or both")
-        return self
-
-
-class Heal(Part):
-    """Take back all that was injected into a GPU."""
-
-    gpu: GpuSelector
-    node: Name | None = None
-
-
 class CreateFile(Part):
-    """Create an empty file on a node, and the folders above it where they are missing."""
+    """Create a file on a node, and the folders above it where they are missing."""
 
     path: NodePath
+    content: StrictStr = ""
+    node: Name | None = None
+
+
+class WriteFile(Part):
+    """Give a file on a node another content."""
+
+    path: NodePath
+    content: StrictStr
+    node: Name | None = None
+
+
+class MoveFile(Part):
+    """Give a file on a node another path, in a folder that is there."""
+
+    path: NodePath
+    to: NodePath
     node: Name | None = None
 
 
@@ -231,18 +175,20 @@ class Advance(RootModel[Duration]):
         return self.root
 
 
-FileAction = AddStaticPod | RemoveStaticPod | CreateFile | RemoveFile | CreateFolder | RemoveFolder
+FileAction = (
+    AddStaticPod | RemoveStaticPod | CreateFile | WriteFile | MoveFile | RemoveFile | CreateFolder | RemoveFolder
+)
 Action = (
     Apply
     | Delete
     | ExitContainer
+    | PodAction
     | KubeletAction
     | RuntimeAction
     | ProcessAction
     | AnyStubAction
     | AnyCallAction
-    | Fail
-    | Heal
+    | HardwareAction
     | FileAction
     | Advance
 )

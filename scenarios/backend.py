@@ -18,12 +18,13 @@ from .action import (
     CreateFile,
     CreateFolder,
     ExitContainer,
-    Fail,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
+    WriteFile,
 )
+from .hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
 from .model import Scenario
 from .node_action import (
     ChangeCheckpoint,
@@ -136,7 +137,7 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
     actions = [step.action for step in scenario.steps if scenario.has_step(step)]
     conditions = {
         Capability.SEVERAL_NODES: len(scenario.nodes) > 1,
-        Capability.FAKE_GPUS: any(node.gpus for node in scenario.nodes),
+        Capability.FAKE_GPUS: any(node.has_devices for node in scenario.nodes),
         Capability.NODE_FILES: any(node.files for node in scenario.nodes),
         Capability.KUBELET_SETTINGS: any(_has_settings(node) for node in scenario.nodes),
         Capability.API_FEATURE_GATES: any(_GATES_OF_THE_API & node.feature_gates.keys() for node in scenario.nodes),
@@ -182,7 +183,14 @@ _BY_ACTION: dict[type, Capability] = {
     SignalPlugin: Capability.PLUGIN_PROCESSES,
     Fail: Capability.GPU_FAULTS,
     Heal: Capability.GPU_FAULTS,
+    FailDevice: Capability.GPU_FAULTS,
+    HealDevice: Capability.GPU_FAULTS,
+    PartitionGpu: Capability.GPU_FAULTS,
+    FailNvml: Capability.GPU_FAULTS,
+    HealNvml: Capability.GPU_FAULTS,
     CreateFile: Capability.NODE_FILES,
+    WriteFile: Capability.NODE_FILES,
+    MoveFile: Capability.NODE_FILES,
     RemoveFile: Capability.NODE_FILES,
     CreateFolder: Capability.NODE_FILES,
     RemoveFolder: Capability.NODE_FOLDERS,

@@ -20,26 +20,36 @@ from .action import (
     Apply,
     Delete,
     ExitContainer,
-    Fail,
     FileAction,
-    Heal,
-    HeldBy,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
 )
 from .expectation import NodeExpectation, PluginExpectation, PodExpectation
 from .expected_checkpoint import CheckpointContent
+from .hardware_action import (
+    Fail,
+    FailDevice,
+    FailNvml,
+    HardwareAction,
+    Heal,
+    HealDevice,
+    HealNvml,
+    HeldBy,
+    NvidiaAction,
+    PartitionGpu,
+)
 from .kubernetes import is_met, versions_in
 from .model import Scenario, Step
 from .node_action import KubeletAction, RebootNode, RuntimeAction
 from .node_spec import NodeSpec
 from .plugin_action import CallAction, PluginAction, StubAction
 from .plugin_spec import PluginSpec
+from .pod_action import Annotate, Bind
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
-_NodeAction = KubeletAction | RuntimeAction | PluginAction | Fail | Heal | FileAction
+_NodeAction = KubeletAction | RuntimeAction | PluginAction | HardwareAction | FileAction | Bind
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,8 @@ def _node(node: NodeSpec, path: DataPath, known: Known) -> Iterator[Finding]:
     yield from _version(node.kubernetes, (*path, "kubernetes"), known)
     if node.gpus and node.gpus.profile not in known.profiles:
         yield (*path, "gpus", "profile"), unknown("GPU profile", node.gpus.profile, known.profiles)
+    if node.gpus and len(node.gpus.mig) > node.gpus.count:
+        yield (*path, "gpus", "mig"), f"divides {len(node.gpus.mig)} GPUs; node '{node.name}' has {node.gpus.count}"
     for gate in node.feature_gates:
         if gate not in known.feature_gates:
             yield (*path, "featureGates", gate), unknown("feature gate", gate, known.feature_gates)
@@ -209,15 +221,18 @@ def _node_action(action: _NodeAction, path: DataPath, nodes: dict[str, NodeSpec]
     node = next(iter(nodes.values())) if action.node is None else nodes.get(action.node)
     if node is None:
         yield (*path, "node"), unknown("node", action.node or "", nodes)
-    elif isinstance(action, Fail | Heal):
+    elif isinstance(action, Fail | Heal | PartitionGpu | FailNvml | HealNvml):
         yield from _gpu(action, (*path, "gpu"), node)
+    elif isinstance(action, FailDevice | HealDevice) and node.amd is None and node.iluvatar is None:
+        yield (*path, "device"), f"node '{node.name}' has no such devices; give it some with 'amd' or 'iluvatar'"
 
 
-def _gpu(action: Fail | Heal, path: DataPath, node: NodeSpec) -> Iterator[Finding]:
+def _gpu(action: NvidiaAction, path: DataPath, node: NodeSpec) -> Iterator[Finding]:
+    gpu = None if isinstance(action, HealNvml) else action.gpu
     if node.gpus is None:
-        yield path, f"node '{node.name}' has no GPUs; give it some with 'gpus'"
-    elif isinstance(action.gpu, int) and action.gpu >= node.gpus.count:
-        yield path, f"no GPU {action.gpu}; node '{node.name}' has {node.gpus.count}, counted from 0"
+        yield path if gpu is not None else path[:-1], f"node '{node.name}' has no GPUs; give it some with 'gpus'"
+    elif isinstance(gpu, int) and gpu >= node.gpus.count:
+        yield path, f"no GPU {gpu}; node '{node.name}' has {node.gpus.count}, counted from 0"
 
 
 def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
@@ -230,10 +245,12 @@ def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
         case NodeExpectation(checkpoint=CheckpointContent(pods=pods)), _:
             for pod in pods:
                 yield pod, ("expect", "checkpoint", "pods", pod)
-        case _, Delete(pod=pod) | ExitContainer(pod=pod):
+        case _, Delete(pod=pod) | ExitContainer(pod=pod) | Bind(pod=pod) | Annotate(pod=pod):
             yield pod, (step.verb, "pod")
         case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
             yield pod, (step.verb, "gpu", "heldBy")
+        case _, FailDevice(device=HeldBy(held_by=pod)) | HealDevice(device=HeldBy(held_by=pod)):
+            yield pod, (step.verb, "device", "heldBy")
         case _, RebootNode(pods=pods):
             for index, pod in enumerate(pods):
                 yield pod, ("rebootNode", "pods", index)

@@ -27,7 +27,7 @@ class DeviceNames:
         for event in events:
             if event.kind == DevicesAllocated.kind:
                 node, pod, container = (event.fields[key] for key in ("node", "pod", "container"))
-                for device in event.fields["devices"]:
+                for device in _with_hardware(event.fields["devices"]):
                     self._containers[node, device, pod].add(container)
         self._holders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._faults: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -37,7 +37,7 @@ class DeviceNames:
         fields = event.fields
         match event.kind:
             case DevicesAllocated.kind:
-                for device in fields["devices"]:
+                for device in _with_hardware(fields["devices"]):
                     self._holders[fields["node"], device].add(fields["pod"])
             case PodRemoved.kind:
                 self._release(fields["pod"])
@@ -55,15 +55,24 @@ class DeviceNames:
         """
         pods = {*self._holders[node, device], pod}
         holders = {f"{one}/{each}" for one in pods for each in self._containers[node, device, one]}
-        return (
-            "<" + ", ".join([*sorted(holders - {f"{pod}/{container}"}), *self._faults[node, device]] or ["free"]) + ">"
-        )
+        faults = self._faults[node, hardware_of(device)]
+        return "<" + ", ".join([*sorted(holders - {f"{pod}/{container}"}), *faults] or ["free"]) + ">"
 
     def _release(self, pod: str) -> None:
         for pods in self._holders.values():
             pods.discard(pod)
 
 
+def hardware_of(device: str) -> str:
+    """What a device is a replica of; any other is its own."""
+    return device.partition("::")[0]
+
+
+def _with_hardware(devices: Iterable[str]) -> set[str]:
+    return {name for device in devices for name in (device, hardware_of(device))}
+
+
 def _faults(injected: Mapping[str, Any]) -> list[str]:
     xid = [] if injected["xid"] is None else [f"xid {injected['xid']}"]
-    return [*xid, "lost"] if injected["lost"] else xid
+    lost = ["lost"] if injected["lost"] else []
+    return [*xid, *lost] or ["unhealthy"]

@@ -164,13 +164,44 @@ class CriRefused:
 
 @dataclass(frozen=True, slots=True)
 class FaultInjected:
-    """A GPU was made to report an XID, which is None where it reports none, to fall off the bus, or both."""
+    """A GPU was made to report an XID, which is None where it reports none, to fall off the bus, or both.
+
+    One that does neither is told to be unhealthy by its vendor's monitor.
+    """
 
     kind: ClassVar[str] = "fault-injected"
     node: str
     gpu: str
     xid: int | None
     lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPartitioned:
+    """The GPU of an index was divided anew: `mig` are the profiles of its MIG devices, or ``disabled``."""
+
+    kind: ClassVar[str] = "gpu-partitioned"
+    node: str
+    index: int
+    mig: tuple[str, ...] | str
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlFailed:
+    """Calls of the NVIDIA driver's library answer with an error from now on."""
+
+    kind: ClassVar[str] = "nvml-failed"
+    node: str
+    call: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlHealed:
+    """The library answers as usual again."""
+
+    kind: ClassVar[str] = "nvml-healed"
+    node: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +220,25 @@ class FileCreated:
     kind: ClassVar[str] = "file-created"
     node: str
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileWritten:
+    """A file of a node was given another content."""
+
+    kind: ClassVar[str] = "file-written"
+    node: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileMoved:
+    """A file of a node was given another path."""
+
+    kind: ClassVar[str] = "file-moved"
+    node: str
+    path: str
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +278,12 @@ StoryEvent = (
     | CriRefused
     | FaultInjected
     | FaultHealed
+    | GpuPartitioned
+    | NvmlFailed
+    | NvmlHealed
     | FileCreated
+    | FileWritten
+    | FileMoved
     | FileRemoved
     | ClockAdvanced
 )

@@ -132,6 +132,8 @@ class PodExpectation(_Expectation):
         env: What every container that holds devices has in its environment; where the kubelet knows of none, every
             container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
             joined by commas in any order.
+        device_nodes: Path in a container -> path on the node, of all device files that plugins gave to its containers.
+        annotations: What some of its annotations say; ``absent`` where there is none of that name.
         health: Resource -> device id -> health, as the pod's status tells it.
         pod_resources: Resource -> devices that the kubelet's PodResources API lists for the pod; ``absent`` where it
             does not list the pod.
@@ -150,6 +152,8 @@ class PodExpectation(_Expectation):
     restarts: Count | None = None
     shares_no_device_with: tuple[Name, ...] = ()
     env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    device_nodes: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     event: EventPattern | None = None
     health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
     pod_resources: ListedDevices | None = None

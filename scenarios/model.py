@@ -20,15 +20,25 @@ from .action import (
     CreateFolder,
     Delete,
     ExitContainer,
-    Fail,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
-    describe_gpu,
+    WriteFile,
     verb_of,
 )
 from .expectation import Expectation, NodeExpectation
+from .hardware_action import (
+    Fail,
+    FailDevice,
+    FailNvml,
+    Heal,
+    HealDevice,
+    HealNvml,
+    PartitionGpu,
+    describe_device,
+    describe_gpu,
+)
 from .kubernetes import KubernetesCondition, KubernetesVersion, is_met
 from .node_action import (
     ChangeCheckpoint,
@@ -60,6 +70,7 @@ from .plugin_action import (
     StopServer,
 )
 from .plugin_spec import PluginSpec
+from .pod_action import Annotate, Bind
 
 DEFAULT_NODE = "node-1"
 
@@ -81,6 +92,8 @@ class Step(Part):
     remove_static_pod: RemoveStaticPod | None = None
     delete: Delete | None = None
     exit_container: ExitContainer | None = None
+    bind: Bind | None = None
+    annotate: Annotate | None = None
     restart_kubelet: RestartKubelet | None = None
     stop_kubelet: StopKubelet | None = None
     start_kubelet: StartKubelet | None = None
@@ -105,7 +118,14 @@ class Step(Part):
     stop_server: StopServer | None = None
     fail: Fail | None = None
     heal: Heal | None = None
+    fail_device: FailDevice | None = None
+    heal_device: HealDevice | None = None
+    partition_gpu: PartitionGpu | None = None
+    fail_nvml: FailNvml | None = None
+    heal_nvml: HealNvml | None = None
     create_file: CreateFile | None = None
+    write_file: WriteFile | None = None
+    move_file: MoveFile | None = None
     remove_file: RemoveFile | None = None
     create_folder: CreateFolder | None = None
     remove_folder: RemoveFolder | None = None
@@ -156,6 +176,18 @@ def _summary(action: Action) -> str:
             return f"XID {xid} on {describe_gpu(gpu)}{', which falls off the bus' if lost else ''}"
         case Heal(gpu=gpu):
             return f"heal {describe_gpu(gpu)}"
+        case FailDevice(device=device):
+            return f"{describe_device(device)} falls ill"
+        case HealDevice(device=device):
+            return f"heal {describe_device(device)}"
+        case PartitionGpu(gpu=gpu, mig=mig):
+            return f"MIG on GPU {gpu}: {mig if isinstance(mig, str) else ', '.join(mig) or 'no devices'}"
+        case FailNvml(call=call, error=error):
+            return f"{call} answers {error}"
+        case HealNvml():
+            return "NVML answers as usual"
+        case Bind(pod=pod) | Annotate(pod=pod):
+            return f"{verb_of(action)} pod {pod}"
         case ExitContainer(pod=pod, code=code):
             return f"a container of pod {pod} exits with {code}"
         case AnswerRpc(plugin=plugin, rpc=rpc):
@@ -166,7 +198,9 @@ def _summary(action: Action) -> str:
             return f"the container runtime refuses {', '.join(calls) or 'nothing'}"
         case ChangeCheckpoint(to=to):
             return f"the checkpoint becomes {to.value}"
-        case CreateFile(path=path) | RemoveFile(path=str(path)) | CreateFolder(path=path) | RemoveFolder(path=path):
+        case CreateFile(path=path) | WriteFile(path=path) | MoveFile(path=path) | RemoveFile(path=str(path)):
+            return f"{verb_of(action)} {path}"
+        case CreateFolder(path=path) | RemoveFolder(path=path):
             return f"{verb_of(action)} {path}"
         case _:
             return verb_of(action)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictStr
+from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
 
 from .kubernetes import KubernetesVersion
 from .part import Name, NodePath, Part
@@ -20,11 +20,71 @@ CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 """How the devices are called in it: as NVIDIA's plugin asks for them."""
 
 
+_MigProfile = Annotated[StrictStr, Field(pattern=r"^[0-9]+g\.[0-9]+gb(\+[a-z.]+)?$")]
+MigPartition = tuple[_MigProfile, ...] | Literal["disabled"]
+"""Profiles of a GPU's MIG devices, such as ``1g.10gb``, in the order in which they are placed; or MIG mode is off."""
+
+
 class GpuSpec(Part):
-    """The fake GPUs of a node, all of one profile."""
+    """The fake GPUs of a node, all of one profile.
+
+    Attributes:
+        seed: With the same one the UUIDs are the same each time; new ones where it is left out.
+        mig: How each GPU is divided, by index; the last ones are not where none is left for them.
+    """
 
     profile: StrictStr
     count: Annotated[int, Field(strict=True, ge=1, le=1024)]
+    seed: StrictStr | None = None
+    mig: tuple[MigPartition, ...] = ()
+
+
+class AmdSpec(Part):
+    """The fake AMD GPUs of a node.
+
+    Attributes:
+        count: As many as the model's server has slots where it is left out.
+        compute: Compute partition mode, such as ``cpx``.
+        memory: Memory partition mode, such as ``nps4``.
+        exporter: Whether AMD's metrics exporter runs on the node and tells the health of each device.
+    """
+
+    profile: StrictStr
+    count: Annotated[StrictInt, Field(ge=1)] | None = None
+    compute: StrictStr = "spx"
+    memory: StrictStr = "nps1"
+    exporter: StrictBool = False
+
+
+class IluvatarSpec(Part):
+    """The fake Iluvatar chips of a node, each on a board of its own or two on each board."""
+
+    count: Annotated[StrictInt, Field(ge=1, le=64)]
+    chips_per_board: Annotated[StrictInt, Field(ge=1, le=2)] = 1
+
+
+class NodeFile(Part):
+    """A file of a node and what is in it."""
+
+    path: NodePath
+    content: StrictStr = ""
+
+
+def _file_tag(value: object) -> str | None:
+    if isinstance(value, str):
+        return "(path)"
+    return "(file)" if isinstance(value, Mapping | NodeFile) else None
+
+
+File = Annotated[
+    Annotated[NodePath, Tag("(path)")] | Annotated[NodeFile, Tag("(file)")],
+    Discriminator(
+        _file_tag,
+        custom_error_type="file",
+        custom_error_message="expected a file: its path, or a mapping with 'path' and 'content'",
+    ),
+]
+"""A file by its path where it is empty, else in full."""
 
 
 class TopologySpec(Part):
@@ -54,8 +114,27 @@ class NodeSpec(Part):
     name: Name
     kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
     gpus: GpuSpec | None = None
+    amd: AmdSpec | None = None
+    iluvatar: IluvatarSpec | None = None
     numa_nodes: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     topology: TopologySpec = Field(default_factory=TopologySpec)
     feature_gates: Mapping[StrictStr, StrictBool] = Field(default_factory=dict)
     runtime: Runtime = Runtime.BOOK_KEEPING
-    files: tuple[NodePath, ...] = ()
+    files: tuple[File, ...] = ()
+
+    @property
+    def contents(self) -> Mapping[str, str]:
+        """Path -> content of each file."""
+        whole = [NodeFile(path=file) if isinstance(file, str) else file for file in self.files]
+        return {file.path: file.content for file in whole}
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether its machine has fake GPUs of any vendor."""
+        return any(spec is not None for spec in (self.gpus, self.amd, self.iluvatar))
+
+
+def vendor_specs(spec: NodeSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The AMD GPUs and the Iluvatar chips of a node, as `vendor_devices.VendorDevices` takes them."""
+    amd, iluvatar = spec.amd, spec.iluvatar
+    return None if amd is None else amd.model_dump(), None if iluvatar is None else iluvatar.model_dump()

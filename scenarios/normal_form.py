@@ -49,8 +49,13 @@ from .events import (
     FaultHealed,
     FaultInjected,
     FileCreated,
+    FileMoved,
     FileRemoved,
+    FileWritten,
+    GpuPartitioned,
     NodeRebooted,
+    NvmlFailed,
+    NvmlHealed,
     PluginCalled,
     PluginExited,
     PluginPaused,
@@ -74,7 +79,20 @@ _PLUGIN_LIFE: Final = {
 }
 _STORY: Final = {
     event.kind
-    for event in (FileCreated, FileRemoved, NodeRebooted, CheckpointChanged, RuntimePaused, RuntimeResumed, CriRefused)
+    for event in (
+        FileCreated,
+        FileWritten,
+        FileMoved,
+        FileRemoved,
+        GpuPartitioned,
+        NvmlFailed,
+        NvmlHealed,
+        NodeRebooted,
+        CheckpointChanged,
+        RuntimePaused,
+        RuntimeResumed,
+        CriRefused,
+    )
 }
 _LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt"}
 SETS: Final = ("events of pod ", "devices of pod ")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from .part import Name, Part, ResourceName
 from .plugin_action import Device
+
+Builtin: TypeAlias = Literal[
+    "amd", "generic", "gopher", "gpu-memory", "gpushare", "iluvatar", "nvidia", "nvidia-mps", "stub", "volcano"
+]
+"""A plugin that comes along."""
 
 
 class Registers(StrEnum):
@@ -41,6 +46,9 @@ class Serves(Part):
     preferred_allocation: StrictBool = False
 
 
+_OVER_THE_API = frozenset({"gpu-memory", "gpushare", "volcano"})
+
+
 class PluginSpec(Part):
     """A device plugin, run on every node and started again when it exits, as a DaemonSet would.
 
@@ -49,16 +57,19 @@ class PluginSpec(Part):
         command: Any other program's argv.
         serves: What the builtin ``stub`` serves.
         tap: Whether it talks to the kubelet through a tap, so that its calls are seen and can be answered otherwise.
+        api: Whether it is given the API server, and its node's name as ``NODE_NAME``: a kubeconfig as ``KUBECONFIG``,
+            on a cluster a service account. Of those that come along, the ones that need it have it anyway.
         start: Whether it runs from the beginning, or from the step that starts it.
         args: Appended to the argv of either.
         env: Added to the plugin's environment.
     """
 
     name: Name
-    builtin: Literal["gopher", "nvidia", "stub"] | None = None
+    builtin: Builtin | None = None
     command: Annotated[tuple[StrictStr, ...], Field(min_length=1)] | None = None
     serves: Serves | None = None
     tap: StrictBool = False
+    api: StrictBool = False
     start: Literal["with-node", "manual"] = "with-node"
     args: tuple[StrictStr, ...] = ()
     env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
@@ -75,6 +86,11 @@ class PluginSpec(Part):
     def is_stub(self) -> bool:
         """Whether it understands the verbs of `plugin_action.StubAction`."""
         return self.builtin == "stub"
+
+    @property
+    def uses_api(self) -> bool:
+        """Whether it talks to the API server."""
+        return self.api or self.builtin in _OVER_THE_API
 
     @property
     def tells_calls(self) -> bool:

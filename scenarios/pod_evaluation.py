@@ -111,6 +111,16 @@ def _reads(template: str, value: str, ids: Sequence[str]) -> bool:
     return value == before + middle + after and sorted(middle.split(",")) == list(ids)
 
 
+def _device_nodes(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    given = {inside: node for nodes in pod.device_nodes.values() for inside, node in nodes.items()}
+    yield from differs(("deviceNodes",), dict(sorted(wanted.device_nodes.items())), dict(sorted(given.items())))
+
+
+def _annotations(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    for name, value in wanted.annotations.items():
+        yield from differs(("annotations", name), value, pod.annotations.get(name, ABSENT))
+
+
 def _event(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     if wanted.event is None:
         return
@@ -157,6 +167,8 @@ _POD_CHECKS: Mapping[str, Callable[[PodExpectation, PodView, Snapshot, Trace], M
     "keeps_devices": _keeps_devices,
     "shares_no_device_with": _shares_no_device_with,
     "env": _env,
+    "device_nodes": _device_nodes,
+    "annotations": _annotations,
     "health": _health,
     "pod_resources": _pod_resources,
     "event": _event,

@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
 from simkubelet.errors import InputError, PluginError
 
-from .action import Free, GpuSelector, HeldBy, RemoveFile
+from .action import RemoveFile
+from .device_names import hardware_of
+from .hardware_action import DeviceSelector, Free, GpuSelector, HeldBy
 from .snapshot import Snapshot
 
 
-def chosen_gpu(selector: GpuSelector, uuids: Sequence[str], snapshot: Snapshot) -> str:
-    """The UUID of the GPU that a selector means.
+def numbered(ids: Iterable[str]) -> dict[str, str]:
+    """Index -> id, as `chosen_gpu` takes them."""
+    return {str(index): one for index, one in enumerate(ids)}
+
+
+def chosen_gpu(selector: GpuSelector | DeviceSelector, names: Mapping[str, str], snapshot: Snapshot) -> str:
+    """The UUID of the GPU or MIG device that a selector means.
 
     Args:
         selector: From a story's step.
-        uuids: The UUIDs of the node's GPUs, by index.
+        names: Index -> UUID of each GPU of the node, in order, and ``GPU:DEVICE`` -> UUID of each MIG device.
         snapshot: Who holds what now.
 
     Raises:
-        InputError: The node has no such GPU.
-        PluginError: The pod holds none of the GPUs, or no GPU is free.
+        InputError: The node has no such device.
+        PluginError: The pod holds none of them, or no GPU is free.
     """
+    gpus = {index: uuid for index, uuid in names.items() if ":" not in index}
     match selector:
         case HeldBy(held_by=pod):
-            candidates = [uuid for uuid in sorted(uuids) if uuid in _held(snapshot, pod)]
+            candidates = sorted(set(names.values()) & _held(snapshot, pod))
             complaint: Exception = PluginError(f"pod '{pod}' holds none of the node's GPUs")
         case Free():
             taken = {gpu for pod in snapshot.pods for gpu in _held(snapshot, pod)}
-            candidates = [uuid for uuid in uuids if uuid not in taken]
+            candidates = [uuid for uuid in gpus.values() if uuid not in taken]
             complaint = PluginError("no GPU is free: pods hold all of them")
         case int(index):
-            candidates = list(uuids[index : index + 1])
-            complaint = InputError(f"no GPU {index}; the node has {len(uuids)}, counted from 0")
-        case uuid:
-            candidates = [uuid] if uuid in uuids else []
-            complaint = InputError(f"no GPU '{uuid}'; the node has {', '.join(uuids) or 'none'}")
+            candidates = [gpus[str(index)]] if str(index) in gpus else []
+            complaint = InputError(f"no GPU {index}; the node has {len(gpus)}, counted from 0")
+        case name:
+            candidates = [uuid for index, uuid in names.items() if name in (uuid, index if ":" in index else uuid)]
+            there = (uuid if ":" not in index else f"{uuid} ({index})" for index, uuid in names.items())
+            complaint = InputError(f"no GPU '{name}'; the node has {', '.join(there) or 'none'}")
     if not candidates:
         raise complaint
     return candidates[0]
@@ -59,4 +68,4 @@ def chosen_file(action: RemoveFile, snapshot: Snapshot) -> str:
 def _held(snapshot: Snapshot, pod: str) -> set[str]:
     """Ids of all devices that a pod holds; of a shared one the part before ``::``, which names the hardware."""
     view = snapshot.pods.get(pod)
-    return {device.split("::")[0] for ids in view.held().values() for device in ids} if view else set()
+    return {hardware_of(device) for ids in view.held().values() for device in ids} if view else set()

@@ -95,6 +95,8 @@ class PodView:
         node: Where it is bound; empty while it is not.
         devices: Container -> resource -> sorted device ids.
         env: Container -> name -> value, as far as plugins added them.
+        device_nodes: Container -> path in it -> path on the node, of the device files that plugins added.
+        annotations: Those of its object.
         events: Oldest first.
         restarts: Starts of its containers after their first, added up.
         health: Resource -> device id -> health, as the pod's status tells it; empty where it does not.
@@ -109,6 +111,8 @@ class PodView:
     devices: Mapping[str, Ids]
     env: Mapping[str, Mapping[str, str]]
     events: tuple[PodEvent, ...]
+    device_nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     pod_resources: Mapping[str, PlacedIds] | None = None

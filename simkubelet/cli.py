@@ -83,7 +83,7 @@ def commands() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
-    """Run a device plugin that comes along: nvidia, gopher, stub."""
+    """Run a device plugin that comes along, or print the DaemonSet that does."""
     context.exit(_bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
 
 

@@ -1,8 +1,9 @@
 """Runs a program in a mount namespace of its own, in which some paths are other than on the host.
 
 A plugin that was written for a node has the node's paths built in, ``/var/lib/kubelet/device-plugins`` first of all.
-Here those paths are folders of a simulated node, for this program alone; the host's files stay as they are, also where
-such a path does not exist. It takes ``unshare`` and ``mount`` (util-linux), and either root or user namespaces.
+Here those paths are folders and files of a simulated node, for this program alone; the host's files stay as they are,
+also where such a path does not exist. It takes ``unshare`` and ``mount`` (util-linux), and either root or user
+namespaces.
 """
 
 from __future__ import annotations
@@ -20,49 +21,97 @@ __all__ = ["check_sandbox", "sandboxed", "tied_to_parent"]
 
 # Arguments: source target [source target]... -- program [argument]...
 # A target that does not exist is made on a tmpfs over its nearest folder that does; what lies in that folder is bound
-# into the tmpfs from the folder's open descriptor, as its path is covered by then.
+# into the tmpfs from the folder's open descriptor, as its path is covered by then; -c, as mount would turn the
+# descriptor's name into that path. `made` has the folders, each between colons, in which the next target needs no
+# tmpfs.
+# The root folder cannot be covered so. Where it lacks a target the program gets another root: a tmpfs with all of the
+# old one, which lies over /dev, a folder that every host has. The script, which is its own $0, then goes on in there.
 _SCRIPT: Final = r"""
 set -eu
+made=:
+bind() {
+    if [ -L "$1" ]; then
+        ln -s "$(readlink "$1")" "$2"
+    elif [ -d "$1" ]; then
+        # Not new below /run: there mount keeps its own notes.
+        mkdir -p "$2"
+        mount -c --rbind "$1" "$2"
+    elif [ -e "$1" ]; then
+        : >"$2"
+        mount -c --bind "$1" "$2"
+    fi
+}
+bind_all() {
+    for entry in "$1"/* "$1"/.[!.]*; do bind "$entry" "$2/${entry##*/}"; done
+}
 make_room() {
     ancestor=$1
     while [ ! -d "$ancestor" ]; do ancestor=$(dirname "$ancestor"); done
+    case $made in *:"$ancestor":*) mkdir -p "$1"; return;; esac
+    made=$made$ancestor:
     exec 3<"$ancestor"
     mount -t tmpfs -o mode=0755 simkubelet "$ancestor"
-    for entry in /proc/self/fd/3/* /proc/self/fd/3/.[!.]*; do
-        place=$ancestor/${entry##*/}
-        if [ -L "$entry" ]; then
-            ln -s "$(readlink "$entry")" "$place"
-        elif [ -d "$entry" ]; then
-            mkdir "$place"
-            mount --rbind "$entry" "$place"
-        elif [ -e "$entry" ]; then
-            : >"$place"
-            mount --bind "$entry" "$place"
-        fi
-    done
+    bind_all /proc/self/fd/3 "$ancestor"
     exec 3<&-
     mkdir -p "$1"
 }
+make_root() {
+    exec 3</dev
+    mount -t tmpfs -o mode=0755 simkubelet /dev
+    mkdir /dev/dev
+    bind_all /proc/self/fd/3 /dev/dev
+    exec 3<&-
+    for entry in /* /.[!.]*; do
+        [ "$entry" = /dev ] || bind "$entry" "/dev$entry"
+    done
+    SIMKUBELET_CWD=$PWD
+    export SIMKUBELET_CWD
+}
+lacks_place() {
+    while [ "$1" != -- ]; do
+        below=${2#/}
+        [ -e "/${below%%/*}" ] || return 0
+        shift 2
+    done
+    return 1
+}
+if [ -n "${SIMKUBELET_CWD:-}" ]; then
+    made=:/:/dev:
+elif lacks_place "$@"; then
+    make_root
+    exec chroot /dev sh -c "$0" "$0" "$@"
+fi
 while [ "$1" != -- ]; do
-    [ -d "$2" ] || make_room "$2"
-    mount --rbind "$1" "$2"
+    if [ -d "$1" ]; then
+        [ -d "$2" ] || make_room "$2"
+    elif [ ! -e "$2" ]; then
+        folder=$(dirname "$2")
+        make_room "$folder"
+        made=$made$folder:
+        : >"$2"
+    fi
+    mount -c --rbind "$1" "$2"
     shift 2
 done
 shift
+if [ -n "${SIMKUBELET_CWD:-}" ]; then
+    cd "$SIMKUBELET_CWD"
+    unset SIMKUBELET_CWD
+fi
 exec "$@"
 """
 
 
-def sandboxed(command: Sequence[str], folders: Mapping[str, Path]) -> list[str]:
-    """The argv that runs `command` with `folders` in place; it keeps its process id and gets all signals itself.
+def sandboxed(command: Sequence[str], places: Mapping[str, Path]) -> list[str]:
+    """The argv that runs `command` with `places` in place; it keeps its process id and gets all signals itself.
 
     Args:
         command: Program and arguments.
-        folders: Absolute path as the program sees it -> folder of the host that stands there.
+        places: Absolute path as the program sees it -> folder or file of the host that stands there.
     """
-    binds = [part for target, source in folders.items() for part in (str(source), target)]
+    binds = [part for target, source in places.items() for part in (str(source), target)]
     # Inside, as a user namespace takes the tie away.
-    return [*_unshare(), "sh", "-c", _SCRIPT, "sh", *binds, "--", *tied_to_parent(command)]
+    return [*_unshare(), "sh", "-c", _SCRIPT, _SCRIPT, *binds, "--", *tied_to_parent(command)]
 
 
 def tied_to_parent(command: Sequence[str]) -> list[str]:

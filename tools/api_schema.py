@@ -39,6 +39,7 @@ ROOTS: Final = {
     "apis__authorization.k8s.io__v1": ("SelfSubjectAccessReview",),
     "apis__coordination.k8s.io__v1": ("Lease",),
     "apis__events.k8s.io__v1": ("Event",),
+    "apis__rbac.authorization.k8s.io__v1": ("ClusterRole", "ClusterRoleBinding"),
     "apis__scheduling.k8s.io__v1": ("PriorityClass",),
 }
 

@@ -5,8 +5,9 @@ A vendor writes a `DevicePlugin`: where its devices come from, what a container 
 """
 
 from .device import Device, DeviceID, DeviceList, Health, ResourceName
-from .device_plugin import AllocationRefusedError, DevicePlugin, PluginOptions
-from .lifecycle import RestartPolicy, run_plugins
+from .device_plugin import AllocationRefusedError, DevicePlugin, PluginOptions, StartError
+from .lifecycle import run_plugins
+from .restart_policy import OnKubelet, OnSignal, RestartPolicy
 
 __all__ = [
     "AllocationRefusedError",
@@ -15,8 +16,11 @@ __all__ = [
     "DeviceList",
     "DevicePlugin",
     "Health",
+    "OnKubelet",
+    "OnSignal",
     "PluginOptions",
     "ResourceName",
     "RestartPolicy",
+    "StartError",
     "run_plugins",
 ]

@@ -22,6 +22,7 @@ class DeviceFeed:
         self._latest: DeviceList = ()
         self._version = 0
         self._changed = asyncio.Event()
+        self._is_closed = False
 
     def publish(self, devices: DeviceList) -> None:
         """Make `devices` the latest list and wake every follower, also when it equals the list before."""
@@ -30,15 +31,20 @@ class DeviceFeed:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    def close(self, last: DeviceList) -> None:
+        """Make `last` the latest list and end every follower after it."""
+        self._is_closed = True
+        self.publish(last)
+
     async def first(self) -> None:
         """Wait until there is a list."""
         if self._version == 0:
             await self._changed.wait()
 
     async def follow(self) -> AsyncGenerator[DeviceList, None]:
-        """The latest list, as soon as there is one, then each newer one; never ends by itself."""
+        """The latest list, as soon as there is one, then each newer one, until the feed is closed."""
         seen = 0
-        while True:
+        while not (self._is_closed and self._version == seen):
             if self._version == seen:
                 await self._changed.wait()
             seen = self._version

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar
 
 from simkubelet.apis import deviceplugin as api
 
 from .device import DeviceID, DeviceList, ResourceName
 
-__all__ = ["AllocationRefusedError", "DevicePlugin", "PluginOptions"]
+__all__ = ["AllocationRefusedError", "DevicePlugin", "PluginOptions", "StartError"]
 
 
 class AllocationRefusedError(Exception):
     """The plugin will not allocate; the message reaches the kubelet with gRPC code UNKNOWN, as from a Go plugin."""
+
+
+class StartError(Exception):
+    """The plugin cannot start at present; its `RestartPolicy` says what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +44,20 @@ class PluginOptions:
 class DevicePlugin(ABC):
     """One resource of one node, for one registration: after a restart a new object takes over."""
 
-    resource_name: ClassVar[ResourceName]
-    socket_name: ClassVar[str]
-    options: ClassVar[PluginOptions] = PluginOptions()
+    resource_name: ResourceName
+    socket_name: str
+    options: PluginOptions = PluginOptions()
+    last_list: DeviceList | None = None
+    """What every stream gets when the plugin stops, before the stream ends; without one streams break off."""
+
+    def life(self) -> AbstractAsyncContextManager[None]:
+        """What stands around serving: entered before the socket is made, left when it is gone, as a rule by cancelling.
+
+        Raises:
+            StartError: the plugin cannot start at present.
+            FatalError: it never will.
+        """
+        return nullcontext()
 
     @abstractmethod
     def devices(self) -> AsyncGenerator[DeviceList, None]:
@@ -51,13 +66,21 @@ class DevicePlugin(ABC):
         Iterated once; closed when the plugin stops. An error that it raises ends the plugin.
         """
 
-    @abstractmethod
+    async def allocate_all(self, requests: Sequence[Sequence[DeviceID]]) -> Sequence[api.ContainerAllocateResponse]:
+        """What the containers of one Allocate call need, one answer for each, in order; a kubelet asks for one.
+
+        Raises:
+            AllocationRefusedError: the devices cannot be given; the pod fails at admission.
+        """
+        return [self.allocate(device_ids) for device_ids in requests]
+
     def allocate(self, device_ids: Sequence[DeviceID]) -> api.ContainerAllocateResponse:
         """What one container needs to use the devices, which come in the kubelet's order.
 
         Raises:
             AllocationRefusedError: the devices cannot be given; the pod fails at admission.
         """
+        raise NotImplementedError
 
     def preferred(
         self, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int
@@ -70,3 +93,17 @@ class DevicePlugin(ABC):
             AllocationRefusedError: the question cannot be answered; the pod fails at admission.
         """
         return None
+
+    async def pre_start(self, device_ids: Sequence[DeviceID]) -> None:
+        """Get devices ready for a container that is about to start, each time that it starts.
+
+        Asked where `options` has ``pre_start_required``; the kubelet waits 30 s.
+
+        Raises:
+            AllocationRefusedError: they cannot be; the container does not start, and the kubelet tries again.
+        """
+        return
+
+    def stream_ended(self) -> None:
+        """A ListAndWatch stream of this plugin is over, whoever ended it."""
+        return

@@ -2,110 +2,156 @@
 
 ::
 
-    build ─▶ serve each ─▶ register each ─▶ wait ─┬─ kubelet.sock created ─▶ again, or exit (`RestartPolicy`)
+    build ─▶ serve each ─▶ register each ─▶ wait ─┬─ kubelet.sock created ─▶ again, exit or nothing
       ▲                        │ refused          ├─ SIGHUP ─▶ again
       └────────────────────────┴── after 30 s ◀───┤
                                                   └─ SIGINT, SIGTERM, SIGQUIT ─▶ clean stop
 
-Every start is a new life: the plugins are built anew, so that discovery and health begin from scratch.
+Every start is a new life: the plugins are built anew, so that discovery and health begin from scratch. The picture
+shows NVIDIA's rules; each plugin has its own, a `RestartPolicy`.
 
-Source: cmd/nvidia-device-plugin/main.go, ``start`` (k8s-device-plugin v0.19.0), for the restarting kind.
+Source: cmd/nvidia-device-plugin/main.go, ``start`` (k8s-device-plugin v0.19.0), for these.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, contextmanager
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
 from ..errors import FatalError, HostError, UsageError
-from .device_plugin import DevicePlugin
-from .kubelet_watch import KubeletWatch
+from .device_plugin import DevicePlugin, StartError
 from .plugin_server import plugin_socket, serving
 from .registration import RegistrationError, register
+from .restart_policy import OnKubelet, OnSignal, RestartPolicy
+from .signals import caught
+from .socket_watch import SocketChange, SocketWatch
 
-__all__ = ["RestartPolicy", "run_plugins"]
+__all__ = ["run_plugins"]
 
 _log = logging.getLogger(__name__)
-
-_RETRY_DELAY_S: Final = 30.0
-_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 Build: TypeAlias = Callable[[], Sequence[DevicePlugin]]
 
 
-class RestartPolicy(Enum):
-    """What a plugin does about a kubelet that is new, or absent at its start."""
-
-    IN_PROCESS = auto()
-    """Start again in the same process; try again after 30 s when registering fails."""
-    EXIT = auto()
-    """Exit, with status 0 for a new kubelet and 1 for an absent one, and leave the restart to the supervisor."""
-
-
 class _Cause(Enum):
-    """Why a life ends."""
+    """Why a life ends, with what is logged."""
 
-    KUBELET_CREATED = auto()
-    HANGUP = auto()
-    RETRY = auto()
+    NEW_KUBELET = "inotify: {socket} created, restarting."
+    KUBELET_GONE = "inotify: {socket} removed, stopping until there is another."
+    SOCKET_GONE = "A socket of this plugin was removed, restarting."
+    SIGNAL = "Received SIGHUP, restarting."
+    RETRY = "Retrying, restarting."
 
 
-async def run_plugins(build: Build, kubelet_dir: Path, policy: RestartPolicy) -> None:
-    """Serve the plugins that `build` returns until a signal or the policy says stop; then leave no socket behind.
+async def run_plugins(
+    build: Build, kubelet_dir: Path, policy: RestartPolicy, *, kubelet_socket: str | None = None
+) -> int:
+    """Serve plugins until a signal or the policy says stop; then leave no socket behind.
 
-    `build` is called for every life and may return nothing: then the next life is waited for.
+    Args:
+        build: Makes the plugins, for every life anew; where it makes none, the next life is waited for.
+        kubelet_dir: Where the plugins' sockets are made.
+        policy: When a life ends, and what follows.
+        kubelet_socket: Where the kubelet listens, if not as ``kubelet.sock`` in that folder; with an empty text nothing
+            is registered.
+
+    Returns:
+        The exit status.
 
     Raises:
         UsageError: the folder is missing or its path too long.
-        FatalError: registering failed under `RestartPolicy.EXIT`.
+        FatalError: registering failed as often as the policy allows.
         HostError: the folder cannot be used.
     """
     plugin_socket(kubelet_dir, KUBELET_SOCKET_NAME)
-    stop = asyncio.Event()
-    causes: asyncio.Queue[_Cause] = asyncio.Queue()
-    with _watch(kubelet_dir) as watch, _signals(stop, causes, policy):
-        lives = asyncio.create_task(_Lives(build, kubelet_dir, policy, causes).run())
-        watching = asyncio.create_task(_report(watch, causes))
-        stopping = asyncio.create_task(stop.wait())
-        tasks = (lives, watching, stopping)
+    kubelet = kubelet_dir / KUBELET_SOCKET_NAME if kubelet_socket is None else Path(kubelet_socket)
+    stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    lives = _Lives(build, kubelet_dir, kubelet if kubelet_socket != "" else None, policy)
+
+    def act(number: signal.Signals, action: OnSignal) -> None:
+        if action is OnSignal.RESTART:
+            lives.end(_Cause.SIGNAL)
+        elif action is OnSignal.STOP and not stopped.done():
+            _log.info('Received signal "%s", shutting down.', number.name)
+            if policy.keeps_sockets:
+                # An end that cleans up would take the files along.
+                os._exit(policy.stop_status)
+            stopped.set_result(policy.stop_status)
+
+    with _watch(kubelet) as watch, caught(policy.signals, act):
+        living = asyncio.create_task(lives.run())
+        watching = asyncio.create_task(_report(watch, lives))
+        tasks = (living, watching)
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((*tasks, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
+            ended = [task for task in tasks if task.done()]
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        for task in (lives, watching):
-            if task in done:
-                task.result()
+        for task in ended:
+            task.result()
+        return stopped.result() if stopped.done() else 0
 
 
 class _Lives:
     """One life after the other; cancelled from outside to stop."""
 
-    def __init__(self, build: Build, kubelet_dir: Path, policy: RestartPolicy, causes: asyncio.Queue[_Cause]) -> None:
+    def __init__(self, build: Build, kubelet_dir: Path, kubelet_socket: Path | None, policy: RestartPolicy) -> None:
         self._build = build
         self._kubelet_dir = kubelet_dir
-        self._kubelet_socket = kubelet_dir / KUBELET_SOCKET_NAME
+        self._kubelet_socket = kubelet_socket
         self._policy = policy
-        self._causes = causes
+        self._causes: asyncio.Queue[_Cause] = asyncio.Queue()
+        self._serving: set[str] = set()
+        self._attempts = 0
+        self._fatal: FatalError | None = None
         self._retry: asyncio.TimerHandle | None = None
+
+    def end(self, cause: _Cause) -> None:
+        """End the present life, then the ones after it, once for each call."""
+        self._causes.put_nowait(cause)
+
+    def saw(self, change: SocketChange) -> None:
+        """End the life where the policy says so about a change in the folder of the kubelet's socket."""
+        kubelet = self._kubelet_socket
+        if kubelet is None:
+            return
+        policy = self._policy
+        if change.name == kubelet.name:
+            if change.is_there and policy.on_kubelet is not OnKubelet.NOTHING:
+                self.end(_Cause.NEW_KUBELET)
+            elif not change.is_there and policy.stops_without_kubelet:
+                self.end(_Cause.KUBELET_GONE)
+        elif policy.restarts_without_socket and self._has_lost(change.name) and kubelet.exists():
+            # Where the kubelet's socket is missing too, one is starting, and that is the next change.
+            self.end(_Cause.SOCKET_GONE)
+
+    def _has_lost(self, socket_name: str) -> bool:
+        return socket_name in self._serving and not (self._kubelet_dir / socket_name).exists()
 
     async def run(self) -> None:
         """Live until the policy says exit."""
         while True:
             cause = await self._live_until_cause()
-            if cause is _Cause.KUBELET_CREATED and self._policy is RestartPolicy.EXIT:
+            while cause is _Cause.KUBELET_GONE or (cause is _Cause.SOCKET_GONE and not self._causes.empty()):
+                _log.info(cause.value.format(socket=self._kubelet_socket))
+                cause = await self._causes.get()
+            if cause is not _Cause.RETRY:
+                self._attempts = 0
+            if cause is _Cause.NEW_KUBELET and self._policy.on_kubelet is OnKubelet.EXIT:
                 _log.info("%s created, exiting so that the supervisor starts the plugin again.", self._kubelet_socket)
                 return
-            _log.info("%s, restarting.", _REASONS[cause].format(socket=self._kubelet_socket))
+            _log.info(cause.value.format(socket=self._kubelet_socket))
 
     async def _live_until_cause(self) -> _Cause:
         """One life. A cause ends it also while it still starts: a new kubelet has removed the sockets it found."""
@@ -117,6 +163,9 @@ class _Lives:
             life.cancel()
             cause.cancel()
             await asyncio.wait([life, cause])
+        if self._fatal is not None:
+            # Also where a cause has cut the end of the life short.
+            raise self._fatal
         if not life.cancelled():
             life.result()
         return cause.result()
@@ -124,6 +173,7 @@ class _Lives:
     async def _live(self) -> None:
         """Serve and register all plugins, then go on until cancelled; an error of a device source is raised."""
         async with AsyncExitStack() as stack:
+            stack.callback(self._serving.clear)
             sources = await self._start(stack)
             await asyncio.gather(*sources)
             await asyncio.Event().wait()
@@ -139,10 +189,10 @@ class _Lives:
         for plugin in plugins:
             try:
                 sources.append(await self._start_one(plugin, stack))
-            except RegistrationError as error:
-                self._registration_failed(error)
+            except StartError:
                 break
-            _log.info("Registered device plugin for '%s' with Kubelet", plugin.resource_name)
+        else:
+            self._attempts = 0
         if not plugins:
             _log.info("No devices found. Waiting indefinitely.")
         return sources
@@ -153,66 +203,59 @@ class _Lives:
         Source: internal/plugin/server.go, ``Start`` (k8s-device-plugin v0.19.0).
         """
         async with AsyncExitStack() as own:
-            source = await own.enter_async_context(serving(plugin, self._kubelet_dir))
-            await register(plugin, self._kubelet_socket)
+            try:
+                await own.enter_async_context(plugin.life())
+                source = await own.enter_async_context(serving(plugin, self._kubelet_dir))
+                self._serving.add(plugin.socket_name)
+                own.callback(self._serving.discard, plugin.socket_name)
+                await self._register(plugin)
+            except StartError as error:
+                self._start_failed(error)
+                raise
             stack.push_async_exit(own.pop_all())
         return source
 
-    def _registration_failed(self, error: RegistrationError) -> None:
-        if self._policy is RestartPolicy.EXIT:
-            raise FatalError(f"register to kubelet failed: {error}")
+    async def _register(self, plugin: DevicePlugin) -> None:
+        if self._kubelet_socket is None:
+            _log.info("Skipping registration with Kubelet")
+            return
+        await register(plugin, self._kubelet_socket)
+        _log.info("Registered device plugin for '%s' with Kubelet", plugin.resource_name)
+
+    def _start_failed(self, error: StartError) -> None:
+        self._attempts += 1
+        is_spent = self._policy.attempts is not None and self._attempts >= self._policy.attempts
+        if is_spent and self._policy.exits_when_spent:
+            prefix = "register to kubelet failed: " if isinstance(error, RegistrationError) else ""
+            self._fatal = FatalError(f"{prefix}{error}", self._policy.failed_status)
+            raise self._fatal
         _log.error("Failed to start plugin: %s", error)
-        _log.info("Failed to start one or more plugins. Retrying in 30s...")
+        if is_spent:
+            _log.info("Failed to start one or more plugins. Waiting for the next kubelet.")
+            return
+        _log.info("Failed to start one or more plugins. Retrying in %gs...", self._policy.retry_s)
         # As in the original, an earlier start for another cause leaves the timer running.
         if self._retry is not None:
             self._retry.cancel()
-        self._retry = asyncio.get_running_loop().call_later(_RETRY_DELAY_S, self._causes.put_nowait, _Cause.RETRY)
-
-
-_REASONS: Final = {
-    _Cause.KUBELET_CREATED: "inotify: {socket} created",
-    _Cause.HANGUP: "Received SIGHUP",
-    _Cause.RETRY: "Retrying",
-}
+        self._retry = asyncio.get_running_loop().call_later(self._policy.retry_s, self.end, _Cause.RETRY)
 
 
 @contextmanager
-def _watch(kubelet_dir: Path) -> Iterator[KubeletWatch]:
+def _watch(kubelet_socket: Path) -> Iterator[SocketWatch]:
+    folder = kubelet_socket.parent
     try:
-        watch = KubeletWatch(kubelet_dir)
+        watch = SocketWatch(folder, kubelet_socket.name)
     except FileNotFoundError:
-        raise UsageError(f"--kubelet-dir: no folder {kubelet_dir}; name the kubelet's folder of sockets") from None
+        raise UsageError(f"--kubelet-dir: no folder {folder}; name the kubelet's folder of sockets") from None
     except NotADirectoryError:
-        raise UsageError(f"--kubelet-dir: {kubelet_dir} is no folder; name the kubelet's folder of sockets") from None
+        raise UsageError(f"--kubelet-dir: {folder} is no folder; name the kubelet's folder of sockets") from None
     except OSError as error:
-        raise HostError(f"cannot watch the folder {kubelet_dir}: {error.strerror}; check its permissions") from error
+        raise HostError(f"cannot watch the folder {folder}: {error.strerror}; check its permissions") from error
     with watch:
         yield watch
 
 
-async def _report(watch: KubeletWatch, causes: asyncio.Queue[_Cause]) -> None:
-    async with aclosing(watch.created()) as created:
-        async for _ in created:
-            causes.put_nowait(_Cause.KUBELET_CREATED)
-
-
-@contextmanager
-def _signals(stop: asyncio.Event, causes: asyncio.Queue[_Cause], policy: RestartPolicy) -> Iterator[None]:
-    """Catch the signals; a hang-up restarts a plugin that can and stops one that leaves restarts to its supervisor."""
-    loop = asyncio.get_running_loop()
-
-    def shut_down(number: signal.Signals) -> None:
-        _log.info('Received signal "%s", shutting down.', number.name)
-        stop.set()
-
-    for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, shut_down, number)
-    if policy is RestartPolicy.IN_PROCESS:
-        loop.add_signal_handler(signal.SIGHUP, causes.put_nowait, _Cause.HANGUP)
-    else:
-        loop.add_signal_handler(signal.SIGHUP, shut_down, signal.SIGHUP)
-    try:
-        yield
-    finally:
-        for number in (*_STOP_SIGNALS, signal.SIGHUP):
-            loop.remove_signal_handler(number)
+async def _report(watch: SocketWatch, lives: _Lives) -> None:
+    async with aclosing(watch.changes()) as changes:
+        async for change in changes:
+            lives.saw(change)

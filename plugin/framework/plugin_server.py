@@ -8,15 +8,12 @@ import os
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
-
-import grpc
-
-from simkubelet.apis import deviceplugin as api
+from typing import Any, Final
 
 from ..errors import HostError, UsageError
 from .device_feed import DeviceFeed
 from .device_plugin import DevicePlugin
+from .grpc_server import GrpcServer
 from .service import DevicePluginService
 
 __all__ = ["MAX_SOCKET_PATH_BYTES", "plugin_socket", "serving"]
@@ -25,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 MAX_SOCKET_PATH_BYTES = 107
 """The longest path of a Unix socket on Linux, without its final NUL."""
+
+_LAST_LIST_S: Final = 1.0
+"""How long a last list may take to reach the kubelet."""
 
 
 def plugin_socket(kubelet_dir: Path, socket_name: str) -> Path:
@@ -45,7 +45,7 @@ def plugin_socket(kubelet_dir: Path, socket_name: str) -> Path:
 
 @asynccontextmanager
 async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asyncio.Task[None], None]:
-    """Serve `plugin` on its socket, which is removed at the end; streams break off then, without a last list.
+    """Serve `plugin` on its socket, which is removed at the end; streams break off then, or end after its last list.
 
     Yields:
         The task that follows the device source, once there is a first list. It ends when the source does; its error
@@ -56,12 +56,10 @@ async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asy
     """
     socket = plugin_socket(kubelet_dir, plugin.socket_name)
     feed = DeviceFeed()
-    server = grpc.aio.server()
-    api.add_DevicePluginServicer_to_server(DevicePluginService(plugin, feed), server)
+    server = GrpcServer(DevicePluginService(plugin, feed).methods())
     _listen(server, socket)
     source = asyncio.create_task(_publish(plugin, feed), name=f"devices of {plugin.resource_name}")
     try:
-        await server.start()
         _log.info("Starting to serve '%s' on %s", plugin.resource_name, socket)
         await _first_list(source, feed)
         yield source
@@ -69,18 +67,22 @@ async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asy
         _log.info("Stopping to serve '%s' on %s", plugin.resource_name, socket)
         source.cancel()
         try:
-            await _to_its_end(_stop(server, source))
+            await _to_its_end(_stop(plugin, feed, server, source))
         finally:
             socket.unlink(missing_ok=True)
 
 
-async def _stop(server: grpc.aio.Server, source: asyncio.Task[None]) -> None:
+async def _stop(plugin: DevicePlugin, feed: DeviceFeed, server: GrpcServer, source: asyncio.Task[None]) -> None:
     await asyncio.gather(source, return_exceptions=True)
-    await server.stop(None)
+    if plugin.last_list is None:
+        await server.stop()
+    else:
+        feed.close(plugin.last_list)
+        await server.stop(_LAST_LIST_S)
 
 
 async def _to_its_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Await what a second cancellation must not cut short: a server that runs while it is freed blocks for ever."""
+    """Await what a second cancellation must not cut short."""
     task = asyncio.create_task(ending)
     cancelled = None
     while not task.done():
@@ -108,12 +110,13 @@ async def _first_list(source: asyncio.Task[None], feed: DeviceFeed) -> None:
         source.result()
 
 
-def _listen(server: grpc.aio.Server, socket: Path) -> None:
-    # Asked first because gRPC reports a failed bind with lines of its own on stderr and without the reason.
+def _listen(server: GrpcServer, socket: Path) -> None:
     if not os.access(socket.parent, os.W_OK | os.X_OK):
         raise UsageError(f"cannot make the socket {socket}: no permission to write there; make the folder writable")
     try:
         socket.unlink(missing_ok=True)
-        server.add_insecure_port(f"unix:{socket}")
-    except (OSError, RuntimeError) as error:
-        raise HostError(f"cannot make the socket {socket}: {error}; see that nothing else has this name") from error
+        server.listen(socket)
+    except OSError as error:
+        raise HostError(
+            f"cannot make the socket {socket}: {error.strerror}; see that nothing else has this name"
+        ) from error

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Final
 
-import grpc
-
 from simkubelet.apis import deviceplugin as api
 
-from .device_plugin import DevicePlugin
+from .device_plugin import DevicePlugin, StartError
+from .grpc_client import CallFailedError, DialError, call_once
 
 __all__ = ["RegistrationError", "register", "send"]
 
+_REGISTER: Final = "/v1beta1.Registration/Register"
 _DIAL_TIMEOUT_S: Final = 5.0
-# A new kubelet listens on the path of the dead one: a connection shared by path would wait out its back-off. The socket
-# may be seen a moment before it accepts, so the first pause between attempts is gRPC's shortest.
-_CHANNEL_OPTIONS: Final = (
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.default_authority", "localhost"),
-)
 
 
-class RegistrationError(Exception):
+class RegistrationError(StartError):
     """The kubelet was not reached or refused; the message reads as a Go plugin would log it."""
 
 
@@ -52,14 +42,9 @@ async def send(request: api.RegisterRequest, kubelet_socket: Path) -> None:
     Raises:
         RegistrationError: no kubelet, or it refused.
     """
-    async with grpc.aio.insecure_channel(f"unix:{kubelet_socket}", options=_CHANNEL_OPTIONS) as channel:
-        try:
-            async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                await channel.channel_ready()
-        except TimeoutError:
-            raise RegistrationError("context deadline exceeded") from None
-        try:
-            await api.RegistrationStub(channel).Register(request)
-        except grpc.aio.AioRpcError as error:
-            code = "".join(word.capitalize() for word in error.code().name.split("_"))
-            raise RegistrationError(f"rpc error: code = {code} desc = {error.details()}") from None
+    try:
+        await call_once(kubelet_socket, _REGISTER, request.SerializeToString(), _DIAL_TIMEOUT_S)
+    except DialError:
+        raise RegistrationError("context deadline exceeded") from None
+    except CallFailedError as error:
+        raise RegistrationError(str(error)) from None

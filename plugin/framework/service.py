@@ -4,83 +4,95 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
-
-import grpc
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpc_wire.messages import Code
 
 from .device import DeviceID
 from .device_feed import DeviceFeed
 from .device_plugin import AllocationRefusedError, DevicePlugin
+from .served_call import CallError, Method, StreamMethod, UnaryMethod
 
 __all__ = ["DevicePluginService"]
 
 _log = logging.getLogger(__name__)
 
+_SERVICE: Final = "v1beta1.DevicePlugin"
 
-class DevicePluginService(api.DevicePluginServicer):
+
+class DevicePluginService:
     """Answers for one plugin; its device lists come from `feed`."""
 
     def __init__(self, plugin: DevicePlugin, feed: DeviceFeed) -> None:
         self._plugin = plugin
         self._feed = feed
 
-    async def GetDevicePluginOptions(
-        self, request: api.Empty, context: grpc.aio.ServicerContext[api.Empty, api.DevicePluginOptions]
-    ) -> api.DevicePluginOptions:
-        """The optional calls that the plugin wants."""
+    def methods(self) -> Mapping[str, Method]:
+        """What is served, by path."""
+        methods: dict[str, Method] = {
+            "GetDevicePluginOptions": UnaryMethod(api.Empty, self._options),
+            "ListAndWatch": StreamMethod(api.Empty, self._lists),
+            "Allocate": UnaryMethod(api.AllocateRequest, self._allocate),
+            "GetPreferredAllocation": UnaryMethod(api.PreferredAllocationRequest, self._preferred),
+            "PreStartContainer": UnaryMethod(api.PreStartContainerRequest, self._pre_start),
+        }
+        return {f"/{_SERVICE}/{name}": method for name, method in methods.items()}
+
+    async def _options(self, request: api.Empty) -> api.DevicePluginOptions:
         return self._plugin.options.to_message()
 
-    async def ListAndWatch(
-        self, request: api.Empty, context: grpc.aio.ServicerContext[api.Empty, api.ListAndWatchResponse]
-    ) -> AsyncGenerator[api.ListAndWatchResponse, None]:
+    async def _lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         """The device list, then each newer one, until the kubelet or the plugin ends the stream."""
-        async for devices in self._feed.follow():
-            _log.debug("sending %d devices of %s", len(devices), self._plugin.resource_name)
-            yield api.ListAndWatchResponse(devices=[device.to_message() for device in devices])
-
-    async def Allocate(
-        self, request: api.AllocateRequest, context: grpc.aio.ServicerContext[api.AllocateRequest, api.AllocateResponse]
-    ) -> api.AllocateResponse:
-        """One answer for each container, in order; the first refusal fails the call."""
-        response = api.AllocateResponse()
         try:
-            for container in request.container_requests:
-                device_ids = [DeviceID(device_id) for device_id in container.devices_ids]
-                response.container_responses.append(self._plugin.allocate(device_ids))
-        except AllocationRefusedError as refusal:
-            await context.abort(grpc.StatusCode.UNKNOWN, str(refusal))
-        return response
+            async for devices in self._feed.follow():
+                _log.debug("sending %d devices of %s", len(devices), self._plugin.resource_name)
+                yield api.ListAndWatchResponse(devices=[device.to_message() for device in devices])
+        finally:
+            self._plugin.stream_ended()
 
-    async def GetPreferredAllocation(
-        self,
-        request: api.PreferredAllocationRequest,
-        context: grpc.aio.ServicerContext[api.PreferredAllocationRequest, api.PreferredAllocationResponse],
-    ) -> api.PreferredAllocationResponse:
+    async def _allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
+        """One answer for each container, in order, or a refusal of the whole call."""
+        requests = [_device_ids(container.devices_ids) for container in request.container_requests]
+        with _refusals():
+            answers = await self._plugin.allocate_all(requests)
+        return api.AllocateResponse(container_responses=answers)
+
+    async def _preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
         """One answer for each container, in order, or none at all.
 
         Asked in a thread: finding a good answer may take long, and health must get through meanwhile.
         """
         response = api.PreferredAllocationResponse()
-        try:
+        with _refusals():
             for container in request.container_requests:
                 device_ids = await asyncio.to_thread(
                     self._plugin.preferred,
-                    [DeviceID(device_id) for device_id in container.available_deviceIDs],
-                    [DeviceID(device_id) for device_id in container.must_include_deviceIDs],
+                    _device_ids(container.available_deviceIDs),
+                    _device_ids(container.must_include_deviceIDs),
                     container.allocation_size,
                 )
                 if device_ids is not None:
                     response.container_responses.add(deviceIDs=device_ids)
-        except AllocationRefusedError as refusal:
-            await context.abort(grpc.StatusCode.UNKNOWN, str(refusal))
         return response
 
-    async def PreStartContainer(
-        self,
-        request: api.PreStartContainerRequest,
-        context: grpc.aio.ServicerContext[api.PreStartContainerRequest, api.PreStartContainerResponse],
-    ) -> api.PreStartContainerResponse:
-        """Nothing to prepare."""
+    async def _pre_start(self, request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
+        """Let the plugin get the devices ready."""
+        with _refusals():
+            await self._plugin.pre_start(_device_ids(request.devices_ids))
         return api.PreStartContainerResponse()
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """A refusal as the kubelet gets it from a Go plugin."""
+    try:
+        yield
+    except AllocationRefusedError as refusal:
+        raise CallError(Code.UNKNOWN, str(refusal)) from refusal
+
+
+def _device_ids(ids: Sequence[str]) -> list[DeviceID]:
+    return [DeviceID(device_id) for device_id in ids]

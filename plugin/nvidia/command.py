@@ -4,89 +4,75 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from ..options import CommonOptions, EnvironmentOption, common_options, go_bool_option
-from .settings import NvidiaSettings, split_list
+from ..options import CommonOptions, EnvironmentOption, common_options
+from ..plugin_command import PluginCommand, Quirks
+from .flags import given_settings, settings_flags
 
 __all__ = ["command"]
+
+_QUIRKS: Final = {
+    "one-device-fails": "An XID of a GPU makes one of its devices unhealthy; the other replicas or MIG devices stay "
+    "healthy.",
+}
 
 
 @click.command(
     "nvidia",
-    short_help="nvidia.com/gpu: the GPUs that NVML shows, as NVIDIA's plugin v0.19.0 serves them.",
+    cls=PluginCommand,
+    quirks=_QUIRKS,
+    short_help="nvidia.com/gpu and nvidia.com/mig-*: what NVML shows, as NVIDIA's plugin v0.19.0 serves it.",
     epilog="\b\nExamples:\n  simkubelet plugin nvidia\n"
-    "  fakegpu exec -- simkubelet plugin nvidia --kubelet-dir ./node --gds-enabled=false",
+    "  fakegpu exec -- simkubelet plugin nvidia --kubelet-dir ./node --mig-strategy=mixed",
 )
-@go_bool_option(
-    "--fail-on-init-error",
-    "FAIL_ON_INIT_ERROR",
-    default=True,
-    text="Exit with status 1 when NVML is missing or fails; otherwise serve nothing and wait.",
-)
+@settings_flags
 @click.option(
-    "--device-list-strategy",
+    "--kubelet-socket",
     cls=EnvironmentOption,
-    envvar="DEVICE_LIST_STRATEGY",
+    envvar="KUBELET_SOCKET",
     show_envvar=True,
-    default="envvar",
-    show_default=True,
-    metavar="LIST",
-    help="How a container learns of its GPUs: envvar, cdi-cri, or both.",
+    metavar="PATH",
+    help="Where the kubelet listens, if not as kubelet.sock in --kubelet-dir; empty for no kubelet at all.",
 )
-@click.option(
-    "--device-id-strategy",
-    cls=EnvironmentOption,
-    envvar="DEVICE_ID_STRATEGY",
-    show_envvar=True,
-    default="uuid",
-    show_default=True,
-    metavar="uuid|index",
-    help="By what the GPUs are named to the container runtime.",
-)
-@go_bool_option(
-    "--gdrcopy-enabled", "GDRCOPY_ENABLED", default=True, text="Set NVIDIA_GDRCOPY=enabled in every container."
-)
-@go_bool_option("--gds-enabled", "GDS_ENABLED", default=True, text="Set NVIDIA_GDS=enabled in every container.")
-@go_bool_option("--mofed-enabled", "MOFED_ENABLED", default=True, text="Set NVIDIA_MOFED=enabled in every container.")
 @common_options
+@click.pass_context
 def command(
-    fail_on_init_error: bool,
-    device_list_strategy: str,
-    device_id_strategy: str,
-    gdrcopy_enabled: bool,
-    gds_enabled: bool,
-    mofed_enabled: bool,
+    context: click.Context,
+    /,
+    kubelet_socket: str | None,
     kubelet_dir: Path,
     host_root: Path,
     log_level: str,
+    quirks: Quirks,
+    **settings: Any,
 ) -> int:
-    """Serve nvidia.com/gpu: every GPU that libnvidia-ml.so.1 shows, found by the loader's normal search.
+    """Serve nvidia.com/gpu, and nvidia.com/mig-* if asked to: the devices that libnvidia-ml.so.1 shows.
 
-    Device ids are the GPUs' UUIDs, the NUMA node comes from sysfs below --host-root. A container sees its GPUs in
-    NVIDIA_VISIBLE_DEVICES. A GPU that reports an XID becomes unhealthy, except for XIDs that applications cause (13,
-    31, 43, 45, 68, 109); DP_DISABLE_HEALTHCHECKS and DP_ENABLE_HEALTHCHECKS change that list ("all" or XIDs with
-    commas). It is healthy again after the next discovery: SIGHUP and a new kubelet.sock start one.
+    The library is looked for below --driver-root-ctr-path, then by the loader's search. Device ids are UUIDs, of a
+    shared device UUID::N; the NUMA node comes from sysfs below --host-root. A GPU that reports an XID becomes
+    unhealthy, except for XIDs that applications cause (13, 31, 43, 45, 68, 109); DP_DISABLE_HEALTHCHECKS and
+    DP_ENABLE_HEALTHCHECKS change that list ("all" or XIDs with commas). It is healthy again after the next discovery:
+    SIGHUP and a new kubelet.sock start one.
 
-    An option given beats its variable; an empty variable counts as given. Without a kubelet the plugin tries again
-    after 30 s and when kubelet.sock appears. SIGINT, SIGTERM and SIGQUIT stop it: the socket nvidia-gpu.sock is
+    A flag beats its variable, which beats the file; an empty variable counts as given. Without a kubelet the plugin
+    tries again after 30 s and when kubelet.sock appears. SIGINT, SIGTERM and SIGQUIT stop it: its sockets are
     removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..framework import RestartPolicy
     from ..launch import launch
-    from .nvml import PyNvml
+    from .py_nvml import PyNvml
     from .start import start
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    settings = NvidiaSettings(
-        fail_on_init_error=fail_on_init_error,
-        device_list_strategies=split_list(device_list_strategy),
-        device_id_strategy=device_id_strategy.strip(),
-        gdrcopy_enabled=gdrcopy_enabled,
-        gds_enabled=gds_enabled,
-        mofed_enabled=mofed_enabled,
+    given = given_settings(context, settings)
+    nvml = PyNvml()
+    return launch(
+        options,
+        RestartPolicy.IN_PROCESS,
+        lambda: start(nvml, given.load, host_root, os.environ, quirks),
+        kubelet_socket=kubelet_socket,
     )
-    nvml, sysfs = PyNvml(), options.on_host(Path("/sys"))
-    return launch(options, RestartPolicy.IN_PROCESS, lambda: start(nvml, settings, sysfs, os.environ))

@@ -1,6 +1,6 @@
-"""Finds the GPUs of the node: NVML for identity, sysfs for the place in the machine.
+"""Walks the GPUs and MIG devices that NVML shows.
 
-Source: internal/rm/device_map.go, nvml_devices.go (k8s-device-plugin v0.19.0); the error texts are the original's.
+Source: pkg/nvlib/device/device.go (go-nvlib v0.9.1), as k8s-device-plugin v0.19.0 uses it; the error texts are its own.
 """
 
 from __future__ import annotations
@@ -8,85 +8,143 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from .nvml import GpuHandle, Nvml, NvmlError
+from .nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
 
-__all__ = ["DiscoveryError", "Gpu", "discover", "visible_gpus"]
+__all__ = [
+    "VISITING_GPU",
+    "VISITING_MIG_DEVICE",
+    "DiscoveryError",
+    "MigDevice",
+    "failing_as",
+    "has_mig_mode",
+    "mig_devices",
+    "mig_devices_of",
+    "mig_is_enabled",
+    "visible_gpus",
+]
+
+VISITING_GPU: Final = "error visiting device"
+VISITING_MIG_DEVICE: Final = (
+    "error visiting devices: error visiting device: error visiting device: "
+    "error visiting MIG device: error visiting MIG device"
+)
+"""What goes before an error about one of `mig_devices`."""
 
 _SKIPPED_NAMES: Final = frozenset(("DGX Display", "NVIDIA DGX Display"))
+_NO_SUCH_MIG_DEVICE: Final = (NvmlReturn.NOT_FOUND, NvmlReturn.INVALID_ARGUMENT)
 
 
 class DiscoveryError(Exception):
-    """The GPUs could not be listed; there is no partial list."""
+    """The devices could not be listed; there is no partial list."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """One whole GPU; `index` is NVML's, `numa_node` is None where the machine does not say."""
+class MigDevice:
+    """One MIG device, the `mig_index`-th of its GPU; an index may have none, so indices have gaps."""
 
-    index: int
-    uuid: str
-    numa_node: int | None
+    gpu: GpuHandle
+    gpu_index: int
+    handle: GpuHandle
+    mig_index: int
 
-
-def discover(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
-    """All GPUs in NVML's order, display adapters left out; NVML must be initialised.
-
-    Raises:
-        DiscoveryError: any call failed, or a NUMA node is no number.
-    """
-    try:
-        return tuple(_describe(nvml, index, gpu, sysfs) for index, gpu in visible_gpus(nvml))
-    except DiscoveryError as error:
-        raise DiscoveryError(
-            "error building device map: error building device map from config.resources: "
-            f"error building GPU device map: {error}"
-        ) from error
+    @property
+    def index(self) -> str:
+        """Both indices, as the device list has them."""
+        return f"{self.gpu_index}:{self.mig_index}"
 
 
 def visible_gpus(nvml: Nvml) -> Iterator[tuple[int, GpuHandle]]:
-    """Index and handle of each GPU that is no display adapter.
+    """Index and handle of each GPU that is no display adapter; NVML must be initialised.
 
     Raises:
         DiscoveryError: any call failed.
     """
-    with _failing_as("error getting device count"):
+    with failing_as("error getting device count"):
         count = nvml.gpu_count()
     for index in range(count):
-        with _failing_as(f"error getting device handle for index '{index}'"):
+        with failing_as(f"error getting device handle for index '{index}'"):
             gpu = nvml.gpu_by_index(index)
-        with _failing_as("error checking whether device is skipped: error getting device name"):
+        with failing_as("error checking whether device is skipped: error getting device name"):
             name = nvml.name(gpu)
         if name not in _SKIPPED_NAMES:
             yield index, gpu
 
 
-def _describe(nvml: Nvml, index: int, gpu: GpuHandle, sysfs: Path) -> Gpu:
-    building = "error visiting device: error building Device"
-    with _failing_as(f"{building}: error getting UUID device"):
-        uuid = nvml.uuid(gpu)
-    numa = f"{building}: error getting device NUMA node"
-    with _failing_as(f"{numa}: error getting PCI Bus Info of device"):
-        bus_id = nvml.pci_bus_id(gpu)
+def mig_devices(nvml: Nvml) -> Iterator[MigDevice]:
+    """The MIG devices of all visible GPUs.
+
+    Raises:
+        DiscoveryError: any call failed.
+    """
+    with failing_as("error visiting devices"):
+        for index, gpu in visible_gpus(nvml):
+            with failing_as(f"{VISITING_GPU}: {VISITING_GPU}"):
+                for mig_index, handle in mig_devices_of(nvml, gpu):
+                    yield MigDevice(gpu, index, handle, mig_index)
+
+
+def mig_devices_of(nvml: Nvml, gpu: GpuHandle) -> Iterator[tuple[int, GpuHandle]]:
+    """Index and handle of each MIG device of one GPU.
+
+    Raises:
+        DiscoveryError: any call failed.
+    """
+    with failing_as("error checking if GPU is MIG capable"):
+        is_capable = has_mig_mode(nvml, gpu)
+    if not is_capable:
+        return
+    with failing_as("error getting max MIG device count"):
+        count = nvml.max_mig_device_count(gpu)
+    for index in range(count):
+        try:
+            handle = nvml.mig_device_by_index(gpu, index)
+        except NvmlError as error:
+            if error.code in _NO_SUCH_MIG_DEVICE:
+                continue
+            raise DiscoveryError(f"error getting MIG device handle at index '{index}': {error}") from error
+        wrapping = "error creating new MIG device wrapper"
+        with failing_as(f"{wrapping}: error checking if device is a MIG device"):
+            is_mig_device = nvml.is_mig_device(handle)
+        if not is_mig_device:
+            raise DiscoveryError(f"{wrapping}: not a MIG device")
+        yield index, handle
+
+
+def has_mig_mode(nvml: Nvml, gpu: GpuHandle) -> bool:
+    """Whether a GPU can be partitioned, be its MIG mode on or off.
+
+    Raises:
+        DiscoveryError: the call failed.
+    """
+    return _mig_mode(nvml, gpu) is not None
+
+
+def mig_is_enabled(nvml: Nvml, gpu: GpuHandle) -> bool:
+    """Whether a GPU's MIG mode is on; one that has none, or a library that knows none, counts as off.
+
+    Raises:
+        DiscoveryError: the call failed.
+    """
+    return bool(_mig_mode(nvml, gpu))
+
+
+def _mig_mode(nvml: Nvml, gpu: GpuHandle) -> bool | None:
+    if not nvml.has_function("nvmlDeviceGetMigMode"):
+        return None
     try:
-        text = (sysfs / "bus/pci/devices" / bus_id / "numa_node").read_text()
-    except OSError:
-        return Gpu(index, uuid, None)
-    try:
-        node = int(text)
-    except ValueError:
-        # The spelling of the first words is the original's.
-        raise DiscoveryError(
-            f'{numa}: eror parsing value for NUMA node: strconv.Atoi: parsing "{text.strip()}": invalid syntax'
-        ) from None
-    return Gpu(index, uuid, node if node >= 0 else None)
+        return nvml.mig_is_enabled(gpu)
+    except NvmlError as error:
+        if error.code == NvmlReturn.NOT_SUPPORTED:
+            return None
+        raise DiscoveryError(f"error getting MIG mode: {error}") from error
 
 
 @contextmanager
-def _failing_as(text: str) -> Iterator[None]:
+def failing_as(text: str) -> Iterator[None]:
+    """Put `text` before the message of an error, which becomes a `DiscoveryError`."""
     try:
         yield
-    except NvmlError as error:
+    except (NvmlError, DiscoveryError) as error:
         raise DiscoveryError(f"{text}: {error}") from error

@@ -1,4 +1,4 @@
-"""Watches the GPUs for XIDs.
+"""Watches the GPUs of a resource for XIDs.
 
 A thread waits in NVML, because that wait cannot be awaited; what it learns it hands to the event loop at once. NVML
 offers no way to end a wait early, so a stopped thread lingers until its wait of 5 s is over: it holds its own NVML
@@ -16,64 +16,82 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from .discovery import Gpu
-from .nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn, session
+from ..framework.device import DeviceID
+from ..plugin_command import Quirks
+from .nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
+from .placement import Placement, Placements, UnknownPlacementError, placement_in_uuid
+from .resources import NvidiaDevice
 from .xid_policy import XidPolicy
 
-__all__ = ["Uuids", "failing_gpus"]
+__all__ = ["DeviceIDs", "failing_devices"]
 
 _log = logging.getLogger(__name__)
 
-Uuids: TypeAlias = frozenset[str]
+DeviceIDs: TypeAlias = frozenset[DeviceID]
 
 _WAIT_MS: Final = 5000
 _EVENTS: Final = EventType.XID_CRITICAL_ERROR | EventType.DOUBLE_BIT_ECC_ERROR | EventType.SINGLE_BIT_ECC_ERROR
 
 
-async def failing_gpus(
-    nvml: Nvml, gpus: Sequence[Gpu], policy: XidPolicy, *, fail_on_init_error: bool
-) -> AsyncGenerator[Uuids, None]:
-    """The UUIDs of GPUs that have just failed, each time that some do, also when they had failed before.
+async def failing_devices(
+    nvml: Nvml, devices: Sequence[NvidiaDevice], policy: XidPolicy, *, fail_on_init_error: bool, quirks: Quirks
+) -> AsyncGenerator[DeviceIDs, None]:
+    """The devices that have just failed, each time that some do, also when they had failed before.
 
     The first item is empty. It comes as soon as no event can be missed any more, or none will ever be seen.
 
+    An XID befalls every device of its GPU, or the MIG device that it names; with `Quirks.ORIGINAL` one device of its
+    GPU.
+
     Ends by itself only when the policy ignores everything. A check that cannot start is logged and reports nothing, as
-    in the original: the GPUs stay healthy.
+    in the original: the devices stay healthy.
     """
     if policy.ignores_everything:
         yield frozenset()
         return
     started = asyncio.Event()
-    reports: asyncio.Queue[Uuids] = asyncio.Queue()
-    watcher = _Watcher(nvml, gpus, policy, asyncio.get_running_loop(), started, reports)
+    reports: asyncio.Queue[DeviceIDs] = asyncio.Queue()
+    placements = Placements(one_for_each_gpu=quirks is Quirks.ORIGINAL)
+    watcher = _Watcher(nvml, devices, policy, placements, asyncio.get_running_loop(), started, reports)
     threading.Thread(target=watcher.run, args=(fail_on_init_error,), name="gpu health", daemon=True).start()
     try:
         await started.wait()
         yield frozenset()
         while True:
-            yield await reports.get()
+            failing = await reports.get()
+            if reports.empty():
+                watcher.has_room.set()
+            yield failing
     finally:
         watcher.stop()
 
 
 class _Watcher:
-    """The thread's side: everything here but `stop` runs in the thread."""
+    """The thread's side: everything here but `stop` runs in the thread.
+
+    It does not wait for events while reports lie there that nobody has taken: a wait that fails at once would fill the
+    memory with them.
+    """
 
     def __init__(
         self,
         nvml: Nvml,
-        gpus: Sequence[Gpu],
+        devices: Sequence[NvidiaDevice],
         policy: XidPolicy,
+        placements: Placements,
         loop: asyncio.AbstractEventLoop,
         started: asyncio.Event,
-        reports: asyncio.Queue[Uuids],
+        reports: asyncio.Queue[DeviceIDs],
     ) -> None:
         self._nvml = nvml
-        self._uuids = [gpu.uuid for gpu in gpus]
+        self._devices = devices
         self._policy = policy
+        self._placements = placements
         self._loop = loop
         self._started = started
         self._reports = reports
+        self.has_room = threading.Event()
+        self.has_room.set()
         self._lock = threading.Lock()
         self._is_stopped = False
 
@@ -81,55 +99,85 @@ class _Watcher:
         """Report nothing from now on; called in the event loop, which may close afterwards."""
         with self._lock:
             self._is_stopped = True
+        self.has_room.set()
 
     def run(self, fail_on_init_error: bool) -> None:
         """Wait for events until stopped; `started` is set once they are subscribed to, or cannot be."""
         try:
-            with session(self._nvml):
-                self._watch()
+            self._nvml.init()
         except NvmlError as error:
-            if fail_on_init_error and not self._is_stopped:
-                _log.error("Failed to start health check: %s; continuing with health checks disabled", error)
+            if fail_on_init_error:
+                self._cannot_start("failed to initialize NVML", error)
+        else:
+            self._run_initialised()
         finally:
             self._tell(self._started.set)
+
+    def _run_initialised(self) -> None:
+        try:
+            self._watch()
+        except NvmlError as error:
+            self._cannot_start("failed to create event set", error)
+        finally:
+            self._nvml.shutdown()
+
+    def _cannot_start(self, what: str, error: NvmlError) -> None:
+        if not self._is_stopped:
+            _log.error("Failed to start health check: %s: %s; continuing with health checks disabled", what, error)
 
     def _watch(self) -> None:
         ignored = ",".join(str(xid) for xid in sorted(self._policy.ignored))
         _log.info("Health checks: XIDs %s leave a GPU healthy.", ignored)
         events = self._nvml.create_event_set()
         try:
-            for uuid in self._uuids:
-                self._register(uuid, events)
+            for device in self._devices:
+                self._register(device, events)
             self._tell(self._started.set)
             while not self._is_stopped:
                 self._wait(events)
+                self.has_room.wait()
         finally:
             self._nvml.free_event_set(events)
 
-    def _register(self, uuid: str, events: EventSet) -> None:
+    def _register(self, device: NvidiaDevice, events: EventSet) -> None:
+        """Subscribe to the events of a device's GPU; a device whose events cannot be had fails."""
         try:
-            gpu = self._nvml.gpu_by_uuid(uuid)
+            placement = self._placement(device)
+            self._placements.add(device.device_id, placement)
+            gpu = self._nvml.gpu_by_uuid(placement.gpu_uuid)
             supported = self._nvml.supported_events(gpu)
-        except NvmlError as error:
-            _log.info("Cannot watch GPU %s: %s; marking it as unhealthy", uuid, error)
-            self._report(frozenset((uuid,)))
+        except (NvmlError, UnknownPlacementError) as error:
+            _log.warning("Cannot watch device %s: %s; marking it as unhealthy", device.device_id, error)
+            self._report(frozenset((device.device_id,)))
             return
         try:
             self._nvml.register_events(gpu, _EVENTS & supported, events)
         except NvmlError as error:
             if error.code == NvmlReturn.NOT_SUPPORTED:
-                _log.warning("Device %s is too old to support healthchecking.", uuid)
+                _log.warning("Device %s is too old to support healthchecking.", device.device_id)
                 return
-            _log.info("Cannot register the events of GPU %s: %s; marking it as unhealthy", uuid, error)
-            self._report(frozenset((uuid,)))
+            _log.info("Cannot register the events of device %s: %s; marking it as unhealthy", device.device_id, error)
+            self._report(frozenset((device.device_id,)))
+
+    def _placement(self, device: NvidiaDevice) -> Placement:
+        if not device.is_mig:
+            return Placement(device.uuid)
+        try:
+            mig = self._nvml.gpu_by_uuid(device.uuid)
+        except NvmlError:
+            return placement_in_uuid(device.uuid)
+        return Placement(
+            self._nvml.uuid(self._nvml.parent(mig)),
+            self._nvml.gpu_instance_id(mig),
+            self._nvml.compute_instance_id(mig),
+        )
 
     def _wait(self, events: EventSet) -> None:
         try:
             event = self._nvml.wait(events, _WAIT_MS)
         except NvmlError as error:
-            if error.code != NvmlReturn.TIMEOUT and not self._is_stopped:
-                _log.info("Waiting for GPU events failed: %s; marking all GPUs as unhealthy", error)
-                self._report(frozenset(self._uuids))
+            if error.code != NvmlReturn.TIMEOUT:
+                self._all_fail("Waiting for GPU events failed", error)
             return
         if not self._is_stopped:
             self._judge(event)
@@ -141,16 +189,25 @@ class _Watcher:
         try:
             uuid = self._nvml.uuid(event.gpu)
         except NvmlError as error:
-            _log.info("Cannot tell which GPU reported XID %d: %s; marking all as unhealthy", event.data, error)
-            self._report(frozenset(self._uuids))
+            self._all_fail(f"Cannot tell which GPU reported XID {event.data}", error)
             return
-        if uuid not in self._uuids:
+        if not self._placements.has_gpu(uuid):
             _log.info("Ignoring event for unexpected device: %s", uuid)
             return
-        _log.info("XidCriticalError: Xid=%d on Device=%s; marking device as unhealthy.", event.data, uuid)
-        self._report(frozenset((uuid,)))
+        fault = Placement(uuid, event.gpu_instance, event.compute_instance)
+        failing = frozenset(self._placements.befallen(fault))
+        if failing:
+            named = ",".join(sorted(failing))
+            _log.info("XidCriticalError: Xid=%d on Device=%s; marking device as unhealthy.", event.data, named)
+            self._report(failing)
 
-    def _report(self, failing: Uuids) -> None:
+    def _all_fail(self, what: str, error: NvmlError) -> None:
+        if not self._is_stopped:
+            _log.info("%s: %s; marking all devices as unhealthy", what, error)
+            self._report(frozenset(device.device_id for device in self._devices))
+
+    def _report(self, failing: DeviceIDs) -> None:
+        self.has_room.clear()
         self._tell(partial(self._reports.put_nowait, failing))
 
     def _tell(self, callback: Callable[[], None]) -> None:

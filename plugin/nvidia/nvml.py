@@ -1,38 +1,40 @@
-"""The few NVML calls that the plugin makes, behind a small protocol.
+"""The few NVML calls that the plugin makes, as a small protocol.
 
-`PyNvml` loads ``libnvidia-ml.so.1`` by the loader's normal search when it is first initialised. Whether that library
-drives real hardware is nothing that this program could tell.
-
-NVML counts initialisations: each user holds its own (`session`), so the library stays up while the health thread still
-waits in it, however often the plugin restarts.
+Whether the library behind it drives real hardware is nothing that this program could tell. NVML counts
+initialisations: each user holds its own (`session`), so the library stays up while the health thread still waits in it,
+however often the plugin restarts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from types import ModuleType
-from typing import Any, Final, NewType, Protocol, cast
+from typing import Final, NewType, Protocol
 
 __all__ = [
     "EventSet",
     "EventType",
     "GpuHandle",
+    "GpuInstanceProfile",
+    "InstanceHandle",
+    "MigAttributes",
     "Nvml",
     "NvmlError",
     "NvmlEvent",
     "NvmlReturn",
-    "PyNvml",
     "session",
 ]
 
 GpuHandle = NewType("GpuHandle", object)
+"""A GPU or a MIG device."""
+InstanceHandle = NewType("InstanceHandle", object)
+"""A GPU instance or a compute instance."""
 EventSet = NewType("EventSet", object)
 
+LIBRARY_NAME: Final = "libnvidia-ml.so.1"
 MAX_NVLINKS: Final = 18
-_FEATURE_ENABLED: Final = 1
 
 
 class NvmlReturn(IntEnum):
@@ -40,6 +42,7 @@ class NvmlReturn(IntEnum):
 
     INVALID_ARGUMENT = 2
     NOT_SUPPORTED = 3
+    NOT_FOUND = 6
     TIMEOUT = 10
     LIBRARY_NOT_FOUND = 12
 
@@ -62,15 +65,51 @@ class NvmlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NvmlEvent:
-    """One event of an event set; `data` is the XID of an XID event."""
+    """One event of an event set; `data` is the XID of an XID event.
+
+    The instances are the ids of those of a MIG device that it is about, all bits set where it is about none.
+    """
 
     gpu: GpuHandle
     event_type: int
     data: int
+    gpu_instance: int = 0xFFFFFFFF
+    compute_instance: int = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class GpuInstanceProfile:
+    """A size that a GPU instance can have; `profile_id` is the driver's name for it."""
+
+    profile_id: int
+    memory_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigAttributes:
+    """What a MIG device is made of; two devices of one type have equal ones."""
+
+    multiprocessors: int
+    shared_copy_engines: int
+    shared_decoders: int
+    shared_encoders: int
+    shared_jpegs: int
+    shared_ofas: int
+    gpu_instance_slices: int
+    compute_instance_slices: int
+    memory_mib: int
 
 
 class Nvml(Protocol):
     """What the plugin asks of NVML. Every method raises `NvmlError`; all may be called from any thread."""
+
+    def load(self, library: str) -> bool:
+        """Find the library by this path, or by the loader's search where it has no slash; False if there is none."""
+        ...
+
+    def has_function(self, name: str) -> bool:
+        """Whether the library exports a function, which older ones may not."""
+        ...
 
     def init(self) -> None: ...
 
@@ -85,6 +124,60 @@ class Nvml(Protocol):
     def name(self, gpu: GpuHandle) -> str: ...
 
     def uuid(self, gpu: GpuHandle) -> str: ...
+
+    def driver_version(self) -> str: ...
+
+    def minor_number(self, gpu: GpuHandle) -> int:
+        """The number in the name of the GPU's device node."""
+        ...
+
+    def total_memory_bytes(self, gpu: GpuHandle) -> int: ...
+
+    def compute_capability(self, gpu: GpuHandle) -> tuple[int, int]:
+        """CUDA's version of the GPU: major, minor."""
+        ...
+
+    def addresses_coherently(self, gpu: GpuHandle) -> bool:
+        """Whether the GPU shares its page tables with the CPU; one that cannot may raise `NvmlReturn.NOT_SUPPORTED`."""
+        ...
+
+    def mig_is_enabled(self, gpu: GpuHandle) -> bool:
+        """Whether MIG mode is on; a GPU that has none raises `NvmlReturn.NOT_SUPPORTED`."""
+        ...
+
+    def max_mig_device_count(self, gpu: GpuHandle) -> int: ...
+
+    def mig_device_by_index(self, gpu: GpuHandle, index: int) -> GpuHandle:
+        """A MIG device; an index without one raises `NvmlReturn.NOT_FOUND`."""
+        ...
+
+    def is_mig_device(self, gpu: GpuHandle) -> bool: ...
+
+    def parent(self, mig: GpuHandle) -> GpuHandle:
+        """The GPU of a MIG device."""
+        ...
+
+    def mig_attributes(self, mig: GpuHandle) -> MigAttributes: ...
+
+    def gpu_instance_id(self, mig: GpuHandle) -> int: ...
+
+    def compute_instance_id(self, mig: GpuHandle) -> int: ...
+
+    def gpu_instance(self, gpu: GpuHandle, instance_id: int) -> InstanceHandle: ...
+
+    def gpu_instance_profile_id(self, instance: InstanceHandle) -> int: ...
+
+    def gpu_instance_profile(self, gpu: GpuHandle, number: int) -> GpuInstanceProfile:
+        """A profile by NVML's number; one that the GPU lacks raises NOT_SUPPORTED or INVALID_ARGUMENT."""
+        ...
+
+    def compute_instance(self, gpu_instance: InstanceHandle, instance_id: int) -> InstanceHandle: ...
+
+    def compute_instance_profile_id(self, instance: InstanceHandle) -> int: ...
+
+    def compute_instance_profile(self, gpu_instance: InstanceHandle, number: int, engine: int) -> int:
+        """The id of a profile by NVML's numbers; one that there is not raises NOT_SUPPORTED or INVALID_ARGUMENT."""
+        ...
 
     def pci_bus_id(self, gpu: GpuHandle) -> str:
         """As sysfs names it: lower case, four digits of domain."""
@@ -125,78 +218,3 @@ def session(nvml: Nvml) -> Iterator[None]:
         yield
     finally:
         nvml.shutdown()
-
-
-class PyNvml:
-    """`Nvml` through nvidia-ml-py, which is imported at `init`."""
-
-    def __init__(self) -> None:
-        self._module: ModuleType | None = None
-
-    def init(self) -> None:
-        if self._module is None:
-            import pynvml
-
-            self._module = pynvml
-        self._call("nvmlInit")
-
-    def shutdown(self) -> None:
-        self._call("nvmlShutdown")
-
-    def gpu_count(self) -> int:
-        return cast(int, self._call("nvmlDeviceGetCount"))
-
-    def gpu_by_index(self, index: int) -> GpuHandle:
-        return GpuHandle(self._call("nvmlDeviceGetHandleByIndex", index))
-
-    def gpu_by_uuid(self, uuid: str) -> GpuHandle:
-        return GpuHandle(self._call("nvmlDeviceGetHandleByUUID", uuid))
-
-    def name(self, gpu: GpuHandle) -> str:
-        return cast(str, self._call("nvmlDeviceGetName", gpu))
-
-    def uuid(self, gpu: GpuHandle) -> str:
-        return cast(str, self._call("nvmlDeviceGetUUID", gpu))
-
-    def pci_bus_id(self, gpu: GpuHandle) -> str:
-        return _sysfs_bus_id(self._call("nvmlDeviceGetPciInfo", gpu).busId)
-
-    def common_ancestor(self, gpu: GpuHandle, other: GpuHandle) -> int:
-        return cast(int, self._call("nvmlDeviceGetTopologyCommonAncestor", gpu, other))
-
-    def nvlink_is_enabled(self, gpu: GpuHandle, link: int) -> bool:
-        return cast(int, self._call("nvmlDeviceGetNvLinkState", gpu, link)) == _FEATURE_ENABLED
-
-    def nvlink_remote_bus_id(self, gpu: GpuHandle, link: int) -> str:
-        return _sysfs_bus_id(self._call("nvmlDeviceGetNvLinkRemotePciInfo", gpu, link).busId)
-
-    def create_event_set(self) -> EventSet:
-        return EventSet(self._call("nvmlEventSetCreate"))
-
-    def free_event_set(self, events: EventSet) -> None:
-        self._call("nvmlEventSetFree", events)
-
-    def supported_events(self, gpu: GpuHandle) -> int:
-        return cast(int, self._call("nvmlDeviceGetSupportedEventTypes", gpu))
-
-    def register_events(self, gpu: GpuHandle, event_types: int, events: EventSet) -> None:
-        self._call("nvmlDeviceRegisterEvents", gpu, event_types, events)
-
-    def wait(self, events: EventSet, timeout_ms: int) -> NvmlEvent:
-        data = self._call("nvmlEventSetWait_v2", events, timeout_ms)
-        return NvmlEvent(GpuHandle(data.device), data.eventType, data.eventData)
-
-    def _call(self, name: str, *args: object) -> Any:
-        module = self._module
-        if module is None:
-            raise RuntimeError(f"{name} before init")
-        function: Callable[..., Any] = getattr(module, name)
-        try:
-            return function(*args)
-        except module.NVMLError as error:
-            raise NvmlError(error.value, str(error)) from error
-
-
-def _sysfs_bus_id(bus_id: bytes | str) -> str:
-    text = bus_id.decode() if isinstance(bus_id, bytes) else bus_id
-    return text.lower().removeprefix("0000")

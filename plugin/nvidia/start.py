@@ -1,61 +1,133 @@
-"""One start of the plugin: check the settings, find the GPUs, make the plugin that serves them.
+"""One start of the plugin: read the settings, find the devices, make a plugin for each resource.
 
-Source: cmd/nvidia-device-plugin/main.go, ``startPlugins``, and internal/plugin/factory.go (k8s-device-plugin v0.19.0).
+Source: cmd/nvidia-device-plugin/main.go, ``startPlugins``, and plugin-manager.go (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from ..errors import FatalError
+from ..plugin_command import Quirks
+from .allocation import Allocator
+from .config_log import logged_config
 from .device_plugin import NvidiaPlugin
-from .discovery import DiscoveryError, discover
-from .nvml import Nvml, NvmlError, NvmlReturn, session
-from .settings import NvidiaSettings, SettingsError
+from .discovery import DiscoveryError
+from .driver_root import DriverRoot
+from .imex import ImexChannel, ImexError, find_channels
+from .mps import MpsSharing
+from .node_platform import platform_of
+from .node_resources import find_resources
+from .nvml import LIBRARY_NAME, Nvml
+from .resource_patterns import mig_patterns
+from .resources import NvidiaResource
+from .settings import NvidiaSettings, SettingsError, SharingStrategy
 from .xid_policy import XidPolicy
 
 __all__ = ["start"]
 
 _log = logging.getLogger(__name__)
 
-_STARTING_FAILED = "error starting plugins"
-_DISCOVERY_FAILED = (
-    f"{_STARTING_FAILED}: error getting plugins: unable to create plugins: failed to construct resource managers"
-)
+_STARTING: Final = "error starting plugins"
+_MAKING_PLUGINS: Final = "error getting plugins: unable to create plugins"
 
 
-def start(nvml: Nvml, settings: NvidiaSettings, sysfs: Path, environment: Mapping[str, str]) -> list[NvidiaPlugin]:
-    """Make the plugin for the GPUs there are now; no plugin where there is no GPU.
+def start(
+    nvml: Nvml,
+    load: Callable[[], NvidiaSettings],
+    host_root: Path,
+    environment: Mapping[str, str],
+    quirks: Quirks = Quirks.ARTICLE,
+) -> list[NvidiaPlugin]:
+    """Make the plugins for the devices there are now; none where there is no device.
 
-    `settings.fail_on_init_error` false rescues a missing or failing NVML, which then counts as no GPU.
+    Args:
+        nvml: where GPUs are looked for.
+        load: reads the settings, whose file may have changed since the start before.
+        host_root: where the node's root file system is seen.
+        environment: has the variables of the health check.
+        quirks: whose behaviour counts where the original and the article about it differ.
 
     Raises:
-        FatalError: a setting is invalid, NVML is missing or fails, or a GPU cannot be read; the texts are the
+        FatalError: a setting is invalid, NVML is missing or fails, or a device cannot be read; the texts are the
             original's.
     """
-    try:
-        settings.validate()
-    except SettingsError as error:
-        raise FatalError(f"{_STARTING_FAILED}: unable to validate flags: {error}") from error
-    try:
-        with session(nvml):
-            gpus = discover(nvml, sysfs)
-    except NvmlError as error:
-        _without_nvml(error, settings)
-        return []
-    except DiscoveryError as error:
-        raise FatalError(f"{_DISCOVERY_FAILED}: {error}") from error
-    return [NvidiaPlugin(nvml, gpus, settings, XidPolicy.from_environment(environment))] if gpus else []
+    with _failing("unable to load config"):
+        settings = load()
+    driver_root = DriverRoot(settings.container_driver_root, host_root)
+    has_nvml = nvml.load(driver_root.library(LIBRARY_NAME))
+    with _failing("unable to validate flags"):
+        settings.validate(has_nvml=has_nvml)
+    with _failing("unable to add default resources to config"):
+        patterns = mig_patterns(nvml, settings, has_nvml=has_nvml)
+    _log.info("Running with config: %s", logged_config(settings, patterns))
+    channels = _imex_channels(settings, driver_root, host_root)
+    platform = platform_of(nvml, driver_root, has_nvml=has_nvml)
+    with _failing(f"{_MAKING_PLUGINS}: failed to construct resource managers"):
+        resources = find_resources(nvml, settings, patterns, platform, host_root)
+    on_host = partial(_on_host, host_root)
+    sharing = [_mps(resource, settings, on_host) for resource in resources]
+    modes = _write_cdi_specs(nvml, settings, channels, driver_root, on_host)
+    xids = XidPolicy.from_environment(environment)
+    return [
+        NvidiaPlugin(nvml, Allocator(resource, settings, on_host, channels, modes, mps), xids, quirks)
+        for resource, mps in zip(resources, sharing, strict=True)
+    ]
 
 
-def _without_nvml(error: NvmlError, settings: NvidiaSettings) -> None:
-    if error.code == NvmlReturn.LIBRARY_NOT_FOUND:
-        reason = "invalid device discovery strategy"
-        _log.warning("No NVML library found; on a GPU node it comes with the driver and must be on the loader's path.")
-    else:
-        reason = f"nvml init failed: {error}"
-        _log.error("Failed to initialize NVML: %s.", error)
-    if settings.fail_on_init_error:
-        raise FatalError(f"{_DISCOVERY_FAILED}: {reason}")
+def _imex_channels(settings: NvidiaSettings, driver_root: DriverRoot, host_root: Path) -> tuple[ImexChannel, ...]:
+    with _failing("error getting plugins: error querying IMEX channels"):
+        return find_channels(
+            settings.imex_channel_ids,
+            driver_root.dev_root,
+            is_required=settings.imex_required,
+            on_host=partial(_on_host, host_root),
+        )
+
+
+def _write_cdi_specs(
+    nvml: Nvml,
+    settings: NvidiaSettings,
+    channels: tuple[ImexChannel, ...],
+    driver_root: DriverRoot,
+    on_host: Callable[[Path], Path],
+) -> tuple[str, ...]:
+    """The optional modes that containers get by CDI."""
+    if not (settings.any_cdi and settings.cdi_spec_dir):
+        return ()
+    # Imported here: most nodes do without.
+    from .cdi import CdiError, write_specs
+
+    try:
+        return write_specs(nvml, settings, channels, driver_root.dev_root, on_host)
+    except CdiError as error:
+        raise FatalError(f"{_STARTING}: error getting plugins: unable to create cdi spec file: {error}") from error
+
+
+def _mps(resource: NvidiaResource, settings: NvidiaSettings, on_host: Callable[[Path], Path]) -> MpsSharing | None:
+    if settings.sharing.strategy is not SharingStrategy.MPS:
+        return None
+    if any(device.is_mig for device in resource.devices.values()):
+        raise FatalError(
+            f"{_STARTING}: {_MAKING_PLUGINS}: failed to create plugin: "
+            "sharing using MPS is not supported for MIG devices"
+        )
+    return MpsSharing(resource.name, settings.mps_root, on_host)
+
+
+def _on_host(host_root: Path, path: Path) -> Path:
+    return host_root / path.relative_to(path.anchor)
+
+
+@contextmanager
+def _failing(step: str) -> Iterator[None]:
+    """End the plugin with the text of an error that a step of the start meets."""
+    try:
+        yield
+    except (DiscoveryError, ImexError, SettingsError) as error:
+        raise FatalError(f"{_STARTING}: {step}: {error}") from error

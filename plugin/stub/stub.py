@@ -14,9 +14,9 @@ from simkubelet.apis import deviceplugin as api
 
 from ..errors import HostError
 from ..framework import DeviceList
-from ..framework.kubelet_watch import KubeletWatch
 from ..framework.plugin_server import plugin_socket
 from ..framework.registration import RegistrationError, send
+from ..framework.socket_watch import SocketWatch
 from .behaviour import Behaviour, Registers, Rpc
 from .service import StubService
 
@@ -59,7 +59,7 @@ class Stub:
 
     async def run(self) -> None:
         """Serve, register if that is wanted, and again for each new kubelet if that is wanted; until cancelled."""
-        with KubeletWatch(self._kubelet_socket.parent) as watch:
+        with SocketWatch(self._kubelet_socket.parent) as watch:
             await self.start_server()
             if self.behaviour.registers is not Registers.NEVER:
                 await self.register()

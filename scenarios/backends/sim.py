@@ -7,6 +7,7 @@ nothing else happens, and for the steps that advance it.
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -23,7 +24,7 @@ from simkubelet.kubelet import Kubelet
 from simkubelet.node.node_status import NodeStatus
 from simkubelet.pod import Pod
 from simkubelet.surroundings import Surroundings
-from simkubelet.version import version
+from simkubelet.version import Version, version
 
 from ..action import (
     Action,
@@ -34,14 +35,15 @@ from ..action import (
     CreateFolder,
     Delete,
     ExitContainer,
-    Fail,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
+    WriteFile,
 )
 from ..backend import Capability
 from ..events import ClockAdvanced
+from ..hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
 from ..model import Scenario
 from ..node_action import (
     PauseRuntime,
@@ -49,17 +51,19 @@ from ..node_action import (
     ResumeRuntime,
 )
 from ..plugin_action import PluginAction
+from ..pod_action import Annotate, Bind
 from ..snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ..trace import Trace
 from .checkpoint_view import checkpoint_view, read_checkpoint
 from .pod_resources import Told
-from .sim_changes import change_file, change_gpu, change_runtime
+from .sim_changes import change_device, change_file, change_gpus, change_runtime
 from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
 from .sim_pod_resources import PodResourcesAgent
+from .sim_pods import change_pod
 from .sim_view import node_view, pod_view
 
 
@@ -83,6 +87,7 @@ class SimBackend:
         self.trace = Trace(now=self._clock.now)
         self._logs = KubeletLogs(self._clock.now)
         self._store = Store(Objects(WallTime(self._clock)), self._observe)
+        self._api = AsyncExitStack()
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._folder: Path | None = None
@@ -134,14 +139,22 @@ class SimBackend:
                 self._store.delete_pod(self._pod(name).uid)
             case ExitContainer():
                 await self._exit_container(action)
+            case Annotate(pod=name):
+                change_pod(action, self._pod(name), "", self._store)
+            case Bind(pod=name, node=node_name):
+                change_pod(action, self._pod(name), self._node(node_name).name, self._store)
             case PauseRuntime() | ResumeRuntime() | RefuseCri():
                 node = self._node(action.node)
                 change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
             case PluginAction():
                 await self._plugins.perform(action, self._node(action.node).name)
-            case Fail() | Heal():
-                change_gpu(action, self._node(action.node), await self.observe(), self.trace)
-            case CreateFile() | RemoveFile() | CreateFolder() | RemoveFolder() | AddStaticPod() | RemoveStaticPod():
+            case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():
+                change_gpus(action, self._node(action.node), await self.observe(), self.trace)
+            case FailDevice() | HealDevice():
+                change_device(action, self._node(action.node), await self.observe(), self.trace)
+            case CreateFile() | WriteFile() | MoveFile() | RemoveFile() | CreateFolder() | RemoveFolder():
+                change_file(action, self._node(action.node), await self.observe(), self.trace)
+            case AddStaticPod() | RemoveStaticPod():
                 change_file(action, self._node(action.node), await self.observe(), self.trace)
             case Advance(seconds=seconds):
                 await settled(self.trace)
@@ -172,28 +185,46 @@ class SimBackend:
         self._logs.start()
         minor = version(self._scenario.nodes[0].kubernetes)
         self._tasks.append(self._group.create_task(Scheduler(self._store, self._clock, minor).run()))
+        kubeconfig = await self._start_api(minor)
         for spec in self._scenario.nodes:
             node = SimNode(spec, self._folder / spec.name)
+            self._nodes[node.name] = node
             node.create()
             around = Surroundings(self._clock, self._store, self._observe, self._group)
             kubelet = Kubelet(node.directory, node.kubelet_config(), around)
             self._logs.add_node(node.name, node.kubelet_log)
             with self._logs.of(node.name):
                 await kubelet.start()
-            self._nodes[node.name], self._kubelets[node.name] = node, kubelet
+            self._kubelets[node.name] = kubelet
+            node.kubeconfig = kubeconfig
             self._plugins.add_node(node)
             if self._scenario.asks_pod_resources:
                 self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket, self._scenario.pods_to_get)
         self._tasks += self._plugins.run(self._group)
+
+    async def _start_api(self, version: Version) -> Path | None:
+        """Serve the API where a plugin talks to it; the file that lets it in."""
+        if self._folder is None or not any(spec.uses_api for spec in self._scenario.plugins):
+            return None
+        # Imported here: most stories have no API server.
+        from .sim_api import serving_api
+
+        content = await self._api.enter_async_context(serving_api(self._store.objects, self._kubelets, version))
+        kubeconfig = self._folder / ".kubeconfig"
+        kubeconfig.write_text(json.dumps(content))
+        return kubeconfig
 
     async def _end(self) -> None:
         # A stack, so that what fails to end keeps nothing else from ending.
         async with AsyncExitStack() as stack:
             stack.callback(self._remove_folder)
             stack.callback(self._logs.close)
+            stack.push_async_callback(self._api.aclose)
             stack.push_async_callback(self._plugins.close)
             for kubelet in self._kubelets.values():
                 stack.push_async_callback(kubelet.close)
+            for node in self._nodes.values():
+                stack.callback(node.close)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -11,24 +11,37 @@ from ..action import (
     AddStaticPod,
     CreateFile,
     CreateFolder,
-    Fail,
     FileAction,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
+    WriteFile,
+    verb_of,
 )
-from ..events import CriRefused, FaultHealed, FaultInjected, FileCreated, FileRemoved, RuntimePaused, RuntimeResumed
+from ..events import (
+    CriRefused,
+    FaultHealed,
+    FaultInjected,
+    FileCreated,
+    FileMoved,
+    FileRemoved,
+    FileWritten,
+    RuntimePaused,
+    RuntimeResumed,
+)
+from ..hardware_action import FailDevice, HealDevice, NvidiaAction
 from ..node_action import PauseRuntime, RefuseCri, ResumeRuntime, RuntimeAction
 from ..node_spec import MANIFESTS
-from ..selection import chosen_file, chosen_gpu
+from ..nvidia_change import nvidia_change
+from ..selection import chosen_file, chosen_gpu, numbered
 from ..snapshot import Snapshot
 from ..trace import Trace
 from .sim_node import SimNode, told_errors
 
 
-def change_gpu(action: Fail | Heal, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
-    """Inject a fault into a GPU, or take its faults back.
+def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+    """Break, mend or divide the NVIDIA GPUs of a node.
 
     Raises:
         InputError: The node has no such GPU.
@@ -36,15 +49,28 @@ def change_gpu(action: Fail | Heal, node: SimNode, snapshot: Snapshot, trace: Tr
     """
     if node.machine is None:
         raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
-    gpu = chosen_gpu(action.gpu, [gpu.uuid for gpu in node.machine.gpus], snapshot)
+    from .. import nvidia_gpus
+
     with told_errors():
-        if isinstance(action, Fail):
-            is_lost = action.lost is not None
-            trace.append(FaultInjected(node.name, gpu, action.xid, is_lost))
-            node.machine.fail(gpu, xid=action.xid, lost=is_lost)
-        else:
-            node.machine.heal(gpu)
-            trace.append(FaultHealed(node.name, gpu))
+        event, given = nvidia_change(action, node.name, nvidia_gpus.names(node.machine), snapshot)
+        trace.append(event)
+        nvidia_gpus.change(node.machine, verb_of(action), **given)
+
+
+def change_device(action: FailDevice | HealDevice, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+    """Let a vendor's monitor tell of a device that it is unhealthy, or healthy again.
+
+    Raises:
+        InputError: The node has no such device.
+        HostError: Nobody can be told.
+    """
+    if node.vendor_devices is None:
+        raise InputError(f"node '{node.name}' has no such devices: give it some with 'amd' or 'iluvatar'")
+    device = chosen_gpu(action.device, numbered(node.vendor_devices.ids), snapshot)
+    is_healthy = isinstance(action, HealDevice)
+    with told_errors():
+        trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
+        node.vendor_devices.tell_health(device, healthy=is_healthy)
 
 
 def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Trace) -> None:
@@ -76,9 +102,15 @@ def change_file(action: FileAction, node: SimNode, snapshot: Snapshot, trace: Tr
         InputError: It is there already, or is not there.
     """
     match action:
-        case CreateFile(path=path):
-            node.create_file(path)
+        case CreateFile(path=path, content=content):
+            node.create_file(path, content)
             trace.append(FileCreated(node.name, path))
+        case WriteFile(path=path, content=content):
+            node.write_file(path, content)
+            trace.append(FileWritten(node.name, path))
+        case MoveFile(path=path, to=to):
+            node.move_file(path, to)
+            trace.append(FileMoved(node.name, path, to))
         case CreateFolder(path=path):
             node.create_folder(path)
             trace.append(FileCreated(node.name, path))

@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -29,7 +29,7 @@ from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.topology.settings import TopologySettings
 from simkubelet.version import version
 
-from ..node_spec import CDI_KIND, CDI_SPEC, MANIFESTS, GpuSpec, NodeSpec
+from ..node_spec import CDI_KIND, CDI_SPEC, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from ..plugin_process import PluginCommand
 from ..plugin_spec import PluginSpec, Serves
 from .stub_options import stub_options
@@ -37,7 +37,12 @@ from .stub_options import stub_options
 if TYPE_CHECKING:
     from fakegpu import Machine
 
+    from ..vendor_devices import VendorDevices
+
 _PCI_DEVICES: Final = "bus/pci/devices"
+_MIG_MINORS: Final = "driver/nvidia-caps"
+_CDI_SPECS: Final = "/var/run/cdi"
+"""Where a plugin writes CDI specifications."""
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
 _SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
 """Those of a kubelet's folders that lie in the node's own folder here."""
@@ -54,7 +59,11 @@ class SimNode:
         self.root = directory / "root"
         self.kubelet_log = directory / "logs" / "kubelet.log"
         self._plugin_logs = directory / "logs" / "plugins"
+        self._machine_folder = directory.absolute() / "machine"
         self.machine: Machine | None = None
+        self.kubeconfig: Path | None = None
+        """What lets plugins in at the API server, where there is one."""
+        self.vendor_devices: VendorDevices | None = None
 
     @property
     def name(self) -> str:
@@ -72,11 +81,21 @@ class SimNode:
         if self.spec.gpus is not None:
             from fakegpu import cdi_spec
 
-            self.machine = _machine(self.directory / "machine", self.spec.gpus)
-            (self.root / "sys").symlink_to(self.machine.sys)
+            self.machine = _machine(self._machine_folder, self.spec.gpus)
+            self.place(_CDI_SPECS).mkdir(parents=True)
             self.create_file(CDI_SPEC, json.dumps(cdi_spec(self.machine, CDI_KIND)))
-        for path in self.spec.files:
-            self.create_file(path)
+        if self.spec.has_devices:
+            for part in ("sys", "dev", "proc"):
+                (self.root / part).symlink_to(self._machine_folder / part)
+        if self.spec.amd is not None or self.spec.iluvatar is not None:
+            self.vendor_devices = self._vendor_devices()
+        for path, content in self.spec.contents.items():
+            self.create_file(path, content)
+
+    def close(self) -> None:
+        """End what serves for the node's devices; may be called when `create` has failed."""
+        if self.vendor_devices is not None:
+            self.vendor_devices.close()
 
     def create_file(self, path: str, content: str = "") -> None:
         """Make a file at an absolute path of the node.
@@ -91,6 +110,32 @@ class SimNode:
                 file.write(content)
         except OSError as error:
             raise InputError(f"{self.name}:{path}: cannot be created: {error.strerror}") from None
+
+    def write_file(self, path: str, content: str) -> None:
+        """Give the file at an absolute path of the node another content.
+
+        Raises:
+            InputError: there is no such file.
+        """
+        try:
+            with self.place(path).open("r+", encoding="utf-8") as file:
+                file.write(content)
+                file.truncate()
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be written: {error.strerror}") from None
+
+    def move_file(self, path: str, to: str) -> None:
+        """Give the file at an absolute path of the node another one.
+
+        Raises:
+            InputError: there is no such file, or something is in its way.
+        """
+        if os.path.lexists(self.place(to)):
+            raise InputError(f"{self.name}:{to}: is there already; remove it first")
+        try:
+            self.place(path).rename(self.place(to))
+        except OSError as error:
+            raise InputError(f"{self.name}:{path}: cannot be moved to {to}: {error.strerror}") from None
 
     def remove_file(self, path: str) -> None:
         """Remove the file at an absolute path of the node.
@@ -158,15 +203,17 @@ class SimNode:
             HostError: a foreign program cannot be given the node's paths.
         """
         env = {**os.environ, **(self.machine.environment() if self.machine else {})}
+        if spec.uses_api and self.kubeconfig is not None:
+            env |= {"KUBECONFIG": str(self.kubeconfig), "NODE_NAME": self.name}
         if replacement is None and spec.builtin is not None:
             env["PYTHONPATH"] = _bundle.python_path("plugin")
             settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-            argv = tied_to_parent([*self._builtin(spec.builtin, self.socket_folder(spec)), *settings, *spec.args])
+            told = [*self._builtin(spec.builtin, self.socket_folder(spec)), *settings, *spec.args]
+            # What has something in it is a plugin's own affair, no device file below the host's root.
+            argv = self._sandboxed(told, files) if (files := self._files(with_content=True)) else tied_to_parent(told)
         else:
-            check_sandbox()
-            argv = sandboxed(
-                replacement or (*(spec.command or ()), *spec.args), self._folders(self.socket_folder(spec))
-            )
+            program = replacement or (*(spec.command or ()), *spec.args)
+            argv = self._sandboxed(program, self._built_in_places(self.socket_folder(spec)))
         is_told = spec.is_stub and replacement is None
         env |= spec.env
         return PluginCommand(spec.name, self.name, tuple(argv), env, self._log(spec.name), is_told, spec.tap)
@@ -180,14 +227,34 @@ class SimNode:
         program = [sys.executable, "-P", "-m", _bundle.module_name("plugin"), name]
         return [*program, "--kubelet-dir", str(socket_folder), "--host-root", str(self.root)]
 
-    def _folders(self, socket_folder: Path) -> Mapping[str, Path]:
+    def _sandboxed(self, program: Sequence[str], places: Mapping[str, Path]) -> list[str]:
+        check_sandbox()
+        return sandboxed(program, places)
+
+    def _built_in_places(self, socket_folder: Path) -> Mapping[str, Path]:
         """What a program with the node's paths built in must find there."""
-        folders = {DEVICE_PLUGIN_PATH: socket_folder}
+        places = {DEVICE_PLUGIN_PATH: socket_folder, **self._files(with_content=False)}
         if self.machine is not None:
-            folders[f"/sys/{_PCI_DEVICES}"] = self.machine.sys / _PCI_DEVICES
-        for path in self.spec.files:
-            folders[str(PurePosixPath(path).parent)] = self.place(path).parent
-        return folders
+            places[f"/sys/{_PCI_DEVICES}"] = self.machine.sys / _PCI_DEVICES
+            places[_CDI_SPECS] = self.place(_CDI_SPECS)
+            if self.machine.proc.exists():
+                places[f"/proc/{_MIG_MINORS}"] = self.machine.proc / _MIG_MINORS
+            for node in sorted(path for path in self.machine.dev.rglob("*") if not path.is_dir()):
+                places[f"/dev/{node.relative_to(self.machine.dev)}"] = node
+        return places
+
+    def _files(self, *, with_content: bool) -> Mapping[str, Path]:
+        """The folders of the story's files, or of those alone that are not empty."""
+        paths = [path for path, content in self.spec.contents.items() if content or not with_content]
+        return {str(PurePosixPath(path).parent): self.place(path).parent for path in paths}
+
+    def _vendor_devices(self) -> VendorDevices:
+        from ..vendor_devices import VendorDevices
+
+        with told_errors():
+            devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
+            devices.serve(self.root)
+        return devices
 
     def _log(self, plugin: str) -> Path:
         return self._plugin_logs / f"{plugin}.log"
@@ -220,10 +287,10 @@ def removed_at_end(folder: Path) -> Iterator[Path]:
 
 
 def _machine(directory: Path, gpus: GpuSpec) -> Machine:
-    from fakegpu import Machine
+    from ..nvidia_gpus import make_gpus
 
     with told_errors():
-        return Machine.create(directory, profile=gpus.profile, count=gpus.count)
+        return make_gpus(directory, **gpus.model_dump())
 
 
 @contextmanager

@@ -40,6 +40,11 @@ def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store) -> PodView:
         node=pod.node_name or "",
         devices={container: {str(name): ids for name, ids in book.items()} for container, book in held.items()},
         env={name: container.env for name, container in containers.items()},
+        device_nodes={
+            name: {device.container_path: device.host_path for device in container.options.devices}
+            for name, container in containers.items()
+        },
+        annotations=pod.manifest["metadata"].get("annotations") or {},
         events=tuple(PodEvent(event.type, event.reason, event.message) for event in store.events_of(pod.uid)),
         restarts=sum(status.restart_count for status in statuses),
         health=_health(statuses),

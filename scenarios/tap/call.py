@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .end import End
-from .http2 import Headers
+from simkubelet.apis.grpc_wire.end import End
+from simkubelet.apis.grpc_wire.frames import Headers
 
 
 class Route(Protocol):

@@ -7,24 +7,22 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
-from .answer import Answer, Rpc
-from .call import Call, Route
-from .http2 import CANCEL, Headers
-from .messages import (
+from simkubelet.apis.grpc_wire.frames import CANCEL, Headers
+from simkubelet.apis.grpc_wire.messages import (
     ANSWER_BEGINS,
     EMPTY_MESSAGE,
-    OK,
-    UNKNOWN,
+    Code,
     MessageEnds,
-    device_list,
     error_in,
-    filled,
     framed,
-    in_parts,
     message_in,
     taken,
     trailers,
 )
+
+from .answer import Answer, Rpc
+from .call import Call, Route
+from .messages import device_list, filled, in_parts
 
 
 class Supervisor(Protocol):
@@ -116,7 +114,7 @@ class KnownCall(Call):
         if self._rpc is Rpc.LIST_AND_WATCH:
             self.close()
             self._server.send_reset(self.target, CANCEL)
-            self._finish(OK)
+            self._finish(Code.OK)
 
     def close(self) -> None:
         if self._timer is not None:
@@ -133,12 +131,12 @@ class KnownCall(Call):
         if answer.never:
             return
         if answer.error is not None:
-            self._finish(UNKNOWN, answer.error)
+            self._finish(Code.UNKNOWN, answer.error)
         elif answer.empty:
             if self._rpc is not Rpc.LIST_AND_WATCH:
                 self._answer_with(ANSWER_BEGINS, is_last=False)
                 self._caller.send_data(self.source, EMPTY_MESSAGE, is_last=False)
-            self._finish(OK)
+            self._finish(Code.OK)
         else:
             self._answers_to_drop = int(answer.twice and self._rpc is not Rpc.LIST_AND_WATCH)
             self._ask()

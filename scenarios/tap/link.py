@@ -12,9 +12,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
+from simkubelet.apis.grpc_wire.end import End
+from simkubelet.apis.grpc_wire.frames import PREFACE, Flag, Frame, Headers, Type
+
 from .call import Call
-from .end import End
-from .http2 import PREFACE, Flag, Frame, Headers, Type
 from .known_call import KnownCall, Supervisor
 from .messages import PATHS
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from .control import Verb
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
-_BUNDLED = ("gopher", "nvidia")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -42,15 +41,16 @@ _cluster = click.option(
     "plugins",
     multiple=True,
     metavar="PLUGIN",
-    help="Run nvidia, gopher, or NAME=COMMAND on every node; none for none (default: nvidia where there are GPUs).",
+    help="Run a plugin that comes along, as nvidia or gopher, or NAME=COMMAND on every node; none for none (default: "
+    "nvidia where there are GPUs).",
 )
 @click.option(
     "--image",
     "images",
     multiple=True,
     metavar="IMAGE=PLUGIN",
-    help="Let containers of IMAGE be nvidia, gopher, or the program COMMAND; simkubelet/nvidia and "
-    "simkubelet/gopher are there always.",
+    help="Let containers of IMAGE be a plugin that comes along, or the program COMMAND; simkubelet/NAME of those that "
+    "come along are there always.",
 )
 @click.option("--kubelet-version", "kubernetes", metavar="VERSION", help="A Kubernetes minor or patch (default: 1.34).")
 @click.option(
@@ -200,13 +200,15 @@ def _do(cluster: str | None, verb: Verb, node: str) -> None:
 
 def _plugin(text: str) -> PluginSpec:
     from ..plugin_spec import PluginSpec
+    from .plugin_images import BUNDLED_IMAGES
 
     name, separator, command = text.partition("=")
     if not separator:
-        if text not in _BUNDLED:
-            known = ", ".join(_BUNDLED)
+        bundled = {spec.name: spec for spec in BUNDLED_IMAGES.values()}
+        if text not in bundled:
+            known = ", ".join(bundled)
             raise click.BadParameter(f"'{text}': choose {known}, none, or give NAME=COMMAND", param_hint="--plugin")
-        return PluginSpec(name=text, builtin="nvidia" if text == "nvidia" else "gopher")
+        return bundled[text]
     if not _NAME.fullmatch(name):
         raise click.BadParameter(f"'{name}': up to 32 small letters, digits and dashes", param_hint="--plugin")
     return PluginSpec(name=name, command=_argv(command, "--plugin"))
@@ -214,12 +216,13 @@ def _plugin(text: str) -> PluginSpec:
 
 def _image(text: str) -> tuple[str, PluginSpec]:
     from ..plugin_spec import PluginSpec
+    from .plugin_images import BUNDLED_IMAGES
 
     image, separator, plugin = text.partition("=")
     if not image or not separator:
         example = "nvcr.io/nvidia/k8s-device-plugin=nvidia"
         raise click.BadParameter(f"'{text}' is not of the form IMAGE=PLUGIN, as in {example}", param_hint="--image")
-    if plugin in _BUNDLED:
+    if plugin in {spec.name for spec in BUNDLED_IMAGES.values()}:
         return image, _plugin(plugin)
     return image, PluginSpec(name="image", command=_argv(plugin, "--image"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -178,8 +179,18 @@ class LiveCluster:
             raise InputError(f"--port {self._spec.port}: cannot be used: {error.strerror}; choose another") from None
         self._stack.push_async_callback(self.api.stop)
 
+    @property
+    def _kubeconfig(self) -> Path:
+        """What lets plugins in at the API server."""
+        path = self._folder / ".kubeconfig"
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(json.dumps(self.api.kubeconfig()))
+        return path
+
     async def _add_node(self, node: SimNode) -> None:
         node.create()
+        self._stack.callback(node.close)
         self._logs.add_node(node.name, node.kubelet_log)
         config = node.kubelet_config()
         around = Surroundings(self._clock, self._store, self._observe, self._group, renews_leases=True)
@@ -190,6 +201,7 @@ class LiveCluster:
         with self._logs.of(node.name):
             await kubelet.start()
         self.nodes[node.name], self._kubelets[node.name] = node, kubelet
+        node.kubeconfig = self._kubeconfig
         self._plugins.add_node(node)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,7 @@ import contextlib
 import signal
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, get_args
 
 from simkubelet.clock import Clock
 from simkubelet.devices.run_options import DeviceRunOptions
@@ -31,15 +31,14 @@ from simkubelet.runtime.program import container_manifest, expand, program_of
 from ..backends.sim_node import SimNode
 from ..marked_processes import MARK, kill_marked, signal_marked
 from ..plugin_process import PluginCommand
-from ..plugin_spec import PluginSpec
+from ..plugin_spec import Builtin, PluginSpec
 
 __all__ = ["BUNDLED_IMAGES", "PluginImages"]
 
 BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
-    "simkubelet/gopher": PluginSpec(name="gopher", builtin="gopher"),
-    "simkubelet/nvidia": PluginSpec(name="nvidia", builtin="nvidia"),
+    f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
 }
-"""Image, without a tag -> the plugin that comes along."""
+"""Image, without a tag -> the plugin that comes along; the stub would need somebody who tells it what to do."""
 
 
 class PluginImages:

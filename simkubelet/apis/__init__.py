@@ -3,7 +3,5 @@
 ``deviceplugin`` (v1beta1), ``pluginregistration`` (v1), ``podresources`` (v1) and ``podresources_v1alpha1``.
 
 One module per API, with its messages, its gRPC stubs and servicers, and the constants that both sides agree on.
-The messages live in a descriptor pool of our own (``_pool``).
+The messages live in a descriptor pool of our own (``_pool``). ``grpc_wire`` is what goes over the sockets.
 """
-
-from . import _quiet_grpc as _quiet_grpc

@@ -5,6 +5,7 @@ Source: k8s.io/kubelet v0.34.4, pkg/apis/pluginregistration/v1.
 
 from typing import TYPE_CHECKING, Final
 
+from . import _quiet_grpc as _quiet_grpc
 from ._generated.pluginregistration_v1_pb2 import (
     InfoRequest,
     PluginInfo,

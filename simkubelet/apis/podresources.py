@@ -3,6 +3,7 @@
 Source: k8s.io/kubelet v0.34.4, pkg/apis/podresources/v1.
 """
 
+from . import _quiet_grpc as _quiet_grpc
 from ._generated.podresources_v1_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,

@@ -174,13 +174,21 @@ class Pods:
     # The cluster's pods
 
     async def _take_changes(self) -> None:
+        """Take what is there at the start by its creation, later what comes in the order in which it does.
+
+        Source: kubelet/config/apiserver.go, ``newSourceApiserverFromLW``; kubelet/kubelet.go, ``HandlePodAdditions``
+        (kubernetes v1.34.4): only the pods of one update are sorted, and each event of the watch is one.
+        """
         changed = [(uid, self._read(uid)) for uid in self._watch.take()]
         for uid, pod in changed:
             if pod is None:
                 self._forget(uid)
                 for static_uid in self._mirrors.restore():
                     self._wake(static_uid)
-        for pod in sorted((pod for _, pod in changed if pod is not None), key=self._turn):
+        pods = [pod for _, pod in changed if pod is not None]
+        if not self._containers.allocator.are_sources_ready:
+            pods.sort(key=self._turn)
+        for pod in pods:
             if pod.mirror_of is not None:
                 self._mirrors.check(pod)
             elif pod.uid not in self._known:

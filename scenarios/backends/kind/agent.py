@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
@@ -34,6 +36,9 @@ from simkubelet.runtime.cri_call import CriCall
 from ...marked_processes import catches, signal_first, signal_marked
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
+
+if TYPE_CHECKING:
+    from ...vendor_devices import VendorDevices
 
 HOST: Final = Path("/host")
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
@@ -50,6 +55,9 @@ _API_LIMIT_S: Final = 5.0
 CREATED: Final = PLACE / "created"
 """The topmost path of each that was made on the node, a line each: what has to go in the end."""
 _EXIT_CODE: Final = "exit-code"
+_NULL: Final = (1, 3)
+"""Major and minor number of ``/dev/null``, which stands for the devices of vendors."""
+_DEVICE_MODE: Final = 0o666
 _HANDLER_WITHIN_S: Final = 5.0
 
 
@@ -60,6 +68,7 @@ class Agent:
         self._checkpoints_told: list[str | None] = []
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
+        self._devices: VendorDevices | None = None
         # What is there already was told by the agent of before a reboot.
         self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
 
@@ -130,6 +139,14 @@ class Agent:
     def do_write_file(self, path: str, content: str) -> None:
         """Give a file another content."""
         (HOST / path.lstrip("/")).write_text(content)
+
+    def do_move_file(self, path: str, to: str) -> None:
+        """Give a file another path where nothing is in its way."""
+        place = HOST / to.lstrip("/")
+        if os.path.lexists(place):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
+        _note_created(place)
+        (HOST / path.lstrip("/")).rename(place)
 
     def do_create_folder(self, path: str) -> None:
         """Make a folder, and those above it."""
@@ -229,28 +246,60 @@ class Agent:
                 return asdict(Told())
             return asdict(told(listed, allocatable, {pod: get(pod) for pod in pods}))
 
-    def do_machine(self, profile: str, count: int, cdi: str) -> dict[str, Any]:
-        """Make the fake machine; its GPUs, what a process needs to see them, and its CDI specification of a kind."""
-        from fakegpu import Machine, cdi_spec
+    def do_machine(self, cdi: str, **gpus: Any) -> dict[str, Any]:
+        """Make the fake machine; what a process needs to see its GPUs, and its CDI specification of a kind."""
+        from fakegpu import cdi_spec
 
-        machine = Machine.create(PLACE / "machine", profile=profile, count=count)
+        from ...nvidia_gpus import make_gpus
+
+        machine = make_gpus(PLACE / "machine", **gpus)
+        _make_device_nodes()
         return {
-            "gpus": [gpu.uuid for gpu in machine.gpus],
             "environment": machine.environment(),
             "cdi": json.dumps(cdi_spec(machine, cdi)),
         }
 
-    def do_fail(self, gpu: str, xid: int | None, lost: bool) -> None:
-        """Let a GPU report an XID, fall off the bus, or both."""
+    def do_devices(self, amd: dict[str, Any] | None, iluvatar: dict[str, Any] | None) -> list[str]:
+        """Make AMD GPUs and Iluvatar chips, with device nodes that a container can be given; their ids."""
+        from ...vendor_devices import EXPORTER, VendorDevices
+
+        self._devices = VendorDevices(PLACE / "machine", amd, iluvatar)
+        _note_created(HOST / EXPORTER.relative_to("/"))
+        self._devices.serve(HOST)
+        _make_device_nodes()
+        return list(self._devices.ids)
+
+    def do_tell_health(self, device: str, healthy: bool) -> None:
+        """Let the vendor's monitor tell of one of these devices that it is healthy or not."""
+        assert self._devices is not None  # noqa: S101  # a story that does this has devices
+        self._devices.tell_health(device, healthy=healthy)
+
+    def do_gpus(self) -> dict[str, str]:
+        """Index -> UUID of the GPUs and MIG devices of the fake machine."""
         from fakegpu import Machine
 
-        Machine.open(PLACE / "machine").fail(gpu, xid=xid, lost=lost)
+        from ...nvidia_gpus import names
 
-    def do_heal(self, gpu: str) -> None:
-        """Take back what was done to a GPU."""
+        return names(Machine.open(PLACE / "machine"))
+
+    def do_change_gpus(self, verb: str, given: dict[str, Any]) -> None:
+        """Break, mend or divide the GPUs."""
         from fakegpu import Machine
 
-        Machine.open(PLACE / "machine").heal(gpu)
+        from ...nvidia_gpus import change
+
+        change(Machine.open(PLACE / "machine"), verb, **given)
+
+
+def _make_device_nodes() -> None:
+    """Make a node's device for each of its machine that is not there yet: a container can be given it."""
+    made = PLACE / "machine" / "dev"
+    for file in (path for path in made.rglob("*") if path.is_file()):
+        place = HOST / "dev" / file.relative_to(made)
+        if not place.exists():
+            _note_created(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.mknod(place, stat.S_IFCHR | _DEVICE_MODE, os.makedev(*_NULL))
 
 
 def _await_handler(pid: int, number: signal.Signals) -> None:

@@ -26,16 +26,18 @@ from ...action import (
     CreateFolder,
     Delete,
     ExitContainer,
-    Fail,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
+    WriteFile,
 )
 from ...backend import Capability, needed
+from ...hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
 from ...model import Scenario
-from ...node_spec import CDI_KIND, CDI_SPEC
+from ...node_spec import CDI_KIND, CDI_SPEC, vendor_specs
 from ...plugin_action import PluginAction
+from ...pod_action import Annotate, Bind
 from ...snapshot import Snapshot
 from ...trace import Trace
 from ..pod_resources import Told
@@ -47,9 +49,10 @@ from .kubelet_settings import set_up
 from .kubelets import KindKubelets
 from .members import KindMembers
 from .node import KindNode
-from .node_changes import change_file, change_gpu
+from .node_changes import change_device, change_file, change_gpus
 from .patience import RealPatience
 from .plugins import NAMESPACE, KindPlugins
+from .pod_change import change_pod
 from .pods import KindPods
 from .program import programs_of
 from .stand_in import mark_of
@@ -104,7 +107,7 @@ class KindBackend:
         self.trace = Trace(now=time.monotonic)
         self._members = members
         self._nodes: dict[str, KindNode] = {}
-        self._gpus: dict[str, list[str]] = {}
+        self._devices: dict[str, list[str]] = {}
         self._plugins = KindPlugins(scenario.plugins, programs_of(scenario.plugins, replacements), image, self.trace)
         self._tasks: list[asyncio.Task[None]] = []
         self._state: ClusterState
@@ -151,12 +154,21 @@ class KindBackend:
                     raise InputError(f"no pod '{name}' is there now; the pods are: {self._state.pod_names or 'none'}")
             case ExitContainer():
                 await self._exit_container(action)
+            case Annotate():
+                await change_pod(action, "", self._names(), self._api)
+            case Bind():
+                await change_pod(action, self._node(action.node).container, self._names(), self._api)
             case PluginAction():
                 await self._plugins.perform(action, self._node(action.node).name)
-            case Fail() | Heal():
+            case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():
+                await change_gpus(action, self._node(action.node), await self.observe(), self.trace)
+            case FailDevice() | HealDevice():
                 node = self._node(action.node)
-                await change_gpu(action, node, self._gpus.get(node.name), await self.observe(), self.trace)
-            case CreateFile() | RemoveFile() | CreateFolder() | RemoveFolder() | AddStaticPod() | RemoveStaticPod():
+                devices = self._devices.get(node.name, ())
+                await change_device(action, node, devices, await self.observe(), self.trace)
+            case CreateFile() | WriteFile() | MoveFile() | RemoveFile() | CreateFolder() | RemoveFolder():
+                await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
+            case AddStaticPod() | RemoveStaticPod():
                 await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
             case Advance():
                 raise InputError("a real cluster's time cannot be advanced")
@@ -207,12 +219,15 @@ class KindBackend:
             await node.ask("look_again")
             environment: dict[str, str] = {}
             if spec.gpus is not None:
-                made = await node.ask("machine", profile=spec.gpus.profile, count=spec.gpus.count, cdi=CDI_KIND)
-                self._gpus[spec.name], environment = made["gpus"], made["environment"]
+                made = await node.ask("machine", **spec.gpus.model_dump(), cdi=CDI_KIND)
+                environment = made["environment"]
                 await node.ask("create_file", path=CDI_SPEC, content=made["cdi"])
-            places.append(Place(spec.name, environment, spec.files))
-            for path in spec.files:
-                await node.ask("create_file", path=path, content="")
+            if spec.amd is not None or spec.iluvatar is not None:
+                amd, iluvatar = vendor_specs(spec)
+                self._devices[spec.name] = await node.ask("devices", amd=amd, iluvatar=iluvatar)
+            places.append(Place(spec.name, environment, spec.contents, spec.has_devices))
+            for path, content in spec.contents.items():
+                await node.ask("create_file", path=path, content=content)
         for kind, url in _WATCHED.items():
             self._tasks.append(asyncio.create_task(self._api.watch(kind, self._changed, url)))
         await self._plugins.start(self._api, self._nodes, places)
@@ -261,6 +276,10 @@ class KindBackend:
         if "nodeName" in manifest["spec"]:
             self._state.bound.add(manifest["metadata"]["name"])
         await self._api.call("POST", "namespaces/default/pods", await self._pods.manifest(manifest))
+
+    def _names(self) -> dict[str, str]:
+        """A node's name in the story -> the cluster's."""
+        return {name: node.container for name, node in self._nodes.items()}
 
     def _node(self, name: str | None) -> KindNode:
         return self._nodes[name] if name is not None else next(iter(self._nodes.values()))

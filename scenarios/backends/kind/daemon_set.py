@@ -23,9 +23,14 @@ from .program import PROGRAMS, Program
 LABELS: Final = {"app.kubernetes.io/managed-by": "simkubelet"}
 SELECTED: Final = "labelSelector=" + ",".join(f"{key}={value}" for key, value in LABELS.items())
 """The query of a call that is about objects with these labels."""
+ACCOUNT: Final = "simkubelet-plugins"
+"""The service account of plugins that talk to the API server."""
 NODE_LABEL: Final = "simkubelet.plugin/"
 """With the plugin's name behind it: the label of a node, by its name in the story, while the plugin runs there."""
+_NODE_NAME: Final = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}]
 _HOST: Final = "/host"
+_CDI_SPECS: Final = "/run/cdi"
+"""Where plugins write CDI specifications."""
 _PCI_DEVICES: Final = "/sys/bus/pci/devices"
 
 
@@ -35,18 +40,15 @@ class Place:
 
     Attributes:
         node: The story's name of the node.
-        environment: What its machine gives to a process; empty where it has no GPUs.
-        files: The story's files on the node.
+        environment: What its machine gives to a process; empty where it has no GPUs of NVIDIA.
+        files: The story's files on the node, path -> content.
+        has_machine: Whether it has fake GPUs of any vendor.
     """
 
     node: str
     environment: Mapping[str, str]
-    files: Sequence[str]
-
-    @property
-    def has_machine(self) -> bool:
-        """Whether the node has fake GPUs."""
-        return bool(self.environment)
+    files: Mapping[str, str]
+    has_machine: bool
 
 
 def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Program | None) -> dict[str, Any]:
@@ -67,14 +69,15 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
         "image": image.reference,
         "imagePullPolicy": "Never",
         "command": _told_command(spec, image) if program is None else program.argv,
-        "env": [{"name": key, "value": value} for key, value in env.items()],
+        "env": [{"name": key, "value": value} for key, value in env.items()] + (_NODE_NAME if spec.uses_api else []),
         "volumeMounts": [{"name": f"v{index}", "mountPath": inside} for index, inside in enumerate(mounts)],
     }
     pod = {
         "nodeSelector": {NODE_LABEL + spec.name: place.node},
         "tolerations": [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 5,
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": spec.uses_api,
+        **({"serviceAccountName": ACCOUNT} if spec.uses_api else {}),
         "containers": [container],
         "volumes": [{"name": f"v{index}", "hostPath": {"path": path}} for index, path in enumerate(mounts.values())],
     }
@@ -92,8 +95,19 @@ def mark_of(plugin: str) -> str:
 
 
 def _told_places(place: Place) -> dict[str, str]:
-    """What is mounted for a plugin that comes along: path in the container -> path on the node."""
-    return {_HOST: "/", **({f"{_HOST}/sys": f"{PLACE}/machine/sys"} if place.has_machine else {})}
+    """What is mounted for a plugin that comes along: path in the container -> path on the node.
+
+    On a node ``/var/run`` is a link to ``/run``, which leads out of ``/host``. A file with something in it is a
+    plugin's own affair, no device file below the host's root.
+    """
+    parts = ("sys", "proc") if place.environment else ("sys",) if place.has_machine else ()
+    configured = {str(PurePosixPath(path).parent) for path, content in place.files.items() if content}
+    return {
+        _HOST: "/",
+        **{f"{_HOST}/{part}": f"{PLACE}/machine/{part}" for part in parts},
+        **({_CDI_SPECS: _CDI_SPECS} if place.environment else {}),
+        **{folder: folder for folder in sorted(configured)},
+    }
 
 
 def _built_in_places(place: Place, program: Program) -> dict[str, str]:
@@ -101,6 +115,8 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
     carried = {str(path): f"{PROGRAMS}{path}" for path in sorted(program.files)}
     folders = {str(PurePosixPath(path).parent) for path in place.files}
     devices = {_PCI_DEVICES: f"{PLACE}/machine{_PCI_DEVICES}"} if place.has_machine else {}
+    if place.environment:
+        devices[f"/var{_CDI_SPECS}"] = _CDI_SPECS
     return {**carried, **devices, **{folder: folder for folder in sorted(folders)}}
 
 

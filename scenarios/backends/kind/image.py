@@ -36,8 +36,10 @@ _BUNDLED: Final = {
     "scenarios": (
         "__init__.py",
         "marked_processes.py",
+        "nvidia_gpus.py",
         "snapshot.py",
         "tap",
+        "vendor_devices.py",
         "backends/__init__.py",
         "backends/pod_resources.py",
         "backends/kind/__init__.py",

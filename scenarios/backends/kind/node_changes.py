@@ -11,47 +11,54 @@ from ...action import (
     AddStaticPod,
     CreateFile,
     CreateFolder,
-    Fail,
     FileAction,
-    Heal,
+    MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
+    WriteFile,
+    verb_of,
 )
-from ...events import FaultHealed, FaultInjected, FileCreated, FileRemoved
+from ...events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
+from ...hardware_action import FailDevice, HealDevice, NvidiaAction
 from ...node_spec import MANIFESTS
-from ...selection import chosen_file, chosen_gpu
+from ...nvidia_change import nvidia_change
+from ...selection import chosen_file, chosen_gpu, numbered
 from ...snapshot import Snapshot
 from ...trace import Trace
 from .node import KindNode
 from .pods import KindPods
 
 
-async def change_gpu(
-    action: Fail | Heal, node: KindNode, gpus: Sequence[str] | None, seen: Snapshot, trace: Trace
-) -> None:
-    """Inject a fault or take it back.
+async def change_gpus(action: NvidiaAction, node: KindNode, seen: Snapshot, trace: Trace) -> None:
+    """Break, mend or divide the NVIDIA GPUs of a node.
 
     Args:
         action: The step.
-        node: Where the GPU is.
-        gpus: The UUIDs of the node's GPUs, None where it has none.
+        node: Where the GPUs are.
         seen: The world, by which the step chooses a GPU.
         trace: Gets what is done.
 
     Raises:
         InputError: There is no such GPU.
     """
-    if gpus is None:
-        raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
-    gpu = chosen_gpu(action.gpu, gpus, seen)
-    if isinstance(action, Fail):
-        is_lost = action.lost is not None
-        trace.append(FaultInjected(node.name, gpu, action.xid, is_lost))
-        await node.ask("fail", gpu=gpu, xid=action.xid, lost=is_lost)
-    else:
-        await node.ask("heal", gpu=gpu)
-        trace.append(FaultHealed(node.name, gpu))
+    event, given = nvidia_change(action, node.name, await node.ask("gpus"), seen)
+    trace.append(event)
+    await node.ask("change_gpus", verb=verb_of(action), given=given)
+
+
+async def change_device(
+    action: FailDevice | HealDevice, node: KindNode, devices: Sequence[str], seen: Snapshot, trace: Trace
+) -> None:
+    """Let a vendor's monitor tell of one of a node's devices that it is unhealthy, or healthy again.
+
+    Raises:
+        InputError: There is no such device.
+    """
+    device = chosen_gpu(action.device, numbered(devices), seen)
+    is_healthy = isinstance(action, HealDevice)
+    trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
+    await node.ask("tell_health", device=device, healthy=is_healthy)
 
 
 async def change_file(
@@ -67,8 +74,14 @@ async def change_file(
         InputError: It is there already, or is not there.
     """
     match action:
-        case CreateFile(path=path):
-            await _create(node, path, "", trace)
+        case CreateFile(path=path, content=content):
+            await _create(node, path, content, trace)
+        case WriteFile(path=path, content=content):
+            await node.ask("write_file", path=path, content=content)
+            trace.append(FileWritten(node.name, path))
+        case MoveFile(path=path, to=to):
+            await node.ask("move_file", path=path, to=to)
+            trace.append(FileMoved(node.name, path, to))
         case AddStaticPod(manifest=pod):
             manifest = json.dumps(await pods.manifest(pod.manifest))
             await _create(node, f"{MANIFESTS}/{pod.pod}.yaml", manifest, trace)

@@ -17,7 +17,15 @@ def placed(pod: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         names: A node's name in the story -> the cluster's.
     """
     named = {part: _renamed(pod["spec"][part], names) for part in _NAMING if part in pod["spec"]}
-    return {**pod, "spec": {**pod["spec"], **named}}
+    placed = {**pod, "spec": {**pod["spec"], **named}}
+    if annotations := pod["metadata"].get("annotations"):
+        placed["metadata"] = {**pod["metadata"], "annotations": annotated(annotations, names)}
+    return placed
+
+
+def annotated(annotations: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """Annotations for such a cluster: a value may be a node's name, as schedulers write it."""
+    return {key: names.get(value, value) for key, value in annotations.items()}
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -38,6 +38,7 @@ from .api import ClusterApi, Object
 from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set
 from .image import PluginImage
 from .node import KindNode
+from .plugin_account import add_account, remove_account
 from .plugin_on_node import PluginOnNode
 from .program import Program, archive_of
 from .until import until
@@ -47,7 +48,16 @@ NAMESPACE: Final = "kube-system"
 
 Source of the five: namespaceDeletionGracePeriod, pkg/controller/namespace/namespace_controller.go (kubernetes v1.34.4).
 """
-_SERVED: Final = {"gopher": "lixueduan.com/gopher", "nvidia": "nvidia.com/gpu"}
+_DOMAINS: Final = {
+    "amd": "amd.com",
+    "gopher": "lixueduan.com",
+    "gpu-memory": "doslab.io",
+    "gpushare": "aliyun.com",
+    "iluvatar": "iluvatar.com",
+    "nvidia": "nvidia.com",
+    "volcano": "volcano.sh",
+}
+"""Of the resources that plugins serve which come along, however many they are."""
 _CONNECTED: Final = re.compile(r'"Connected to new client" resource="([^"]*)"')
 _LISTED: Final = re.compile(
     r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
@@ -92,6 +102,8 @@ class KindPlugins:
             HostError: The cluster does not do it.
         """
         self._api = api
+        if any(spec.uses_api for spec in self._specs):
+            await add_account(api, NAMESPACE)
         for place in places:
             node = nodes[place.node]
             if self._programs:
@@ -117,6 +129,8 @@ class KindPlugins:
             await api.call("PATCH", f"nodes/{node.container}", {"metadata": {"labels": labels}})
         await api.call("DELETE", f"namespaces/{NAMESPACE}/daemonsets?{SELECTED}", group="apps/v1")
         await api.call("DELETE", f"namespaces/{NAMESPACE}/pods?{SELECTED}")
+        if any(spec.uses_api for spec in self._specs):
+            await remove_account(api, NAMESPACE)
 
     async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
@@ -196,17 +210,19 @@ class KindPlugins:
 
     def _seen_registration(self, node: str, resource: str) -> None:
         here = [one for (where, _), one in self._on_nodes.items() if where == node]
-        served = {one.spec.name: self._serves(one.spec) for one in here}
         # The log does not tell who registers: a resource that no other plugin serves is the unknown program's.
-        by = resource if resource in served.values() else None
+        known = {one.spec.name for one in here if self._serves(one.spec, resource)}
         for one in here:
-            if served[one.spec.name] == by and not one.tells:
+            if not one.tells and (one.spec.name in known if known else self._serves(one.spec, resource) is None):
                 one.registrations += 1
         self._trace.append(PluginRegistered(node, resource, ""))
 
-    def _serves(self, spec: PluginSpec) -> str | None:
-        """The resource of a plugin, None where only its program knows."""
-        return (spec.serves or Serves()).resource if spec.is_stub else _SERVED.get(spec.builtin or "")
+    def _serves(self, spec: PluginSpec, resource: str) -> bool | None:
+        """Whether a plugin serves a resource, None where only its program knows."""
+        if spec.is_stub:
+            return (spec.serves or Serves()).resource == resource
+        domain = _DOMAINS.get(spec.builtin or "")
+        return None if domain is None else resource.partition("/")[0] == domain
 
     async def _stop(self, one: PluginOnNode, at_once: bool) -> None:
         """End a plugin; returns when the cluster has told of its end.

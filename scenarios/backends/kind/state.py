@@ -71,6 +71,7 @@ class ClusterState:
         self._named: dict[str, str] = {}
         self._allocated: set[tuple[str, str, str]] = set()
         self._env: dict[tuple[str, str], dict[str, str]] = {}
+        self._device_nodes: dict[tuple[str, str], dict[str, str]] = {}
 
     @property
     def pod_names(self) -> str:
@@ -237,7 +238,10 @@ class ClusterState:
             if entry.pod_uid in names and key not in self._allocated:
                 self._allocated.add(key)
                 ids = tuple(sorted(map(str, entry.allocation.devices())))
-                self._env.setdefault(key[:2], {}).update(entry.allocation.response.envs)
+                response = entry.allocation.response
+                self._env.setdefault(key[:2], {}).update(response.envs)
+                nodes = {device.container_path: device.host_path for device in response.devices}
+                self._device_nodes.setdefault(key[:2], {}).update(nodes)
                 self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids))
 
     def _entries(self, node: str) -> tuple[AllocationEntry, ...]:
@@ -261,6 +265,8 @@ class ClusterState:
             node=node,
             devices=devices,
             env={container: env for (of, container), env in self._env.items() if of == uid},
+            device_nodes={container: nodes for (of, container), nodes in self._device_nodes.items() if of == uid},
+            annotations={key: self._in_story(value) for key, value in item["metadata"].get("annotations", {}).items()},
             events=tuple(self._events.get(uid, {}).values()),
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),

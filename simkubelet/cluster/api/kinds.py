@@ -12,7 +12,7 @@ from typing import Final
 from ..objects import JSON, Key
 from .errors import GroupName, StatusError
 from .event_versions import core_event, new_event
-from .names import is_dns_label, is_dns_subdomain
+from .names import is_dns_label, is_dns_subdomain, is_path_segment
 from .selectable_fields import CORE_EVENT_FIELDS, EVENT_FIELDS, POD_FIELDS, SelectableFields, field_at, flag_at
 
 __all__ = ["KINDS", "Kind", "SubResource", "kind_at", "kind_named"]
@@ -200,6 +200,16 @@ KINDS: Final = (
         stored_as="events",
         from_stored=new_event,
         to_stored=core_event,
+    ),
+    Kind(
+        "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding",
+        namespaced=False,
+        check_name=is_path_segment,
+    ),
+    Kind(
+        "rbac.authorization.k8s.io", "v1", "clusterroles", "clusterrole", "ClusterRole",
+        namespaced=False,
+        check_name=is_path_segment,
     ),
     Kind(
         "scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",

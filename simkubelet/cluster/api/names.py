@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_dns_label", "is_dns_subdomain", "is_label_value", "is_qualified_name"]
+__all__ = ["is_dns_label", "is_dns_subdomain", "is_label_value", "is_path_segment", "is_qualified_name"]
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -50,6 +50,13 @@ def is_dns_subdomain(text: str) -> list[str]:
     if not re.fullmatch(_SUBDOMAIN, text):
         faults.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
     return faults
+
+
+def is_path_segment(text: str) -> list[str]:
+    """What keeps a text from being a part of a URL's path."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{sign}'" for sign in "/%" if sign in text]
 
 
 def is_label_value(text: str) -> list[str]:

@@ -92,6 +92,24 @@ def _default_cells(obj: JSON, age: Age) -> list[Any]:
     return [metadata["name"], metadata.get("creationTimestamp")]
 
 
+def _cluster_role_binding(obj: JSON, age: Age) -> list[Any]:
+    role, subjects = obj.get("roleRef") or {}, obj.get("subjects") or ()
+    named = {
+        kind: [
+            f"{one.get('namespace', '')}/{one['name']}" if one.get("namespace") else one["name"]
+            for one in subjects
+            if one["kind"] == kind
+        ]
+        for kind in ("User", "Group", "ServiceAccount")
+    }
+    return [
+        obj["metadata"]["name"],
+        f"{role.get('kind', '')}/{role.get('name', '')}",
+        age(obj["metadata"].get("creationTimestamp")),
+        *(", ".join(names) for names in named.values()),
+    ]
+
+
 def _config_map(obj: JSON, age: Age) -> list[Any]:
     count = len(obj.get("data") or {}) + len(obj.get("binaryData") or {})
     return [obj["metadata"]["name"], count, age(obj["metadata"].get("creationTimestamp"))]
@@ -215,6 +233,10 @@ _DEFAULT_COLUMNS: Final = [
 ]
 
 _TABLES: Final[dict[str, tuple[list[JSON], Cells]]] = {
+    "clusterrolebindings.rbac.authorization.k8s.io": (
+        _columns("Name", "Role", "Age", "+Users", "+Groups", "+ServiceAccounts"),
+        _cluster_role_binding,
+    ),
     "configmaps": (_columns("Name", "Data", "Age"), _config_map),
     "controllerrevisions.apps": (_columns("Name", "Controller", "Revision", "Age"), _controller_revision),
     "daemonsets.apps": (

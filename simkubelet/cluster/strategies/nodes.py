@@ -6,6 +6,7 @@ Source: pkg/registry/core/node/strategy.go; pkg/apis/core/validation/validation.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Final
@@ -58,6 +59,10 @@ class NodeStrategy(Strategy):
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         return [*self.validate(new), *_validate_settled(new, old)]
+
+    def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
+        """Take back the changes of the spec; labels and annotations may be written along with the status."""
+        new["spec"] = copy.deepcopy(old["spec"])
 
     def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = [*_validate_resources(new), *_validate_settled(new, old)]

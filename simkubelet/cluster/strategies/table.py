@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..api.basic_strategies import basic_strategies
+from ..api.rbac_strategies import rbac_strategies
 from ..api.strategy import Strategy
 from ..daemonsets.strategy import DaemonSetStrategy
 from ..objects import Objects
@@ -20,6 +21,7 @@ def strategies(objects: Objects) -> Mapping[str, Strategy]:
     """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
     return {
         **basic_strategies(),
+        **rbac_strategies(),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
         "pods": PodStrategy(objects),

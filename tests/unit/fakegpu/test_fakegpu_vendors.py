@@ -8,7 +8,7 @@ import pytest
 
 from fakegpu import InputError, Machine
 from fakegpu.cli import main
-from fakegpu.iluvatar import write_iluvatar
+from fakegpu.iluvatar import ECC_ERROR, set_health, write_iluvatar
 from fakegpu.plain_files import write_plain
 
 
@@ -31,6 +31,44 @@ def test_iluvatar_chips_have_device_nodes_and_numa_nodes(tmp_path: Path) -> None
 def test_number_of_chips_that_cannot_be(count: int, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="1 to 64"):
         write_iluvatar(tmp_path, count)
+
+
+def test_two_chips_of_a_board_share_its_number_and_its_numa_node(tmp_path: Path) -> None:
+    write_iluvatar(tmp_path, 8, chips_per_board=2)
+
+    folders = sorted((tmp_path / "sys/bus/pci/devices").iterdir())
+    assert [(folder / "ixml/board").read_text() for folder in folders] == [
+        f"{board}\n" for board in (0, 0, 1, 1, 2, 2, 3, 3)
+    ]
+    assert [(folder / "ixml/position").read_text() for folder in folders] == ["0\n", "1\n"] * 4
+    assert [(folder / "numa_node").read_text() for folder in folders] == ["0\n"] * 4 + ["1\n"] * 4
+
+
+def test_chips_are_replaced_by_fewer(tmp_path: Path) -> None:
+    write_iluvatar(tmp_path, 4)
+
+    write_iluvatar(tmp_path, 2)
+
+    assert sorted(path.name for path in (tmp_path / "dev").iterdir()) == ["iluvatar0", "iluvatar1", "itrctl"]
+    assert len(list((tmp_path / "sys/bus/pci/devices").iterdir())) == 2
+
+
+def test_an_iluvatar_chip_falls_ill_and_gets_well(tmp_path: Path) -> None:
+    chip = write_iluvatar(tmp_path, 2)[1]
+    health = tmp_path / "sys/bus/pci/devices" / chip.address / "ixml/health"
+
+    set_health(tmp_path, chip.uuid, ECC_ERROR)
+    assert health.read_text() == "0x10\n"
+
+    set_health(tmp_path, chip.uuid, 0)
+    assert health.read_text() == "0x0\n"
+
+
+def test_no_such_iluvatar_chip(tmp_path: Path) -> None:
+    write_iluvatar(tmp_path, 1)
+
+    with pytest.raises(InputError, match="no Iluvatar chip 'GPU-nobody'"):
+        set_health(tmp_path, "GPU-nobody", 0)
 
 
 def test_plain_files_lie_below_the_folder(tmp_path: Path) -> None:

@@ -6,17 +6,27 @@ Observed are the registrations, the answers on the plugin's own socket, and what
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from plugin.nvidia.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
+from plugin.nvidia.nvml import (
+    EventType,
+    GpuHandle,
+    GpuInstanceProfile,
+    MigAttributes,
+    NvmlError,
+    NvmlEvent,
+    NvmlReturn,
+)
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 20.0
@@ -63,6 +73,16 @@ class FakeKubelet(api.RegistrationServicer):
             return await self.requests.get()
 
 
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Take back what a plugin that a test has started set up for its log."""
+    logger = logging.getLogger("plugin")
+    handlers, level, propagates = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.propagate = handlers, propagates
+    logger.setLevel(level)
+
+
 @pytest.fixture
 def kubelet_dir() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="plg-", dir="/tmp"))
@@ -79,11 +99,23 @@ async def kubelet(kubelet_dir: Path) -> AsyncIterator[FakeKubelet]:
     await fake.stop()
 
 
+@dataclass(frozen=True)
+class FakeMig:
+    """A MIG device, by NVML's numbers of its profiles and the ids of its instances."""
+
+    gpu_instance: int
+    gpu_profile: int = 0
+    compute_profile: int = 0
+    compute_instance: int = 0
+    memory_mib: int = 9984
+
+
 class FakeNvml:
     """NVML of a machine made of plain values; the health thread waits for what `events` gets.
 
     A method named in `failures` raises that return code; `events` takes `NvmlEvent` or `NvmlError`. The GPUs of the
-    indices in `too_old` have no events.
+    indices in `too_old` have no events; those in `mig` are partitioned, into what they have there by MIG index. The
+    handle of a GPU is its index, that of a MIG device both. `profiles` are what GPU instances can be, with their MiB.
     """
 
     def __init__(self, count: int) -> None:
@@ -96,6 +128,10 @@ class FakeNvml:
         self.events: queue.Queue[NvmlEvent | NvmlError] = queue.Queue()
         self.registered: list[str] = []
         self.too_old: set[int] = set()
+        self.mig: dict[int, dict[int, FakeMig]] = {}
+        self.profiles = {0: 9984, 2: 40320, 4: 81152, 7: 9984}
+        self.has_library = True
+        self.functions = {"nvmlDeviceGetMigMode"}
         self.sessions = 0
 
     def _maybe_fail(self, method: str) -> None:
@@ -103,7 +139,15 @@ class FakeNvml:
             code = int(self.failures[method])
             raise NvmlError(code, f"code {code}")
 
+    def load(self, library: str) -> bool:
+        return self.has_library
+
+    def has_function(self, name: str) -> bool:
+        return name in self.functions
+
     def init(self) -> None:
+        if not self.has_library:
+            raise NvmlError(NvmlReturn.LIBRARY_NOT_FOUND, "ERROR_LIBRARY_NOT_FOUND")
         self._maybe_fail("init")
         self.sessions += 1
 
@@ -129,7 +173,90 @@ class FakeNvml:
 
     def uuid(self, gpu: Any) -> str:
         self._maybe_fail("uuid")
-        return self.uuids[gpu]
+        return self.uuids[gpu] if isinstance(gpu, int) else f"MIG-{gpu[0]}-{gpu[1]}"
+
+    def minor_number(self, gpu: Any) -> int:
+        self._maybe_fail("minor_number")
+        return int(gpu)
+
+    def total_memory_bytes(self, gpu: Any) -> int:
+        self._maybe_fail("total_memory_bytes")
+        return 81559 << 20
+
+    def compute_capability(self, gpu: Any) -> tuple[int, int]:
+        self._maybe_fail("compute_capability")
+        return 9, gpu
+
+    def addresses_coherently(self, gpu: Any) -> bool:
+        return False
+
+    def driver_version(self) -> str:
+        return "580.95.05"
+
+    def mig_is_enabled(self, gpu: Any) -> bool:
+        self._maybe_fail("mig_is_enabled")
+        return gpu in self.mig
+
+    def max_mig_device_count(self, gpu: Any) -> int:
+        self._maybe_fail("max_mig_device_count")
+        return 7
+
+    def mig_device_by_index(self, gpu: Any, index: int) -> Any:
+        self._maybe_fail("mig_device_by_index")
+        if index not in self.mig.get(gpu, {}):
+            raise NvmlError(NvmlReturn.NOT_FOUND, "Not Found")
+        return gpu, index
+
+    def is_mig_device(self, gpu: Any) -> bool:
+        self._maybe_fail("is_mig_device")
+        return isinstance(gpu, tuple)
+
+    def parent(self, mig: Any) -> Any:
+        self._maybe_fail("parent")
+        return mig[0]
+
+    def _mig(self, handle: Any) -> FakeMig:
+        gpu, index = handle
+        return self.mig[gpu][index]
+
+    def mig_attributes(self, mig: Any) -> MigAttributes:
+        self._maybe_fail("mig_attributes")
+        device = self._mig(mig)
+        return MigAttributes(16, 1, 1, 0, 1, 0, device.gpu_profile + 1, device.compute_profile + 1, device.memory_mib)
+
+    def gpu_instance_id(self, mig: Any) -> int:
+        self._maybe_fail("gpu_instance_id")
+        return self._mig(mig).gpu_instance
+
+    def compute_instance_id(self, mig: Any) -> int:
+        self._maybe_fail("compute_instance_id")
+        return self._mig(mig).compute_instance
+
+    def gpu_instance(self, gpu: Any, instance_id: int) -> Any:
+        self._maybe_fail("gpu_instance")
+        return next(device for device in self.mig[gpu].values() if device.gpu_instance == instance_id)
+
+    def gpu_instance_profile_id(self, instance: Any) -> int:
+        self._maybe_fail("gpu_instance_profile_id")
+        return 10 + int(instance.gpu_profile)
+
+    def gpu_instance_profile(self, gpu: Any, number: int) -> GpuInstanceProfile:
+        self._maybe_fail("gpu_instance_profile")
+        if number not in self.profiles:
+            raise NvmlError(NvmlReturn.NOT_SUPPORTED, "Not Supported")
+        return GpuInstanceProfile(10 + number, self.profiles[number])
+
+    def compute_instance(self, gpu_instance: Any, instance_id: int) -> Any:
+        self._maybe_fail("compute_instance")
+        return gpu_instance
+
+    def compute_instance_profile_id(self, instance: Any) -> int:
+        self._maybe_fail("compute_instance_profile_id")
+        return 20 + int(instance.compute_profile)
+
+    def compute_instance_profile(self, gpu_instance: Any, number: int, engine: int) -> int:
+        self._maybe_fail("compute_instance_profile")
+        return 20 + number
 
     def pci_bus_id(self, gpu: Any) -> str:
         self._maybe_fail("pci_bus_id")

@@ -19,6 +19,7 @@ from plugin.gopher import directory_watch
 from plugin.gopher.device_files import DeviceFiles
 from plugin.gopher.device_plugin import GopherPlugin
 from plugin.gopher.directory_watch import DirectoryWatch
+from plugin.gopher.original_watch import OriginalWatch
 
 _PATIENCE_S = 20.0
 
@@ -193,3 +194,32 @@ def test_allocation_names_the_devices_in_request_order(tmp_path: Path) -> None:
     assert dict(answer.envs) == {"Gopher": "g2,g1"}
     assert not answer.devices
     assert not answer.mounts
+
+
+async def _until(lists: AsyncIterator[tuple[DeviceID, ...]], *expected: str) -> None:
+    async with asyncio.timeout(_PATIENCE_S):
+        while await anext(lists) != expected:
+            pass
+
+
+async def test_original_takes_folders_for_devices_and_overlooks_renames_and_what_lies_deeper(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/g1").touch()
+    (tmp_path / "g2").touch()
+    with OriginalWatch(tmp_path) as watch:
+        lists = watch.device_ids()
+        await _until(lists, "g1", "g2")
+        (tmp_path / "sub/g3").touch()
+        (tmp_path / "den").mkdir()
+        await _until(lists, "den", "g1", "g2")
+        (tmp_path / "g2").rename(tmp_path / "g4")
+        await _until(lists, "den", "g1", "g2", "g4")
+        (tmp_path / "g4").unlink()
+        await _until(lists, "den", "g1", "g2")
+
+
+def test_original_ends_with_a_panics_status_without_its_directory(tmp_path: Path) -> None:
+    with pytest.raises(FatalError) as end:
+        OriginalWatch(tmp_path / "x")
+
+    assert end.value.exit_status == 2

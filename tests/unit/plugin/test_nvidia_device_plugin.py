@@ -1,4 +1,4 @@
-"""Fed in: an NVML of plain values; observed: discovery, allocation, preference, health and how a start fails."""
+"""Fed in: an NVML of plain values; observed: allocation, preference and health."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from plugin.errors import FatalError
 from plugin.framework import AllocationRefusedError, DeviceID
 from plugin.nvidia.device_plugin import NvidiaPlugin
 from plugin.nvidia.nvml import NvmlError, NvmlReturn
@@ -17,143 +16,11 @@ from plugin.nvidia.settings import NvidiaSettings
 from plugin.nvidia.start import start
 
 _PATIENCE_S = 20.0
-_FAILED = (
-    "error starting plugins: error getting plugins: unable to create plugins: failed to construct resource managers"
-)
-_BUILDING = (
-    f"{_FAILED}: error building device map: error building device map from config.resources: "
-    "error building GPU device map"
-)
 
 
-def _sysfs(folder: Path, **nodes: str) -> Path:
-    """A sysfs with the NUMA node of each bus id; ``gpu0`` stands for the first of `FakeNvml`."""
-    for name, node in nodes.items():
-        device = folder / "bus/pci/devices" / f"0000:{int(name.removeprefix('gpu')) + 1:02x}:00.0"
-        device.mkdir(parents=True)
-        (device / "numa_node").write_text(node)
-    return folder
-
-
-def _start(nvml: Any, sysfs: Path, settings: NvidiaSettings | None = None, **environment: str) -> NvidiaPlugin:
-    (plugin,) = start(nvml, settings or NvidiaSettings(), sysfs, environment)
+def _start(nvml: Any, host_root: Path, settings: NvidiaSettings | None = None, **environment: str) -> NvidiaPlugin:
+    (plugin,) = start(nvml, lambda: settings or NvidiaSettings(), host_root, environment)
     return plugin
-
-
-async def _first_list(plugin: NvidiaPlugin) -> list[tuple[str, str, tuple[int, ...]]]:
-    async with aclosing(plugin.devices()) as lists:
-        return [(device.device_id, device.health, device.numa_nodes) for device in await anext(lists)]
-
-
-async def test_gpus_are_listed_by_uuid_with_their_numa_node(make_nvml: Any, tmp_path: Path) -> None:
-    plugin = _start(make_nvml(4), _sysfs(tmp_path, gpu0="1\n", gpu1="-1\n", gpu3="0"))
-
-    assert await _first_list(plugin) == [
-        ("GPU-0", "Healthy", (1,)),
-        ("GPU-1", "Healthy", ()),
-        ("GPU-2", "Healthy", ()),
-        ("GPU-3", "Healthy", (0,)),
-    ]
-
-
-async def test_display_adapters_are_skipped(make_nvml: Any, tmp_path: Path) -> None:
-    nvml = make_nvml(3)
-    nvml.names[0], nvml.names[2] = "DGX Display", "NVIDIA DGX Display"
-
-    assert [device_id for device_id, *_ in await _first_list(_start(nvml, tmp_path))] == ["GPU-1"]
-
-
-def test_machine_without_gpus_has_no_plugin(make_nvml: Any, tmp_path: Path) -> None:
-    assert start(make_nvml(0), NvidiaSettings(), tmp_path, {}) == []
-
-
-@pytest.mark.parametrize(
-    ("method", "text"),
-    [
-        pytest.param("gpu_count", f"{_BUILDING}: error getting device count: code 15", id="count"),
-        pytest.param("gpu_by_index", f"{_BUILDING}: error getting device handle for index '0': code 15", id="handle"),
-        pytest.param(
-            "name",
-            f"{_BUILDING}: error checking whether device is skipped: error getting device name: code 15",
-            id="name",
-        ),
-        pytest.param(
-            "uuid",
-            f"{_BUILDING}: error visiting device: error building Device: error getting UUID device: code 15",
-            id="uuid",
-        ),
-        pytest.param(
-            "pci_bus_id",
-            f"{_BUILDING}: error visiting device: error building Device: error getting device NUMA node: "
-            "error getting PCI Bus Info of device: code 15",
-            id="bus id",
-        ),
-    ],
-)
-def test_gpu_that_cannot_be_read_ends_the_start(make_nvml: Any, tmp_path: Path, method: str, text: str) -> None:
-    nvml = make_nvml(1)
-    nvml.failures[method] = 15
-
-    with pytest.raises(FatalError) as end:
-        _start(nvml, tmp_path)
-
-    assert str(end.value) == text
-    assert nvml.sessions == 0
-
-
-def test_numa_node_that_is_no_number_ends_the_start(make_nvml: Any, tmp_path: Path) -> None:
-    with pytest.raises(FatalError, match="error getting device NUMA node: eror parsing value for NUMA node"):
-        _start(make_nvml(1), _sysfs(tmp_path, gpu0="x\n"))
-
-
-@pytest.mark.parametrize(
-    ("code", "text"),
-    [
-        pytest.param(NvmlReturn.LIBRARY_NOT_FOUND, f"{_FAILED}: invalid device discovery strategy", id="no library"),
-        pytest.param(9, f"{_FAILED}: nvml init failed: code 9", id="driver not loaded"),
-    ],
-)
-def test_missing_nvml_ends_the_start_unless_told_otherwise(
-    make_nvml: Any, tmp_path: Path, code: int, text: str
-) -> None:
-    nvml = make_nvml(1)
-    nvml.failures["init"] = code
-
-    assert start(nvml, NvidiaSettings(fail_on_init_error=False), tmp_path, {}) == []
-    with pytest.raises(FatalError) as end:
-        _start(nvml, tmp_path)
-
-    assert str(end.value) == text
-
-
-@pytest.mark.parametrize(
-    ("settings", "text"),
-    [
-        pytest.param(
-            NvidiaSettings(device_list_strategies=("envvar", "foo")),
-            "invalid --device-list-strategy option: invalid strategy: foo",
-            id="unknown list strategy",
-        ),
-        pytest.param(
-            NvidiaSettings(device_list_strategies=("",)),
-            "invalid --device-list-strategy option: invalid strategy: ",
-            id="empty list strategy",
-        ),
-        pytest.param(
-            NvidiaSettings(device_list_strategies=("volume-mounts",)),
-            "--device-list-strategy volume-mounts is not offered by this plugin; use envvar or cdi-cri",
-            id="list strategy of the original that is not offered",
-        ),
-        pytest.param(
-            NvidiaSettings(device_id_strategy="x"), "invalid --device-id-strategy option: x", id="unknown id strategy"
-        ),
-    ],
-)
-def test_invalid_setting_ends_the_start(make_nvml: Any, tmp_path: Path, settings: NvidiaSettings, text: str) -> None:
-    with pytest.raises(FatalError) as end:
-        _start(make_nvml(1), tmp_path, settings)
-
-    assert str(end.value) == f"error starting plugins: unable to validate flags: {text}"
 
 
 def _allocated(plugin: NvidiaPlugin, *device_ids: str) -> dict[str, str]:
@@ -189,7 +56,7 @@ def test_index_strategy_names_gpus_by_nvml_index(make_nvml: Any, tmp_path: Path)
 def test_cdi_strategy_names_each_gpu_once_to_the_runtime(
     strategies: tuple[str, ...], make_nvml: Any, tmp_path: Path
 ) -> None:
-    plugin = _start(make_nvml(3), tmp_path, NvidiaSettings(device_list_strategies=strategies))
+    plugin = _start(make_nvml(3), tmp_path, NvidiaSettings(device_list_strategies=strategies, cdi_spec_dir=""))
 
     answer = plugin.allocate([DeviceID("GPU-2"), DeviceID("GPU-0"), DeviceID("GPU-2")])
 

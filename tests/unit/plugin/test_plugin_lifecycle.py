@@ -27,6 +27,7 @@ from plugin.framework import (
     registration,
     run_plugins,
 )
+from plugin.framework.grpc_server import GrpcServer
 from plugin.framework.plugin_server import serving
 from simkubelet.apis import deviceplugin as api
 
@@ -266,13 +267,12 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
     kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serves, may_stop = asyncio.Event(), asyncio.Event()
-    stopped: list[grpc.aio.Server] = []
-    kind = type(grpc.aio.server())
-    stop = kind.stop
+    stopped: list[GrpcServer] = []
+    stop = GrpcServer.stop
 
-    async def slow_stop(server: grpc.aio.Server, grace: float | None) -> None:
+    async def slow_stop(server: GrpcServer) -> None:
         await may_stop.wait()
-        await stop(server, grace)
+        await stop(server)
         stopped.append(server)
 
     async def serve() -> None:
@@ -281,7 +281,7 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
             await asyncio.Event().wait()
 
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "stop", slow_stop)
+        patched.setattr(GrpcServer, "stop", slow_stop)
         task = asyncio.create_task(serve())
         async with asyncio.timeout(_PATIENCE_S):
             await serves.wait()
@@ -315,6 +315,32 @@ async def test_refusal_ends_a_plugin_that_leaves_restarts_to_its_supervisor(kube
         "register to kubelet failed: rpc error: code = Unknown desc = the ResourceName is invalid"
     )
     assert not (kubelet_dir / "scripted.sock").exists()
+
+
+async def test_refusal_ends_a_plugin_also_when_a_new_kubelet_comes_while_it_cleans_up(
+    kubelet: Any, kubelet_dir: Path
+) -> None:
+    kubelet.refusal = "not now"
+    is_ending = asyncio.Event()
+
+    class SlowToEnd(ScriptedPlugin):
+        @asynccontextmanager
+        async def life(self) -> AsyncIterator[None]:
+            try:
+                yield
+            finally:
+                is_ending.set()
+                await asyncio.Event().wait()
+
+    async with _running(kubelet_dir, RestartPolicy(attempts=1), SlowToEnd) as running:
+        async with asyncio.timeout(_PATIENCE_S):
+            await is_ending.wait()
+        kubelet.refusal = None
+        await kubelet.stop()
+        await kubelet.start()
+
+        with pytest.raises(FatalError, match="not now"):
+            await running.finish()
 
 
 async def test_plugin_without_kubelet_goes_on_and_registers_when_one_appears(

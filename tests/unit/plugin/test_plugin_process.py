@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -203,34 +203,3 @@ def test_help_names_the_variables_and_defaults(capsys: pytest.CaptureFixture[str
     said = " ".join(capsys.readouterr().out.split())
     for text in ("nvidia.com/gpu", "FAIL_ON_INIT_ERROR", "DP_DISABLE_HEALTHCHECKS", "default: uuid", "Examples:"):
         assert text in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "variable", "expected"),
-    [
-        pytest.param([], None, True, id="default"),
-        pytest.param([], "false", False, id="variable"),
-        pytest.param([], "", False, id="empty variable is false"),
-        pytest.param(["--gds-enabled"], "false", True, id="bare flag beats the variable"),
-        pytest.param(["--gds-enabled=F"], "true", False, id="value beats the variable"),
-    ],
-)
-def test_flag_beats_variable_beats_default(
-    arguments: list[str], variable: str | None, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[Any] = []
-
-    def launch(options: object, policy: object, build: Callable[[], object]) -> int:
-        given.append(build)
-        return 0
-
-    def start(nvml: object, settings: Any, sysfs: object, environment: object) -> bool:
-        return bool(settings.gds_enabled)
-
-    monkeypatch.setattr("plugin.launch.launch", launch)
-    monkeypatch.setattr("plugin.nvidia.start.start", start)
-    if variable is not None:
-        monkeypatch.setenv("GDS_ENABLED", variable)
-
-    assert main(["nvidia", *arguments]) == 0
-    assert given[0]() is expected

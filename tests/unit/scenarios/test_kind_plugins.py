@@ -74,7 +74,7 @@ async def started(
 ) -> KindPlugins:
     made = KindPlugins(specs, programs, _IMAGE, trace)
     node = node or SilentNode()
-    await made.start(api, {"node-1": node}, [Place("node-1", {"FAKEGPU_SEGMENT": "/x"}, ())])
+    await made.start(api, {"node-1": node}, [Place("node-1", {"FAKEGPU_SEGMENT": "/x"}, {}, has_machine=True)])
     return made
 
 

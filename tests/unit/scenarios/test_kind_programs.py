@@ -4,6 +4,7 @@ import io
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,20 +123,42 @@ def test_files_lie_below_the_programs_folder_with_what_links_point_at(tmp_path: 
     assert only.name == f"{PROGRAMS}{tmp_path}/link".lstrip("/")
 
 
+def test_a_plugin_that_comes_along_finds_its_settings_and_the_machines_files() -> None:
+    spec = PluginSpec(name="nvidia", builtin="nvidia")
+    files = {"/etc/nvidia/config.yaml": "version: v1", "/etc/gophers/g1": ""}
+
+    made = daemon_set(spec, Place("node-1", {"FAKEGPU_SEGMENT": "/x"}, files, has_machine=True), _IMAGE, None)
+
+    mounted = mounts_of(made)
+    assert mounted["/etc/nvidia"] == "/etc/nvidia"
+    assert "/etc/gophers" not in mounted
+    assert mounted["/host/sys"].endswith("/machine/sys")
+    assert mounted["/host/proc"].endswith("/machine/proc")
+    assert mounted["/run/cdi"] == "/run/cdi"
+
+
 def test_a_program_sees_a_nodes_own_paths() -> None:
     spec = PluginSpec(name="mine", command=("/opt/plugin",), env={"DEBUG": "1"})
-    place = Place("node-2", {"FAKEGPU_SEGMENT": "/x"}, ["/etc/gophers/g1", "/etc/gophers/g2"])
+    place = Place("node-2", {"FAKEGPU_SEGMENT": "/x"}, {"/etc/gophers/g1": "", "/etc/gophers/g2": ""}, has_machine=True)
 
     made = daemon_set(spec, place, _IMAGE, Program(("/opt/plugin", "-v"), frozenset([Path("/opt/plugin")])))
 
     pod = made["spec"]["template"]["spec"]
     (container,) = pod["containers"]
-    on_node = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
-    mounted = {mount["mountPath"]: on_node[mount["name"]] for mount in container["volumeMounts"]}
+    mounted = mounts_of(made)
     assert container["command"] == ("/opt/plugin", "-v")
     assert {"name": "DEBUG", "value": "1"} in container["env"]
     assert mounted["/opt/plugin"] == f"{PROGRAMS}/opt/plugin"
     assert mounted["/etc/gophers"] == "/etc/gophers"
     assert mounted["/var/lib/kubelet/device-plugins"] == "/var/lib/kubelet/device-plugins"
     assert mounted["/sys/bus/pci/devices"].endswith("/machine/sys/bus/pci/devices")
+    assert mounted["/var/run/cdi"] == "/run/cdi"
     assert pod["nodeSelector"] == {"simkubelet.plugin/mine": "node-2"}
+
+
+def mounts_of(made: Any) -> dict[str, str]:
+    """Path in the container -> path on the node."""
+    pod = made["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    on_node = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    return {mount["mountPath"]: on_node[mount["name"]] for mount in container["volumeMounts"]}

@@ -1,5 +1,6 @@
 """What a real cluster's objects become: events of a trace and observations, in the story's names."""
 
+import base64
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ from scenarios.backends.kind.state import ClusterState
 from scenarios.backends.pod_resources import Told
 from scenarios.snapshot import CheckpointView, KubeletState
 from scenarios.trace import Trace
+from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
 
 
@@ -154,6 +156,18 @@ def test_a_checkpoint_tells_who_holds_what_whichever_comes_first(
     assert state.snapshot((), {}).pods["trainer"].held() == {"example.com/gpu": ("gpu-0",)}
 
 
+def test_what_a_plugin_gave_to_a_pod(state: ClusterState) -> None:
+    device = api.DeviceSpec(host_path="/dev/a2", container_path="/dev/a0", permissions="rw")
+    response = api.ContainerAllocateResponse(envs={"DEVICES": "gpu-0"}, devices=[device])
+
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-trainer", "gpu-0", response.SerializeToString()))
+    state.seen("pod", pod(phase="Running"), True)
+
+    view = state.snapshot((), {}).pods["trainer"]
+    assert view.env == {"main": {"DEVICES": "gpu-0"}}
+    assert view.device_nodes == {"main": {"/dev/a0": "/dev/a2"}}
+
+
 def test_a_mirror_holds_what_its_static_pod_holds_and_goes_by_the_storys_node(
     state: ClusterState, trace: Trace
 ) -> None:
@@ -239,13 +253,13 @@ def test_a_panic_counts_once_and_a_new_kubelet_forgets_it(state: ClusterState, t
     assert state.snapshot((), {}).nodes["node-1"].panic == ""
 
 
-def _checkpoint(uid: str, device: str) -> str:
+def _checkpoint(uid: str, device: str, response: bytes = b"") -> str:
     entry = {
         "PodUID": uid,
         "ContainerName": "main",
         "ResourceName": "example.com/gpu",
         "DeviceIDs": {"-1": [device]},
-        "AllocResp": "",
+        "AllocResp": base64.b64encode(response).decode(),
     }
     data = {"PodDeviceEntries": [entry], "RegisteredDevices": {"example.com/gpu": [device]}}
     return json.dumps({"Data": data, "Checksum": checksum(data)})

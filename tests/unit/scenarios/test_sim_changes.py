@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.action import CreateFolder, FileAction, RemoveFile, RemoveFolder
+from scenarios.action import CreateFile, CreateFolder, FileAction, MoveFile, RemoveFile, RemoveFolder, WriteFile
 from scenarios.backends.sim_changes import change_file, change_runtime
 from scenarios.backends.sim_node import SimNode
 from scenarios.node_action import PauseRuntime, RefuseCri, ResumeRuntime
@@ -60,6 +60,20 @@ def test_folders_of_sockets_are_the_kubelets_own(node: SimNode, trace: Trace, pa
     assert kinds(trace) == ["file-created", "file-removed"]
 
 
+def test_moved_file_keeps_its_content_and_takes_no_place_of_another(node: SimNode, trace: Trace) -> None:
+    change(node, trace, CreateFile(path="/etc/a", content="text"))
+    change(node, trace, CreateFile(path="/etc/b"))
+    change(node, trace, MoveFile(path="/etc/a", to="/etc/c"))
+
+    assert (node.place("/etc/c")).read_text() == "text"
+    assert not node.place("/etc/a").exists()
+    with pytest.raises(InputError, match=r"^node-1:/etc/b: is there already; remove it first$"):
+        change(node, trace, MoveFile(path="/etc/c", to="/etc/b"))
+    with pytest.raises(InputError, match=r"^node-1:/etc/a: cannot be moved to /etc/d: No such file or directory$"):
+        change(node, trace, MoveFile(path="/etc/a", to="/etc/d"))
+    assert kinds(trace) == ["file-created", "file-created", "file-moved"]
+
+
 def test_what_is_not_there_or_in_the_way_is_told_by_its_path_on_the_node(node: SimNode, trace: Trace) -> None:
     change(node, trace, CreateFolder(path="/a"))
 
@@ -70,6 +84,17 @@ def test_what_is_not_there_or_in_the_way_is_told_by_its_path_on_the_node(node: S
     with pytest.raises(InputError, match=rf"^node-1:{SOCKETS}/p.sock: cannot be removed: No such file or directory$"):
         change(node, trace, RemoveFile(path=f"{SOCKETS}/p.sock"))
     assert kinds(trace) == ["file-created"]
+
+
+def test_written_file_stays_the_same_file(node: SimNode, trace: Trace) -> None:
+    change(node, trace, CreateFile(path="/etc/a", content="a longer text"))
+    before = node.place("/etc/a").stat().st_ino
+    change(node, trace, WriteFile(path="/etc/a", content="text"))
+
+    assert (node.place("/etc/a").read_text(), node.place("/etc/a").stat().st_ino) == ("text", before)
+    with pytest.raises(InputError, match=r"^node-1:/etc/b: cannot be written: No such file or directory$"):
+        change(node, trace, WriteFile(path="/etc/b", content="text"))
+    assert kinds(trace) == ["file-created", "file-written"]
 
 
 def test_runtime_does_as_steps_say(node: SimNode, trace: Trace) -> None:

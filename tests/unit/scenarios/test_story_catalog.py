@@ -41,7 +41,10 @@ BUGS = [
     "r5",
     "r6",
 ]
-TOPICS = ["bugs", "gopher", "kubelet", "node", "nodes", "plugins", "pods", "tap", "topology"]
+TOPICS = [
+    *("amd", "bugs", "generic", "gopher", "gpu-memory", "gpushare", "iluvatar", "kubelet", "node", "nodes", "nvidia"),
+    *("plugins", "pods", "tap", "topology", "volcano"),
+]
 PATHS = stories.builtin()
 
 

@@ -392,6 +392,21 @@ def test_pod_that_is_not_listed_is_absent_not_without_devices(frames: Any) -> No
     assert seen_of(PodExpectation, snapshot, pod="trainer", podResources={GPU: 0}) == ["absent"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        ({"/dev/a0": "/dev/a2"}, []),
+        ({"/dev/a0": "/dev/a0"}, ["/dev/a0: /dev/a2"]),
+        ({"/dev/a0": "/dev/a2", "/dev/a1": "/dev/a3"}, ["/dev/a0: /dev/a2"]),
+        ({}, ["/dev/a0: /dev/a2"]),
+    ],
+)
+def test_device_nodes_are_compared_as_a_whole(frames: Any, wanted: dict[str, str], seen: list[str]) -> None:
+    pod = replace(frames.pod(), device_nodes={"main": {"/dev/a0": "/dev/a2"}})
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", deviceNodes=wanted) == seen
+
+
 def test_environment_outlives_what_the_kubelet_knows(frames: Any) -> None:
     snapshot = frames.frame(frames.pod(ids=(), env={"DEVICES": "a"}))
 

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.action import Fail, RemoveFile
-from scenarios.selection import chosen_file, chosen_gpu
+from scenarios.action import RemoveFile
+from scenarios.hardware_action import Fail
+from scenarios.selection import chosen_file, chosen_gpu, numbered
 from scenarios.snapshot import Snapshot
 from simkubelet.errors import InputError, PluginError
 
@@ -32,7 +33,7 @@ def selector(gpu: object) -> Any:
     ],
 )
 def test_gpu_is_found(gpu: object, uuid: str, snapshot: Snapshot) -> None:
-    assert chosen_gpu(selector(gpu), UUIDS, snapshot) == uuid
+    assert chosen_gpu(selector(gpu), numbered(UUIDS), snapshot) == uuid
 
 
 @pytest.mark.parametrize(
@@ -49,7 +50,7 @@ def test_gpu_that_is_not_there_is_refused(
     gpu: object, uuids: tuple[str, ...], error: type[Exception], message: str, snapshot: Snapshot
 ) -> None:
     with pytest.raises(error, match=message):
-        chosen_gpu(selector(gpu), uuids, snapshot)
+        chosen_gpu(selector(gpu), numbered(uuids), snapshot)
 
 
 def test_file_is_named_or_that_of_the_device_held(snapshot: Snapshot) -> None:

@@ -53,6 +53,36 @@ def test_folder_that_the_host_has_is_covered_for_the_program_alone(tmp_path):
 
 
 @pytest.mark.usefixtures("can_sandbox")
+def test_files_stand_beside_those_of_a_folder_of_the_host(tmp_path):
+    for name in ("one", "two", "other"):
+        (tmp_path / name).write_text(name)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "own").write_text("own")
+    places = {str(folder / "1"): tmp_path / "one", str(folder / "2"): tmp_path / "two"}
+    places |= {str(folder / "deep" / name): tmp_path / "other" for name in ("3", "4")}
+
+    seen = run(["sh", "-c", f"cd {folder}; ls; ls deep; cat 1 2 deep/4 own"], places)
+
+    assert (seen.stdout.split(), seen.stderr) == (["1", "2", "deep", "own", "3", "4", "onetwootherown"], "")
+    assert [path.name for path in folder.iterdir()] == ["own"]
+
+
+@pytest.mark.usefixtures("can_sandbox")
+def test_root_folder_gets_places_that_the_host_does_not_have(tmp_path):
+    (tmp_path / "one").write_text("one")
+    places = {"/simkubelet-test": tmp_path, "/simkubelet-test-2/deep": tmp_path / "one", "/dev/null": tmp_path / "one"}
+
+    seen = run(["sh", "-c", "cat /simkubelet-test/one /simkubelet-test-2/deep /dev/null; pwd; ls /"], places)
+
+    own = sorted(
+        {path.name for path in Path("/").iterdir() if path.name[0] != "."} | {"simkubelet-test", "simkubelet-test-2"}
+    )
+    assert (seen.stderr, seen.stdout.split()) == ("", [f"oneoneone{Path.cwd()}", *own])
+    assert not Path("/simkubelet-test").exists()
+
+
+@pytest.mark.usefixtures("can_sandbox")
 def test_exit_status_arguments_and_writes_pass_through(tmp_path):
     target = "/var/lib/simkubelet-test"
 

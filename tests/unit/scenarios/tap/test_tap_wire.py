@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.tap import messages
-from scenarios.tap.http2 import Frame, FrameReader, header_block
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpc_wire import messages as grpc_messages
+from simkubelet.apis.grpc_wire.frames import Frame, FrameReader, header_block
 
 frames = st.lists(
     st.builds(
@@ -58,9 +59,9 @@ def test_headers_are_read_by_any_decoder(headers: list[tuple[bytes, bytes]]) -> 
 
 @given(st.text())
 def test_any_error_text_is_carried(text: str) -> None:
-    ends = messages.trailers(2, text)
+    ends = grpc_messages.trailers(2, text)
 
-    assert messages.error_in(ends) == f"rpc error: code = Unknown desc = {text}"
+    assert grpc_messages.error_in(ends) == f"rpc error: code = Unknown desc = {text}"
     assert all(byte in range(0x20, 0x7F) for _, value in ends for byte in value)
 
 
@@ -68,8 +69,8 @@ def test_any_error_text_is_carried(text: str) -> None:
 def test_error_is_in_the_words_of_go(status: bytes, said: str) -> None:
     expected = said and f"rpc error: code = {said} desc = "
 
-    assert messages.error_in([(b"grpc-status", status)]) == expected
-    assert messages.error_in([(b"content-type", b"application/grpc")]) is None
+    assert grpc_messages.error_in([(b"grpc-status", status)]) == expected
+    assert grpc_messages.error_in([(b"content-type", b"application/grpc")]) is None
 
 
 @given(st.lists(st.text(min_size=1, max_size=8), max_size=20), st.integers(1, 8))
@@ -97,13 +98,13 @@ def test_filled_message_says_the_same(device: bytes, size: int) -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.binary(max_size=4), st.integers(1, 30))
 def test_ends_of_messages_are_found_however_they_are_cut(sent: list[bytes], rest: bytes, size: int) -> None:
-    stream = b"".join(messages.framed(one) for one in sent) + rest
-    ends, found, true = messages.MessageEnds(), [], 0
+    stream = b"".join(grpc_messages.framed(one) for one in sent) + rest
+    ends, found, true = grpc_messages.MessageEnds(), [], 0
     for at in range(0, len(stream), size):
         last = ends.last_in(stream[at : at + size])
         found += [] if last is None else [at + last]
 
     for one in sent:
-        true += len(messages.framed(one))
+        true += len(grpc_messages.framed(one))
     assert (found[-1] if found else 0) == true
     assert ends.is_between == (rest == b"")

@@ -274,3 +274,14 @@ async def test_devices_with_numa_nodes_stand_under_them_in_the_checkpoint(node: 
     await node.settled_pod(1)
 
     assert '"DeviceIDs":{"1":["d0"]}' in (node.folder / "kubelet_internal_checkpoint").read_text()
+
+
+async def test_pods_are_admitted_in_the_order_in_which_they_are_bound(node: Any):
+    names = [node.pod(None, bound=False) for _ in range(3)]
+    await node.settled_pod(None)
+
+    for name in reversed(names):
+        node.store.bind(node.store.pod_named(name).uid, "node-1")
+    await node.until(lambda: all(node.phase(name) == "Running" for name in names))
+
+    assert [event.pod for event in node.of("container-started")][-3:] == names[::-1]

@@ -53,6 +53,16 @@ def test_update_leaves_the_status_alone(registry: Registry, store: Store) -> Non
     assert store.nodes["n"].capacity == {}
 
 
+def test_annotations_may_come_with_the_status_but_no_spec(registry: Registry, store: Store) -> None:
+    store.register_node("n", NodeStatus())
+
+    written = update(registry, "metadata", status=True, annotations={"gpu": "0"})
+    kept = update(registry, "spec", status=True, unschedulable=True)
+
+    assert written["metadata"]["annotations"]["gpu"] == "0"
+    assert "unschedulable" not in kept["spec"]
+
+
 def test_cordon_is_seen(registry: Registry, store: Store) -> None:
     store.register_node("n", NodeStatus())
     update(registry, "spec", unschedulable=True)

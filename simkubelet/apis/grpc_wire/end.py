@@ -1,4 +1,4 @@
-"""One connection that speaks HTTP/2, seen from the tap: frames in, frames out, and what the other side can take."""
+"""One connection that speaks HTTP/2, seen from one side: frames in, frames out, and what the other side can take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from hpack import Decoder, HPACKError
 
-from .http2 import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
+from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
 from .outbox import OnSent, Outbox
 
 _NO_LIMIT: Final = 1 << 32
@@ -83,7 +83,7 @@ class End(asyncio.Protocol):
             for frame in self._reader.frames():
                 self._take(frame)
         except (HPACKError, IndexError):
-            # Nonsense ends a connection, at whichever side of the tap.
+            # Nonsense ends a connection, at whichever side.
             self.close()
 
     def be_raw(self) -> None:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from .http2 import FRAME_BYTES, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
+from .frames import FRAME_BYTES, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
 
 OnSent = Callable[[], None]
 

@@ -1,0 +1,43 @@
+"""The files of an installed driver, as a container sees them that mounts the root of the driver.
+
+Programs that make CDI specifications look there for the driver's libraries and programs. The libraries of CUDA are
+empty: nothing computes on a fake GPU.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .folder import host_errors
+from .library import NAME
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+__all__ = ["make_driver_root"]
+
+_LIBRARIES: Final = f"usr/lib/{os.uname().machine}-linux-gnu"
+_PROGRAMS: Final = "usr/bin"
+
+
+def make_driver_root(machine: Machine, folder: Path) -> None:
+    """Makes the files of the machine's driver below a folder.
+
+    Raises:
+        InputError: they cannot be there, or some are.
+        HostError: the host does not let us write.
+    """
+    version = machine.driver_version
+    libraries, programs = folder / _LIBRARIES, folder / _PROGRAMS
+    with host_errors(folder, "choose another folder"):
+        libraries.mkdir(parents=True)
+        programs.mkdir(parents=True)
+        shutil.copyfile(machine.library, libraries / f"libnvidia-ml.so.{version}")
+        (libraries / f"libcuda.so.{version}").touch()
+        for name in (NAME, "libcuda.so.1"):
+            (libraries / name).symlink_to(f"{name.removesuffix('1')}{version}")
+        for program in sorted((machine.directory / "bin").iterdir()):
+            shutil.copy(program, programs / program.name)

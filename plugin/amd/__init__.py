@@ -1,0 +1,3 @@
+"""The AMD plugin: ``amd.com/gpu``, or resources named after partition modes."""
+
+__all__: list[str] = []

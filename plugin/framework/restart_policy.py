@@ -1,0 +1,88 @@
+"""When a plugin starts anew, waits or ends: what its original does about kubelets, failed starts and signals."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+__all__ = ["OnKubelet", "OnSignal", "RestartPolicy"]
+
+
+class OnKubelet(Enum):
+    """What a plugin does when the kubelet's socket is made anew."""
+
+    RESTART = auto()
+    """Start again in the same process."""
+    EXIT = auto()
+    """Exit with status 0 and leave the restart to the supervisor."""
+    NOTHING = auto()
+    """Go on as if nothing had happened."""
+
+
+class OnSignal(Enum):
+    """What a plugin does about a signal that it catches."""
+
+    RESTART = auto()
+    """Start again in the same process."""
+    STOP = auto()
+    """End cleanly: the sockets go, the exit status is `RestartPolicy.stop_status`."""
+    NOTHING = auto()
+    """Go on."""
+
+
+_SIGNALS: Final[Mapping[signal.Signals, OnSignal]] = MappingProxyType(
+    {
+        signal.SIGHUP: OnSignal.RESTART,
+        signal.SIGINT: OnSignal.STOP,
+        signal.SIGTERM: OnSignal.STOP,
+        signal.SIGQUIT: OnSignal.STOP,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """The rules of one plugin; the defaults are those of NVIDIA's.
+
+    Attributes:
+        on_kubelet: What a new kubelet's socket does.
+        stops_without_kubelet: Whether the plugin stops serving when the kubelet's socket is removed, until it is there
+            again.
+        restarts_without_socket: Whether it starts again when its own socket is removed while the kubelet's is there.
+        attempts: How often a start is tried where registering fails, None without end; a new kubelet counts anew.
+        retry_s: The pause before the next attempt.
+        exits_when_spent: Whether it ends after the last attempt, with `failed_status`; otherwise it waits for the next
+            kubelet.
+        signals: What the signals do. Of SIGHUP, SIGINT, SIGTERM and SIGQUIT each that is missing here ends the process
+            at once, as it ends a Go program that catches none: nothing is cleaned up.
+        stop_status: The exit status after `OnSignal.STOP`.
+        keeps_sockets: Whether the socket files stay behind after `OnSignal.STOP`.
+    """
+
+    on_kubelet: OnKubelet = OnKubelet.RESTART
+    stops_without_kubelet: bool = False
+    restarts_without_socket: bool = False
+    attempts: int | None = None
+    retry_s: float = 30.0
+    exits_when_spent: bool = True
+    failed_status: int = 1
+    signals: Mapping[signal.Signals, OnSignal] = field(default_factory=lambda: _SIGNALS)
+    stop_status: int = 0
+    keeps_sockets: bool = False
+
+    IN_PROCESS: ClassVar[RestartPolicy]
+    """Start again in the same process; try again after 30 s when registering fails."""
+    EXIT: ClassVar[RestartPolicy]
+    """Exit, with status 0 for a new kubelet and 1 for an absent one, and leave the restart to the supervisor."""
+
+
+RestartPolicy.IN_PROCESS = RestartPolicy()
+RestartPolicy.EXIT = RestartPolicy(
+    on_kubelet=OnKubelet.EXIT,
+    attempts=1,
+    signals=MappingProxyType(dict.fromkeys(_SIGNALS, OnSignal.STOP)),
+)

@@ -1,0 +1,192 @@
+"""One call that a gRPC server answers: a request on a stream, a task that answers it.
+
+Errors have the codes and texts of a server in Go.
+
+Source: google.golang.org/grpc v1.72.1, server.go: ``handleStream``, ``processUnaryRPC``; rpc_util.go: ``recvMsg``,
+``checkRecvPayload``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from google.protobuf.message import DecodeError, Message
+
+from simkubelet.apis.grpc_wire.end import End
+from simkubelet.apis.grpc_wire.frames import Headers
+from simkubelet.apis.grpc_wire.messages import (
+    ANSWER_BEGINS,
+    EMPTY_MESSAGE,
+    Code,
+    framed,
+    message_in,
+    taken,
+    timeout_s,
+    trailers,
+)
+
+__all__ = ["CallError", "Method", "ServedCall", "StreamMethod", "UnaryMethod"]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_MESSAGE: Final = 4 << 20
+_PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
+
+
+class CallError(Exception):
+    """A call is answered with an error."""
+
+    def __init__(self, code: Code, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryMethod:
+    """A method with one answer; its function may raise `CallError`."""
+
+    request: type[Message]
+    answer: Callable[[Any], Awaitable[Message]]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMethod:
+    """A method with any number of answers; each is asked for when the one before has gone."""
+
+    request: type[Message]
+    answers: Callable[[Any], AsyncGenerator[Message, None]]
+
+
+Method: TypeAlias = UnaryMethod | StreamMethod
+
+
+class ServedCall:
+    """A call on a stream of a connection.
+
+    Args:
+        end: The connection.
+        stream: The call's on it.
+        on_over: Told when nothing more will be said on the stream.
+
+    Attributes:
+        task: What answers; None until the request is there.
+    """
+
+    def __init__(self, end: End, stream: int, on_over: Callable[[int], None]) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._end = end
+        self._stream = stream
+        self._on_over = on_over
+        self._headers: dict[bytes, bytes] = {}
+        self._received = bytearray()
+        self._has_begun_to_answer = False
+        self._method: Method | None = None
+
+    def begin(self, headers: Headers, methods: Mapping[str, Method]) -> None:
+        """Take the headers; the answer may follow at once."""
+        self._headers = dict(headers)
+        path = self._headers.get(b":path", b"").decode(errors="replace")
+        self._method = methods.get(path)
+        if not self._headers.get(b"content-type", b"").startswith(b"application/grpc"):
+            self._end.send_headers(self._stream, [(b":status", b"415")], is_last=True)
+            self._over()
+        elif self._method is None:
+            self._finish(Code.UNIMPLEMENTED, _unknown(path, methods))
+
+    def take(self, data: bytes, is_last: bool) -> None:
+        """Take data of the request; what comes after its message does not count."""
+        if self.task is not None:
+            return
+        self._received += data
+        error = self._refusal()
+        if error is not None:
+            self._finish(error.code, str(error))
+        elif request := next(taken(self._received), None):
+            self.task = asyncio.create_task(self._answer(message_in(request)))
+        elif is_last:
+            self._finish(Code.INTERNAL, "unexpected EOF" if self._received else "EOF")
+
+    def drop(self) -> None:
+        """The caller waits for no answer any more."""
+        if self.task is not None:
+            self.task.cancel()
+
+    def _refusal(self) -> CallError | None:
+        """What is wrong with a message, as soon as its prefix has come."""
+        if len(self._received) < _PREFIX_BYTES:
+            return None
+        length = int.from_bytes(self._received[1:_PREFIX_BYTES])
+        if length > _LONGEST_MESSAGE:
+            text = f"grpc: received message larger than max ({length} vs. {_LONGEST_MESSAGE})"
+            return CallError(Code.RESOURCE_EXHAUSTED, text)
+        if not self._received[0]:
+            return None
+        encoding = self._headers.get(b"grpc-encoding", b"identity").decode(errors="replace")
+        if encoding == "identity":
+            return CallError(Code.INTERNAL, "grpc: compressed flag set with identity or empty encoding")
+        text = f'grpc: Decompressor is not installed for grpc-encoding "{encoding}"'
+        return CallError(Code.UNIMPLEMENTED, text)
+
+    async def _answer(self, request: bytes) -> None:
+        limit = asyncio.timeout(timeout_s(self._headers.get(b"grpc-timeout")))
+        try:
+            async with limit:
+                await self._call(request)
+        except CallError as error:
+            self._finish(error.code, str(error))
+        except Exception as error:
+            if limit.expired():
+                self._finish(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
+                return
+            _log.error("%s failed: %s", self._headers[b":path"].decode(), "".join(traceback.format_exception(error)))
+            self._finish(Code.UNKNOWN, str(error))
+        else:
+            self._finish(Code.OK)
+
+    async def _call(self, request: bytes) -> None:
+        method = self._method
+        assert method is not None  # noqa: S101  # a call without one is over
+        try:
+            asked = method.request.FromString(request)
+        except DecodeError as error:
+            raise CallError(Code.INTERNAL, f"grpc: error unmarshalling request: {error}") from error
+        if isinstance(method, UnaryMethod):
+            self._send(await method.answer(asked), lambda: None)
+            return
+        async with aclosing(method.answers(asked)) as answers:
+            async for answer in answers:
+                has_gone = asyncio.Event()
+                self._send(answer, has_gone.set)
+                await has_gone.wait()
+
+    def _send(self, answer: Message, on_sent: Callable[[], None]) -> None:
+        if not self._has_begun_to_answer:
+            self._has_begun_to_answer = True
+            self._end.send_headers(self._stream, ANSWER_BEGINS, is_last=False)
+        self._end.send_data(self._stream, framed(answer.SerializeToString()), False, on_sent)
+
+    def _finish(self, code: Code, text: str = "") -> None:
+        headers = trailers(code, text)
+        self._end.send_headers(
+            self._stream, headers if self._has_begun_to_answer else ANSWER_BEGINS + headers, is_last=True
+        )
+        self._over()
+
+    def _over(self) -> None:
+        self._end.finish(self._stream)
+        self._on_over(self._stream)
+
+
+def _unknown(path: str, methods: Mapping[str, Method]) -> str:
+    service, slash, method = path.removeprefix("/").rpartition("/")
+    if not slash:
+        return f'malformed method name: "{path}"'
+    if any(known.startswith(f"/{service}/") for known in methods):
+        return f"unknown method {method} for service {service}"
+    return f"unknown service {service}"

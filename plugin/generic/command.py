@@ -1,0 +1,55 @@
+"""``plugin generic``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..options import CommonOptions, common_options
+from ..plugin_command import PluginCommand
+
+__all__ = ["command"]
+
+
+@click.command(
+    "generic",
+    cls=PluginCommand,
+    short_help="Any resource: device files that a YAML file describes.",
+    epilog="\b\nExample, with this in serial.yaml:\n"
+    "  resource: example.com/serial-line\n"
+    "  devices: [/dev/ttyUSB*, {glob: /dev/ttyS0, permissions: r}]\n"
+    "  replicas: 1\n"
+    "  env: {SERIAL_LINES: '{paths}'}\n"
+    "  mounts: [{hostPath: /opt/serial, mountPath: /serial, readOnly: true}]\n\n\b\n"
+    "  simkubelet plugin generic --config serial.yaml",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The YAML file that describes the resource; read again at SIGHUP.",
+)
+@common_options
+def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) -> int:
+    """Serve the resource of FILE: every file that a glob finds below --host-root is a device.
+
+    A container that gets devices finds their files at the same paths, as device nodes (mount: true makes them mounts),
+    and beside them the mounts and the variables of FILE, in which {devices} stands for the devices' names and {paths}
+    for their files. With count: N in the place of devices there are N devices without files; replicas: N offers each
+    device N times.
+
+    A file that appears is a new device at once; the device of one that vanishes is unhealthy until it is back. For a
+    new kubelet.sock, and when its own socket is removed, the plugin starts again; without a kubelet it tries again
+    after 5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
+    """
+    # Imported here: gRPC is slow to load and --help does not need it.
+    from ..framework import RestartPolicy
+    from ..launch import launch
+    from .description import Description
+    from .device_plugin import GenericPlugin
+
+    options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
+    policy = RestartPolicy(restarts_without_socket=True, retry_s=5.0)
+    return launch(options, policy, lambda: [GenericPlugin(Description.read(config), host_root)])

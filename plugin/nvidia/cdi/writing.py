@@ -1,0 +1,151 @@
+"""Writes the CDI specifications of the node: one file for each class of devices, anew at each start.
+
+Source: internal/cdi/cdi.go and imex.go (k8s-device-plugin v0.19.0); the error texts are the original's.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..cdi_names import CDI_VENDOR
+from ..imex import ImexChannel
+from ..nvml import Nvml, NvmlError, session
+from ..settings import NvidiaSettings
+from .driver import Driver
+from .driver_edits import driver_edits
+from .errors import CdiError
+from .gpus import GpuDevices
+from .hooks import HookMaker
+from .host_paths import RootChange, on_node, root_changes
+from .model import CdiDevice, CdiSpec, DeviceNode, Edits
+from .modes import mode_device
+from .node_files import NodeFiles
+
+__all__ = ["write_specs"]
+
+_log = logging.getLogger(__name__)
+
+_VOID: Final = Edits(env=("NVIDIA_VISIBLE_DEVICES=void",))
+"""Keeps the NVIDIA container runtime from adding GPUs of its own."""
+_EXPLICIT_LIBRARIES: Final = "enable-explicit-driver-libraries"
+_COHERENCE: Final = "enable-coherent-annotations"
+
+
+def write_specs(
+    nvml: Nvml,
+    settings: NvidiaSettings,
+    channels: Sequence[ImexChannel],
+    dev_root: str,
+    on_host: Callable[[Path], Path],
+) -> tuple[str, ...]:
+    """Write the specification of each class that has anything in it.
+
+    Args:
+        nvml: asked for the GPUs, in a session of its own.
+        settings: say what belongs to the node, and where things are.
+        channels: the IMEX channels that containers may use.
+        dev_root: the folder above the ``dev`` with the device nodes.
+        on_host: where this process sees a path of the node.
+
+    Returns:
+        The optional modes that have a specification, in the order in which containers get them.
+
+    Raises:
+        CdiError: the GPUs or the driver cannot be described, or a file cannot be written.
+    """
+    files, dev = NodeFiles(settings.container_driver_root, on_host), NodeFiles(dev_root, on_host)
+    folder = on_host(Path(settings.cdi_spec_dir))
+    changes = root_changes(
+        RootChange(settings.container_driver_root, settings.nvidia_driver_root or settings.container_driver_root),
+        RootChange(dev_root, settings.nvidia_dev_root or dev_root),
+    )
+    _write(on_node(_gpu_spec(nvml, settings, files, dev), changes), folder)
+    if channels:
+        _write(on_node(_imex_spec(channels), changes), folder)
+    return tuple(
+        mode
+        for mode in _modes(settings)
+        if _write(
+            on_node(CdiSpec(CDI_VENDOR, mode, (mode_device(mode, files, dev),), _VOID).simplified(), changes),
+            folder,
+        )
+    )
+
+
+def _modes(settings: NvidiaSettings) -> Iterator[str]:
+    if settings.gdrcopy_enabled:
+        yield "gdrcopy"
+    if settings.gds_enabled:
+        yield "gds"
+    if settings.mofed_enabled:
+        yield "mofed"
+
+
+def _gpu_spec(nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeFiles) -> CdiSpec:
+    hooks = HookMaker(settings.nvidia_ctk_path)
+    flags = settings.cdi_feature_flags
+    try:
+        with session(nvml):
+            gpus = GpuDevices(nvml, dev, hooks, settings.device_id_strategy, tells_coherence=_COHERENCE in flags)
+            devices = gpus.devices()
+            driver = Driver(files, _driver_version(nvml))
+            edits = driver_edits(driver, dev, hooks, with_explicit_libraries=_EXPLICIT_LIBRARIES in flags)
+    except NvmlError as error:
+        raise CdiError(f"failed to initialize NVML: {error}") from error
+    except CdiError as error:
+        raise CdiError(f"failed to get CDI spec: {error}") from error
+    return CdiSpec(CDI_VENDOR, "gpu", devices, edits + _VOID).simplified()
+
+
+def _driver_version(nvml: Nvml) -> str:
+    """What NVML says; empty when it does not, and then the libraries' names tell."""
+    try:
+        return nvml.driver_version()
+    except NvmlError as error:
+        _log.warning("Could not determine driver version: failed to get driver version: %s", error)
+        return ""
+
+
+def _imex_spec(channels: Sequence[ImexChannel]) -> CdiSpec:
+    devices = (
+        CdiDevice(channel.channel_id, Edits(device_nodes=(DeviceNode(channel.path, channel.host_path),)))
+        for channel in channels
+    )
+    return CdiSpec(CDI_VENDOR, "imex-channel", tuple(devices)).simplified()
+
+
+def _write(spec: CdiSpec, folder: Path) -> bool:
+    """Write a specification, complete or not at all; one with a device that would change nothing is left out.
+
+    Returns:
+        Whether it is there.
+    """
+    kind = f"{spec.vendor}/{spec.device_class}"
+    _log.info("Generating CDI spec for resource: %s", kind)
+    if not spec.devices:
+        raise CdiError("failed to save CDI spec: failed to write spec: invalid CDI Spec: invalid spec, no devices")
+    if not all(device.edits for device in spec.devices):
+        _log.error("Ignoring empty CDI specs of %s: a device would change nothing in a container", kind)
+        return False
+    place = folder / spec.file_name
+    draft: str | None = None
+    try:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        file, draft = tempfile.mkstemp(prefix="spec.", suffix=".tmp", dir=folder)
+        with os.fdopen(file, "w", encoding="utf-8") as stream:
+            stream.write(spec.to_text())
+            os.fchmod(stream.fileno(), 0o644)
+        Path(draft).replace(place)
+    except OSError as error:
+        if draft is not None:
+            Path(draft).unlink(missing_ok=True)
+        reason = f"{(error.strerror or str(error)).lower()}"
+        raise CdiError(
+            f"failed to save CDI spec: failed to write spec: failed to create Spec file: {folder}: {reason}"
+        ) from error
+    return True

@@ -1,0 +1,65 @@
+"""What the settings are given by: flags and variables for as long as the process lives, the file anew at every start.
+
+Source: api/config/v1/config.go, ``NewConfig``, and flags.go (k8s-device-plugin v0.19.0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .settings import NvidiaSettings, SettingsError, Sharing
+
+__all__ = ["FileSettings", "GivenSettings"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    """What a file gives: fields of `NvidiaSettings` by name, what is shared, and what of it does not count."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    sharing: Sharing = field(default_factory=Sharing)
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSettings:
+    """Fields of `NvidiaSettings` by name, as flags and variables give them, and the file that gives others."""
+
+    fields: Mapping[str, Any]
+    config_file: str = ""
+
+    def load(self) -> NvidiaSettings:
+        """The settings now. A flag beats its variable, which beats the file, which beats the default.
+
+        Raises:
+            SettingsError: the file cannot be read or has a wrong value.
+        """
+        file = self._read()
+        for warning in file.warnings:
+            _log.warning("%s", warning)
+        fields = {**file.fields, **self.fields}
+        settings = NvidiaSettings(sharing=_sharing(file.sharing), **fields)
+        return replace(settings, nvidia_dev_root=fields.get("nvidia_dev_root") or settings.nvidia_driver_root)
+
+    def _read(self) -> FileSettings:
+        if not self.config_file:
+            return FileSettings()
+        # Imported here: YAML is slow to load and most plugins run without a file.
+        from .config import ConfigError, read_config
+
+        try:
+            return read_config(Path(self.config_file))
+        except ConfigError as error:
+            raise SettingsError(f"unable to finalize config: unable to parse config file: {error}") from error
+
+
+def _sharing(sharing: Sharing) -> Sharing:
+    """With MPS a container may have one replica only, whatever the file says."""
+    mps = sharing.mps
+    return sharing if mps is None else replace(sharing, mps=replace(mps, fail_requests_greater_than_one=True))

@@ -1,0 +1,82 @@
+"""What the commands of plugins have in common beyond options: the quirks of an original, and ``--manifest``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+import click
+
+__all__ = ["PluginCommand", "Quirks"]
+
+_MANIFEST: Final = "--manifest"
+
+
+class Quirks(StrEnum):
+    """Whose behaviour a plugin has where its original and the article about that disagree."""
+
+    ARTICLE = "article"
+    """What the article promises."""
+    ORIGINAL = "original"
+    """What the original does."""
+
+
+class PluginCommand(click.Command):
+    """A plugin's command, ``@click.command(NAME, cls=PluginCommand, quirks=...)``.
+
+    Args:
+        quirks: Name of a quirk → what the original does, as a sentence. A plugin with quirks has the option
+            ``--quirks``, which its function takes as the keyword argument ``quirks``, a `Quirks`.
+    """
+
+    def __init__(self, *args: Any, quirks: Mapping[str, str] | None = None, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.quirks: Mapping[str, str] = quirks or {}
+        if self.quirks:
+            self.params.append(_quirks_option())
+        self.params.append(
+            click.Option([_MANIFEST], is_flag=True, help="Print the DaemonSet that runs it so, and end.")
+        )
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is given, for `invoke`."""
+        ctx.meta[_MANIFEST] = [argument for argument in args if argument != _MANIFEST]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the plugin, or print its manifest where that is asked for.
+
+        Raises:
+            UsageError: the manifest cannot be made of what is given.
+            click.UsageError: an option has no place in a manifest.
+        """
+        if not ctx.params.pop("manifest"):
+            return super().invoke(ctx)
+        # Imported here: YAML is slow to load and no plugin needs it to run.
+        from .manifest import manifest
+        from .pod_needs import NEEDS
+
+        if ctx.get_parameter_source("host_root") is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError("--host-root makes no sense with --manifest, a pod sees its node; leave it out", ctx)
+        needs = NEEDS[self.name or ""](ctx.params)
+        click.echo(manifest(self.name or "", ctx.meta[_MANIFEST], ctx.params["kubelet_dir"], needs), nl=False)
+        return 0
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, then the quirks."""
+        super().format_options(ctx, formatter)
+        if self.quirks:
+            with formatter.section("With --quirks original"):
+                formatter.write_dl(list(self.quirks.items()))
+
+
+def _quirks_option() -> click.Option:
+    return click.Option(
+        ["--quirks"],
+        type=click.Choice([quirks.value for quirks in Quirks]),
+        default=Quirks.ARTICLE.value,
+        show_default=True,
+        callback=lambda _context, _option, value: Quirks(value),
+        help="Whose behaviour counts where the original falls short of the article about it; its quirks are below.",
+    )

@@ -1,0 +1,75 @@
+"""The stories about NVIDIA's plugin, told by it and by ours: the same happens to the node, its pods and the plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios import stories
+from scenarios.backends.sim import SimBackend
+from scenarios.comparison import Comparison
+from scenarios.document import Document, load
+from scenarios.equivalence import compare
+from scenarios.model import Scenario
+from scenarios.normal_form import NormalForm, normal_form
+from scenarios.runner import play
+from scenarios.trace import Event
+from scenarios.verdict import Outcome, Verdict
+
+pytestmark = pytest.mark.nvidia_go
+
+STORIES = {name.rpartition("/")[2]: path for name, path in stories.builtin().items() if name.startswith("nvidia/")}
+AS_PROMISED = {"xid-on-a-divided-gpu", "xid-on-a-shared-gpu"}
+"""What the articles promise and NVIDIA's plugin does not do."""
+OF_OUR_OWN = {name for name, path in STORIES.items() if "builtin: nvidia-mps" in path.read_text()}
+"""What needs programs beside the plugin that come along with us."""
+
+
+def told(path: Path, folder: Path, command: tuple[str, ...] | None) -> tuple[Verdict, NormalForm, list[Event]]:
+    """What a story tells with our plugin, or with a command in its place."""
+    document = load(path)
+    commands = {} if command is None else {"nvidia": command}
+    scenario = document.scenario
+    backend = SimBackend(scenario, folder, keep=False, plugin_commands=commands)
+    story = Document(path, scenario, document.source)
+    verdict = asyncio.run(play(story, backend, afterwards=Comparison(scenario).simulate_on))
+    return verdict, _without_folders(backend.trace[:], scenario), list(backend.trace)
+
+
+def _without_folders(events: Any, scenario: Scenario) -> NormalForm:
+    return {
+        lane: tuple(replace(entry, text=re.sub(r"/\S+/sk-[^/]+", "", entry.text)) for entry in entries)
+        for lane, entries in normal_form(tuple(events), scenario).items()
+    }
+
+
+def registrations(events: list[Event]) -> list[tuple[str, str]]:
+    """Resource and socket of each registration; the order of those that come together is chance in the original."""
+    found = [event.fields for event in events if event.kind == "plugin-registered"]
+    return sorted((fields["resource"], fields["endpoint"]) for fields in found)
+
+
+@pytest.mark.parametrize("name", sorted(STORIES.keys() - AS_PROMISED - OF_OUR_OWN))
+def test_both_plugins_tell_the_same_story(run: Any, nvidia_plugin: str, name: str) -> None:
+    ours = told(STORIES[name], run.scratch, None)
+    theirs = told(STORIES[name], run.scratch, (nvidia_plugin,))
+
+    assert (ours[0].outcome, theirs[0].outcome) == (Outcome.VALID, Outcome.VALID), (ours[0], theirs[0])
+    difference = compare(ours[1], theirs[1], ("ours", "NVIDIA's"))
+    assert difference is None, "\n".join(difference.lines)
+    assert registrations(ours[2]) == registrations(theirs[2])
+    assert run.leftovers() == []
+
+
+@pytest.mark.parametrize("name", sorted(AS_PROMISED))
+def test_nvidias_plugin_does_not_keep_the_articles_promise(run: Any, nvidia_plugin: str, name: str) -> None:
+    verdict, _, events = told(STORIES[name], run.scratch, (nvidia_plugin,))
+
+    assert verdict.outcome is Outcome.INVALID, verdict
+    (failed,) = [event for event in events if event.kind == "expectation-failed"]
+    assert "allocatable[nvidia.com/gpu]" in " ".join(failed.fields["mismatches"])

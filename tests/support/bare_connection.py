@@ -1,0 +1,112 @@
+"""A connection to a plugin that costs next to nothing and can be cut anywhere.
+
+gRPC for Python takes 0.3 ms for a call and closes when it likes. Here calls are made over a blocking socket, with
+frames written out.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from google.protobuf.message import Message
+
+from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type, header_block
+
+__all__ = ["BareConnection"]
+
+_WINDOW: Final = (1 << 31) - 1
+_PREFIX_BYTES: Final = 5
+"""Before each message: a byte for its compression, four for its length."""
+
+
+class BareConnection:
+    """Calls to one plugin, one after the other; a ListAndWatch stream may be open beside them."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(30)
+        self._socket.connect(str(path))
+        self._reader = FrameReader()
+        self._frames = self._reader.frames()
+        self._data: dict[int, bytearray] = {}
+        self._ended: set[int] = set()
+        self._next_stream = 1
+        settings = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4))
+        widen = Frame(Type.WINDOW_UPDATE, 0, 0, (_WINDOW - 65535).to_bytes(4))
+        self._socket.sendall(PREFACE + settings.encoded() + widen.encoded())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def begin(self, method: str, request: Message) -> int:
+        """Send a request to the DevicePlugin service; returns its stream."""
+        stream, self._next_stream = self._next_stream, self._next_stream + 2
+        self._data[stream] = bytearray()
+        headers = header_block(
+            [
+                (b":method", b"POST"),
+                (b":scheme", b"http"),
+                (b":path", f"/v1beta1.DevicePlugin/{method}".encode()),
+                (b":authority", b"localhost"),
+                (b"content-type", b"application/grpc"),
+                (b"te", b"trailers"),
+            ]
+        )
+        message = request.SerializeToString()
+        body = b"\0" + len(message).to_bytes(4) + message
+        head = Frame(Type.HEADERS, Flag.END_HEADERS, stream, headers)
+        self._socket.sendall(head.encoded() + Frame(Type.DATA, Flag.END_STREAM, stream, body).encoded())
+        return stream
+
+    def message(self, stream: int) -> bytes:
+        """The next message of a stream.
+
+        Raises:
+            EOFError: the stream or the connection has ended without one.
+        """
+        data = self._data[stream]
+        while len(data) < _PREFIX_BYTES or len(data) < _PREFIX_BYTES + int.from_bytes(data[1:_PREFIX_BYTES]):
+            if stream in self._ended:
+                raise EOFError(f"stream {stream} has ended")
+            self._take_frame()
+        end = _PREFIX_BYTES + int.from_bytes(data[1:_PREFIX_BYTES])
+        found = bytes(data[_PREFIX_BYTES:end])
+        del data[:end]
+        return found
+
+    def call(self, method: str, request: Message) -> bytes:
+        """Make a call and wait for its end.
+
+        Raises:
+            EOFError: it was refused.
+        """
+        stream = self.begin(method, request)
+        answer = self.message(stream)
+        while stream not in self._ended:
+            self._take_frame()
+        return answer
+
+    def _take_frame(self) -> None:
+        frame = next(self._frames, None)
+        if frame is None:
+            received = self._socket.recv(1 << 16)
+            if not received:
+                raise EOFError("the plugin has closed the connection")
+            self._reader.feed(received)
+            self._frames = self._reader.frames()
+            return
+        if frame.type == Type.DATA:
+            self._data[frame.stream] += frame.content()
+        if frame.type in (Type.SETTINGS, Type.PING) and not frame.has(Flag.ACK):
+            payload = frame.payload if frame.type == Type.PING else b""
+            self._socket.sendall(Frame(frame.type, Flag.ACK, 0, payload).encoded())
+        if frame.type == Type.RST_STREAM or (frame.type in (Type.DATA, Type.HEADERS) and frame.has(Flag.END_STREAM)):
+            self._ended.add(frame.stream)

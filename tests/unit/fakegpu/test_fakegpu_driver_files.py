@@ -1,0 +1,99 @@
+"""The files of a machine's driver, and the stand-in for the control of the Multi-Process Service."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakegpu import InputError, Machine, make_driver_root
+
+
+def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: Path) -> None:
+    make_driver_root(machine, tmp_path / "driver")
+
+    (libraries,) = (tmp_path / "driver" / "usr" / "lib").iterdir()
+    version = machine.driver_version
+    assert {path.name: path.resolve().name for path in libraries.iterdir()} == {
+        name: f"{library}.{version}"
+        for library in ("libcuda.so", "libnvidia-ml.so")
+        for name in (f"{library}.1", f"{library}.{version}")
+    }
+    programs = tmp_path / "driver" / "usr" / "bin"
+    assert {path.name for path in programs.iterdir()} == {"nvidia-smi", "nvidia-cuda-mps-control"}
+    assert all(os.access(path, os.X_OK) for path in programs.iterdir())
+    with pytest.raises(InputError):
+        make_driver_root(machine, tmp_path / "driver")
+
+
+class Control:
+    """The control program with a pipe folder of its own."""
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self.folder = folder
+        self._program = machine.directory / "bin" / "nvidia-cuda-mps-control"
+
+    def __call__(self, *args: str, told: str = "") -> tuple[int, str, str]:
+        environment = {
+            "CUDA_MPS_PIPE_DIRECTORY": str(self.folder / "pipe"),
+            "CUDA_MPS_LOG_DIRECTORY": str(self.folder / "log"),
+        }
+        done = subprocess.run(
+            [self._program, *args], input=told, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def control(machine: Machine, tmp_path: Path) -> Iterator[Control]:
+    made = Control(machine, tmp_path / "mps")
+    yield made
+    made(told="quit")
+
+
+def test_nobody_answers_before_the_daemon_is_there_and_after_it_has_quit(control: Control) -> None:
+    absent = (1, "", "Cannot find MPS control daemon process\n")
+
+    assert control(told="get_server_list") == absent
+    assert control("-d") == (0, "", "")
+    assert control(told="quit") == (0, "", "")
+    assert control(told="get_server_list") == absent
+    assert list((control.folder / "pipe").iterdir()) == []
+
+
+def test_daemon_keeps_what_it_was_told(control: Control) -> None:
+    control("-d")
+
+    assert control(told="get_default_active_thread_percentage") == (0, "100.0\n", "")
+    assert control(told="set_default_active_thread_percentage 25") == (0, "25.0\n", "")
+    told = "set_default_device_pinned_mem_limit 0 10G\nget_default_device_pinned_mem_limit 0\nget_server_list\n"
+    assert control(told=told) == (0, "10G\n", "")
+    assert control(told="get_default_active_thread_percentage") == (0, "25.0\n", "")
+    assert "get_server_list" in (control.folder / "log" / "control.log").read_text()
+
+
+@pytest.mark.parametrize("command", ["nonsense", "set_default_active_thread_percentage 101", "get_default_device"])
+def test_command_that_is_none_is_told(control: Control, command: str) -> None:
+    control("-d")
+
+    assert control(told=command) == (0, f"Unknown or malformed command: {command}\n", "")
+
+
+def test_one_folder_has_one_daemon(control: Control) -> None:
+    control("-d")
+
+    assert control("-f") == (1, "", "An instance of this daemon is already running\n")
+
+
+def test_daemon_that_was_killed_leaves_room_for_another(control: Control) -> None:
+    control("-d")
+    pid = int((control.folder / "pipe" / "nvidia-cuda-mps-control.pid").read_text())
+    os.kill(pid, 9)
+    while control(told="get_server_list")[0] == 0:
+        pass
+
+    assert control("-d") == (0, "", "")
+    assert control(told="get_default_active_thread_percentage") == (0, "100.0\n", "")

@@ -1,0 +1,237 @@
+"""Fed in: real processes of the plugins of AMD and Iluvatar; observed: exit status, last words, what stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from fakegpu.amd import write_amd
+from fakegpu.amd_model import load_amd_profile
+from fakegpu.iluvatar import write_iluvatar
+from plugin.cli import main
+from simkubelet.apis import deviceplugin as api
+
+_PATIENCE_S = 60.0
+_ROOT = Path(__file__).parents[3]
+
+
+@asynccontextmanager
+async def _process(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "plugin", *arguments), cwd=_ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@asynccontextmanager
+async def _stub(socket: Path) -> AsyncIterator[Any]:
+    async with grpc.aio.insecure_channel(
+        f"unix:{socket}", options=[("grpc.default_authority", "localhost")]
+    ) as channel:
+        yield api.DevicePluginStub(channel)
+
+
+async def _until(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_PATIENCE_S):
+        while not is_true():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def _exit_status(process: asyncio.subprocess.Process) -> int:
+    async with asyncio.timeout(_PATIENCE_S):
+        return await process.wait()
+
+
+@pytest.fixture
+def amd(kubelet_dir: Path, tmp_path: Path) -> tuple[str | Path, ...]:
+    """A node with two GPUs in partitions."""
+    write_amd(tmp_path, load_amd_profile("mi300x"), 2, compute="dpx")
+    return ("amd", "--kubelet-dir", kubelet_dir, "--host-root", tmp_path)
+
+
+@pytest.fixture
+def iluvatar(kubelet_dir: Path, tmp_path: Path) -> tuple[str | Path, ...]:
+    """A node with two chips."""
+    write_iluvatar(tmp_path, 2)
+    (tmp_path / "ix-config").write_text("resourceName: iluvatar.com/gpu\n")
+    folders = ("--kubelet-dir", kubelet_dir, "--host-root", tmp_path)
+    return ("iluvatar", *folders, "--config-file", tmp_path / "ix-config")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
+async def test_signal_ends_amd_and_its_socket_stays(
+    kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...], number: signal.Signals
+) -> None:
+    async with _process(*amd) as process:
+        request = await kubelet.registration()
+        process.send_signal(number)
+
+        assert await _exit_status(process) == 0
+
+    assert (request.resource_name, request.endpoint) == ("amd.com/gpu", "amd.com_gpu")
+    assert request.options.get_preferred_allocation_available
+    assert (kubelet_dir / "amd.com_gpu").is_socket()
+
+
+@pytest.mark.slow
+async def test_hangup_kills_amd(kubelet: Any, amd: tuple[str | Path, ...]) -> None:
+    async with _process(*amd) as process:
+        await kubelet.registration()
+        process.send_signal(signal.SIGHUP)
+
+        assert await _exit_status(process) == -signal.SIGHUP
+
+
+@pytest.mark.slow
+async def test_end_of_a_stream_ends_amd_with_1(kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...]) -> None:
+    async with _process(*amd, "-resource_naming_strategy", "mixed") as process:
+        request = await kubelet.registration()
+        async with _stub(kubelet_dir / request.endpoint) as stub:
+            lists = stub.ListAndWatch(api.Empty())
+            first = await lists.read()
+            lists.cancel()
+
+            assert await _exit_status(process) == 1
+
+    assert (request.resource_name, len(first.devices)) == ("amd.com/dpx_nps1", 4)
+
+
+@pytest.mark.slow
+async def test_amd_is_up_after_three_refusals_and_comes_with_the_next_kubelet(
+    kubelet: Any, amd: tuple[str | Path, ...]
+) -> None:
+    kubelet.refusal = "not now"
+    async with _process(*amd) as process:
+        for _ in range(3):
+            await kubelet.registration()
+        kubelet.refusal = None
+        await kubelet.stop()
+        await kubelet.start()
+
+        assert (await kubelet.registration()).resource_name == "amd.com/gpu"
+        assert process.returncode is None
+
+
+def test_amd_without_its_driver_ends_with_2(
+    kubelet_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sys/class/kfd").mkdir(parents=True)
+
+    assert main(["amd", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path)]) == 2
+    assert "amdgpu driver unavailable. exiting with exit code 2." in capsys.readouterr().err
+
+
+def test_unknown_naming_strategy_ends_amd_with_1(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["amd", "-resource_naming_strategy=some"]) == 1
+    assert capsys.readouterr().err == "error: invalid resource naming strategy: some\n"
+
+
+def test_pulse_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["amd", "-pulse", "often"]) == 2
+    assert "'often' is not a valid integer" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+async def test_hangup_means_nothing_to_iluvatar_and_a_signal_ends_it(
+    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
+) -> None:
+    async with _process(*iluvatar) as process:
+        request = await kubelet.registration()
+        process.send_signal(signal.SIGHUP)
+        async with _stub(kubelet_dir / request.endpoint) as stub:
+            assert (await stub.GetDevicePluginOptions(api.Empty())).get_preferred_allocation_available
+        process.send_signal(signal.SIGTERM)
+
+        assert await _exit_status(process) == 0
+
+    assert (request.resource_name, request.endpoint) == ("iluvatar.com/gpu", "iluvatar-gpu.sock")
+    assert not (kubelet_dir / "iluvatar-gpu.sock").exists()
+
+
+@pytest.mark.slow
+async def test_iluvatar_is_away_while_the_kubelet_is(
+    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
+) -> None:
+    async with _process(*iluvatar) as process:
+        await kubelet.registration()
+        await kubelet.stop()
+        (kubelet_dir / api.KUBELET_SOCKET_NAME).unlink(missing_ok=True)
+        await _until(lambda: not (kubelet_dir / "iluvatar-gpu.sock").exists())
+        await kubelet.start()
+
+        await kubelet.registration()
+        assert process.returncode is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
+async def test_refused_original_hangs_whatever_the_signal(
+    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...], number: signal.Signals
+) -> None:
+    kubelet.refusal = "not now"
+    async with _process(*iluvatar, "--quirks", "original") as process:
+        assert process.stderr is not None
+        await kubelet.registration()
+        async with asyncio.timeout(_PATIENCE_S):
+            while b"register to kubelet failed" not in await process.stderr.readline():
+                pass
+        await _until(lambda: _ignores(process.pid, number))
+        process.send_signal(number)
+        kubelet.refusal = None
+        await kubelet.stop()
+        await kubelet.start()
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await kubelet.registration()
+        assert process.returncode is None
+
+
+def _ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal, as the kernel tells."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    ignored = next(line for line in status.splitlines() if line.startswith("SigIgn:"))
+    return bool(int(ignored.split()[1], 16) >> (number - 1) & 1)
+
+
+@pytest.mark.slow
+async def test_refused_iluvatar_ends_with_1(kubelet: Any, iluvatar: tuple[str | Path, ...]) -> None:
+    kubelet.refusal = "not now"
+    async with _process(*iluvatar) as process:
+        assert await _exit_status(process) == 1
+
+
+def test_iluvatar_without_its_configuration(
+    kubelet_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "ix-config"
+
+    assert main(["iluvatar", "--kubelet-dir", str(kubelet_dir), "--config-file", str(missing)]) == 1
+    assert capsys.readouterr().err == (
+        f"error: unable to load config: error opening config file: open {missing}: no such file or directory\n"
+    )
+
+
+def test_variables_go_before_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ix-config").write_text("flags: {usevolcano: false}")
+    monkeypatch.setitem(os.environ, "USE_VOLCANO", "true")
+
+    assert main(["iluvatar", "--config-file", str(tmp_path / "ix-config")]) == 2
+    assert "usevolcano cannot be had here" in capsys.readouterr().err

@@ -1,0 +1,318 @@
+"""Fed in: plugins with rules other than NVIDIA's, new and vanished sockets, signals; observed: lives and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import grpc
+import pytest
+
+from plugin.errors import FatalError
+from plugin.framework import (
+    AllocationRefusedError,
+    Device,
+    DeviceID,
+    DeviceList,
+    DevicePlugin,
+    OnKubelet,
+    OnSignal,
+    PluginOptions,
+    ResourceName,
+    RestartPolicy,
+    StartError,
+    registration,
+    run_plugins,
+)
+from simkubelet.apis import deviceplugin as api
+
+_PATIENCE_S = 20.0
+_ROOT = Path(__file__).parents[3]
+
+
+class Seats(DevicePlugin):
+    """One device; `events` gets what happens to the plugin."""
+
+    resource_name = ResourceName("example.com/seat")
+    socket_name = "seats.sock"
+    options = PluginOptions(pre_start_required=True)
+    last_list: DeviceList | None = None
+
+    def __init__(self, events: asyncio.Queue[str], fails: int = 0) -> None:
+        self._events = events
+        self._fails = fails
+
+    @asynccontextmanager
+    async def life(self) -> AsyncIterator[None]:
+        self._events.put_nowait("begins")
+        if self._fails:
+            raise StartError("no seats yet")
+        try:
+            yield
+        finally:
+            self._events.put_nowait("ends")
+
+    async def devices(self) -> AsyncGenerator[DeviceList, None]:
+        yield (Device(DeviceID("s0")),)
+
+    async def allocate_all(self, requests: Sequence[Sequence[DeviceID]]) -> Sequence[api.ContainerAllocateResponse]:
+        whole = ",".join(device_id for device_ids in requests for device_id in device_ids)
+        return [api.ContainerAllocateResponse(envs={"ALL": whole}) for _ in requests]
+
+    async def pre_start(self, device_ids: Sequence[DeviceID]) -> None:
+        if "s0" not in device_ids:
+            raise AllocationRefusedError("no such seat")
+
+    def stream_ended(self) -> None:
+        self._events.put_nowait("stream ended")
+
+
+class LeavingSeats(Seats):
+    last_list: DeviceList | None = ()
+
+
+class Running:
+    """The framework at work, and what happens to its plugins."""
+
+    def __init__(self) -> None:
+        self.events: asyncio.Queue[str] = asyncio.Queue()
+        self.lives = 0
+        self.task: asyncio.Task[int] | None = None
+
+    async def sees(self, *expected: str) -> None:
+        """The next events are these."""
+        async with asyncio.timeout(_PATIENCE_S):
+            assert [await self.events.get() for _ in expected] == list(expected)
+
+    async def status(self) -> int:
+        assert self.task is not None
+        async with asyncio.timeout(_PATIENCE_S):
+            return await self.task
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, policy: RestartPolicy, fails: int = 0, kind: type[Seats] = Seats, **options: str
+) -> AsyncIterator[Running]:
+    """Plugins of which the first `fails` cannot start."""
+    found = Running()
+
+    def build() -> list[DevicePlugin]:
+        found.lives += 1
+        return [kind(found.events, fails=found.lives <= fails)]
+
+    found.task = asyncio.create_task(run_plugins(build, folder, policy, **options))
+    try:
+        yield found
+    finally:
+        found.task.cancel()
+        await asyncio.gather(found.task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _stub(folder: Path) -> AsyncIterator[Any]:
+    options = (("grpc.use_local_subchannel_pool", 1),)
+    async with grpc.aio.insecure_channel(f"unix:{folder}/seats.sock", options=options) as channel:
+        yield api.DevicePluginStub(channel)
+
+
+async def test_new_kubelet_is_nothing_to_a_plugin_that_does_not_look(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy(on_kubelet=OnKubelet.NOTHING)) as plugin:
+        await kubelet.registration()
+        await kubelet.stop()
+        await kubelet.start()
+        os.kill(os.getpid(), signal.SIGHUP)
+        await kubelet.registration()
+
+        await plugin.sees("begins", "ends", "begins")
+        assert plugin.lives == 2
+
+
+async def test_plugin_waits_while_there_is_no_kubelet(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy(stops_without_kubelet=True)) as plugin:
+        await kubelet.registration()
+        kubelet.socket.unlink()
+        await plugin.sees("begins", "ends")
+        assert not (kubelet_dir / "seats.sock").exists()
+        await kubelet.stop()
+        await kubelet.start()
+        await kubelet.registration()
+        await plugin.sees("begins")
+
+
+async def test_plugin_whose_own_socket_was_removed_serves_and_registers_again(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy(restarts_without_socket=True)) as plugin:
+        for _ in range(3):
+            await kubelet.registration()
+            (kubelet_dir / "seats.sock").unlink()
+            await plugin.sees("begins", "ends")
+        await kubelet.registration()
+        assert (kubelet_dir / "seats.sock").exists()
+
+
+async def test_new_kubelet_is_registered_with_once_although_it_removed_the_own_socket(
+    kubelet: Any, kubelet_dir: Path
+) -> None:
+    async with running(kubelet_dir, RestartPolicy(restarts_without_socket=True)) as plugin:
+        await kubelet.registration()
+        await kubelet.stop()
+        await kubelet.start()
+        await kubelet.registration()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        assert await plugin.status() == 0
+        assert kubelet.requests.empty()
+
+
+async def test_failed_start_is_tried_again_as_often_as_allowed_then_a_kubelet_is_waited_for(
+    kubelet: Any, kubelet_dir: Path
+) -> None:
+    policy = RestartPolicy(attempts=3, retry_s=0.01, exits_when_spent=False)
+
+    async with running(kubelet_dir, policy, fails=3) as plugin:
+        await plugin.sees("begins", "begins", "begins")
+        await kubelet.stop()
+        await kubelet.start()
+        await kubelet.registration()
+        await plugin.sees("begins")
+        assert plugin.lives == 4
+
+
+async def test_failed_start_ends_the_plugin_with_its_status_after_the_last_attempt(kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy(attempts=2, retry_s=0.01, failed_status=7), fails=9) as plugin:
+        with pytest.raises(FatalError, match=r"^no seats yet$") as end:
+            await plugin.status()
+
+    assert end.value.exit_status == 7
+    assert plugin.lives == 2
+
+
+async def test_signals_do_what_the_rules_say(kubelet: Any, kubelet_dir: Path) -> None:
+    signals = {signal.SIGHUP: OnSignal.NOTHING, signal.SIGQUIT: OnSignal.RESTART, signal.SIGTERM: OnSignal.STOP}
+
+    async with running(kubelet_dir, RestartPolicy(signals=MappingProxyType(signals), stop_status=5)) as plugin:
+        await kubelet.registration()
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGQUIT)
+        await plugin.sees("begins", "ends", "begins")
+        await kubelet.registration()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        assert await plugin.status() == 5
+    await plugin.sees("ends")
+
+
+async def test_kubelet_elsewhere_is_registered_with_and_none_is_where_its_name_is_empty(
+    kubelet: Any, kubelet_dir: Path, tmp_path: Path
+) -> None:
+    async with running(tmp_path, RestartPolicy(), kubelet_socket=str(kubelet.socket)):
+        await kubelet.registration()
+    assert not (tmp_path / "seats.sock").exists()
+
+    async with running(tmp_path, RestartPolicy(), kubelet_socket="") as plugin:
+        await plugin.sees("begins")
+        async with _stub(tmp_path) as stub:
+            assert [device.ID for device in (await stub.ListAndWatch(api.Empty()).read()).devices] == ["s0"]
+    assert kubelet.requests.empty()
+
+
+async def test_last_list_reaches_the_kubelet_before_the_stream_ends(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy(), kind=LeavingSeats) as plugin:
+        await kubelet.registration()
+        async with _stub(kubelet_dir) as stub:
+            stream = stub.ListAndWatch(api.Empty())
+            first = await stream.read()
+            os.kill(os.getpid(), signal.SIGTERM)
+            last, end = await stream.read(), await stream.read()
+            await plugin.status()
+
+    assert (len(first.devices), len(last.devices), end) == (1, 0, grpc.aio.EOF)
+    await plugin.sees("begins", "stream ended", "ends")
+
+
+async def test_stream_that_the_kubelet_ends_is_told(kubelet: Any, kubelet_dir: Path) -> None:
+    async with running(kubelet_dir, RestartPolicy()) as plugin:
+        await kubelet.registration()
+        async with _stub(kubelet_dir) as stub:
+            stream = stub.ListAndWatch(api.Empty())
+            await stream.read()
+            stream.cancel()
+            await plugin.sees("begins", "stream ended")
+
+
+async def test_whole_call_and_container_start_reach_the_plugin(kubelet: Any, kubelet_dir: Path) -> None:
+    request = api.AllocateRequest(
+        container_requests=[api.ContainerAllocateRequest(devices_ids=ids) for ids in (["a"], ["b", "c"])]
+    )
+
+    async with running(kubelet_dir, RestartPolicy()):
+        await kubelet.registration()
+        async with _stub(kubelet_dir) as stub:
+            answer = await stub.Allocate(request)
+            await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["s0"]))
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["s9"]))
+
+    assert [dict(one.envs) for one in answer.container_responses] == [{"ALL": "a,b,c"}] * 2
+    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.UNKNOWN, "no such seat")
+
+
+async def test_absent_kubelet_ends_a_plugin_with_its_own_status(
+    kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 0.01)
+
+    async with running(kubelet_dir, RestartPolicy(attempts=1, failed_status=255)) as plugin:
+        with pytest.raises(FatalError, match=r"^register to kubelet failed: ") as end:
+            await plugin.status()
+
+    assert end.value.exit_status == 255
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "number", "status"),
+    [
+        pytest.param("signals={}", signal.SIGTERM, -signal.SIGTERM, id="uncaught"),
+        pytest.param("signals={}", signal.SIGINT, -signal.SIGINT, id="interrupt"),
+        pytest.param("signals={}", signal.SIGQUIT, 2, id="a Go program dumps its stacks"),
+        pytest.param("keeps_sockets=True, stop_status=3", signal.SIGTERM, 3, id="caught"),
+    ],
+)
+async def test_plugin_that_cleans_nothing_up_leaves_its_socket(
+    kubelet: Any, kubelet_dir: Path, policy: str, number: signal.Signals, status: int
+) -> None:
+    program = f"""\
+        import sys
+        from pathlib import Path
+        from simkubelet.framework import Device, DevicePlugin, RestartPolicy, run
+
+        class Seats(DevicePlugin):
+            resource_name, socket_name = "example.com/seat", "seats.sock"
+            async def devices(self):
+                yield (Device("s0"),)
+
+        sys.exit(run(lambda: [Seats()], kubelet_dir=Path({str(kubelet_dir)!r}), policy=RestartPolicy({policy})))
+        """
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", textwrap.dedent(program)), cwd=_ROOT, stderr=subprocess.DEVNULL
+    )
+    try:
+        await kubelet.registration()
+        process.send_signal(number)
+        async with asyncio.timeout(_PATIENCE_S):
+            assert await process.wait() == status
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+    assert (kubelet_dir / "seats.sock").exists()

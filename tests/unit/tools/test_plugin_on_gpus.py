@@ -1,0 +1,58 @@
+"""The plugin on a machine's GPUs, here fake ones: what is printed and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakegpu import Machine
+from simkubelet.errors import HostError
+from simkubelet.sandbox import check_sandbox
+
+TOOL = Path(__file__).parents[3] / "tools" / "plugin_on_gpus.py"
+
+
+def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(TOOL)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_table_tells_what_was_seen_and_what_is_missing(tmp_path: Path) -> None:
+    try:
+        check_sandbox()
+    except HostError as error:
+        pytest.skip(str(error))
+    machine = Machine.create(tmp_path / "machine", "a100-80gb", 2, seed="gpus")
+
+    done = run(machine.environment())
+
+    rows = [line.split(maxsplit=1) for line in done.stdout.splitlines()]
+    told = {what: rest for what, rest in rows if what != "list"}
+    assert told["register"].startswith("ok      nvidia.com/gpu on nvidia-gpu.sock; "), done.stdout + done.stderr
+    assert ["list", "nvidia.com/gpu  ok      2 healthy, 0 unhealthy; NVML has 2"] in rows
+    assert any(told["allocate"].endswith(f"NVIDIA_VISIBLE_DEVICES={gpu.uuid}") for gpu in machine.gpus), told
+    assert told["health"] == "ok      2 of 2 devices watched, 1 event sets"
+    # No driver's files lie on a machine without a driver.
+    assert told["CDI"].startswith("FAILED  ")
+    assert "libcuda.so" in told["CDI"]
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path) -> None:
+    # Found before a driver's own, and no library.
+    (tmp_path / "libnvidia-ml.so.1").touch()
+    done = run({"LD_LIBRARY_PATH": str(tmp_path)})
+
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("error: NVML does not answer here (")
+    assert done.stderr.endswith("; run it where an NVIDIA driver is loaded\n")
