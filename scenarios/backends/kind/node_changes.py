@@ -70,7 +70,7 @@ async def change_file(
         case CreateFile(path=path):
             await _create(node, path, "", trace)
         case AddStaticPod(manifest=pod):
-            manifest = json.dumps(await pods.manifest(pod.manifest))
+            manifest = json.dumps(await pods.static_manifest(pod.manifest))
             await _create(node, f"{MANIFESTS}/{pod.pod}.yaml", manifest, trace)
         case RemoveStaticPod(pod=name):
             await _remove(node, f"{MANIFESTS}/{name}.yaml", trace)
