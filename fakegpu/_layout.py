@@ -10,13 +10,14 @@ import ctypes
 from typing import Final
 
 MAGIC: Final = int.from_bytes(b"FFAKEGPU", "little")
-VERSION: Final = 3
+VERSION: Final = 4
 GPUS_MAX: Final = 1024
 EVENTS_MAX: Final = 1024
 LINKS_MAX: Final = 18
 MEMORY_CLOCKS_MAX: Final = 8
 CPU_WORDS: Final = 16
 PROCESSES_MAX: Final = 32
+ACCOUNTS_MAX: Final = 32
 FRAMES_MAX: Final = 256
 FANS_MAX: Final = 4
 MIG_PROFILES: Final = 18
@@ -403,6 +404,7 @@ class Process(ctypes.Structure):
         ("kind", _u32),
         ("start_ticks", _u64),
         ("used_bytes", _u64),
+        ("most_bytes", _u64),
         ("gpu_instance", _u32),
         ("compute_instance", _u32),
     ]
@@ -412,6 +414,25 @@ class Processes(ctypes.Structure):
     """``fg_processes``."""
 
     _fields_ = [("count", _u32), ("padding", _u32), ("entries", Process * PROCESSES_MAX)]
+
+
+class Account(ctypes.Structure):
+    """``fg_account``."""
+
+    _fields_ = [
+        ("pid", _u32),
+        ("gpu_percent", _u16),
+        ("memory_percent", _u16),
+        ("start_us", _u64),
+        ("time_ms", _u64),
+        ("most_bytes", _u64),
+    ]
+
+
+class Accounts(ctypes.Structure):
+    """``fg_accounts``."""
+
+    _fields_ = [("count", _u32), ("padding", _u32), ("entries", Account * ACCOUNTS_MAX)]
 
 
 class Load(ctypes.Structure):
@@ -475,6 +496,7 @@ class GpuState(ctypes.Structure):
         ("counters", Counters),
         ("mig", Mig),
         ("processes", Processes),
+        ("accounts", Accounts),
         ("load", Load),
     ]
 
@@ -610,6 +632,8 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "fg_mig": Mig,
     "fg_process": Process,
     "fg_processes": Processes,
+    "fg_account": Account,
+    "fg_accounts": Accounts,
     "fg_load": Load,
     "fg_frame": Frame,
     "fg_bank": Bank,

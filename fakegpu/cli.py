@@ -26,7 +26,7 @@ from .gpu_fault_commands import fail, heal, plug, unplug
 from .load_command import load
 from .machine import DEFAULT_PROFILE, Machine
 from .mig_command import mig_group
-from .settings import SETTINGS, parse_value
+from .settings import SETTINGS, parse_size
 from .smi_command import smi
 from .vendor_commands import amd, files, iluvatar
 
@@ -64,9 +64,19 @@ def cli(context: click.Context) -> None:
 )
 @click.option("-n", "--count", type=int, help="Number of GPUs; 8, or all of a recording.")
 @click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="Some of this model; may be given several times.")
+@click.option(
+    "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Make device nodes of so many IMEX channels."
+)
 @click.option("--seed", help="The same seed gives the same UUIDs; new ones if not given.")
 @_directory
-def up(profile: str | None, count: int | None, gpus: tuple[str, ...], seed: str | None, directory: Path | None) -> None:
+def up(
+    profile: str | None,
+    count: int | None,
+    gpus: tuple[str, ...],
+    imex_channels: int,
+    seed: str | None,
+    directory: Path | None,
+) -> None:
     """Make a machine and return; it is files, no daemon.
 
     \b
@@ -79,6 +89,7 @@ def up(profile: str | None, count: int | None, gpus: tuple[str, ...], seed: str 
         raise InputError("--gpu names models and their numbers: leave --profile and --count away")
     groups = [_model_and_number(text) for text in gpus] or None
     machine = Machine.create(directory, profile or DEFAULT_PROFILE, count, gpus=groups, seed=seed)
+    machine.add_imex_channels(imex_channels)
     names = Counter(gpu.name for gpu in machine.gpus)
     click.echo(f"{', '.join(f'{number} x {name}' for name, number in names.items())} in {machine.directory}")
 
@@ -104,7 +115,12 @@ def down(directory: Path | None) -> None:
 
 @cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Show the command as a process on this GPU, too.")
-@click.option("--memory", default="512MiB", show_default=True, help="With --gpu: memory that it holds on each.")
+@click.option(
+    "--memory",
+    default="512MiB",
+    show_default=True,
+    help="With --gpu: memory that it holds on each.",
+)
 @click.option("--kind", default="compute", show_default=True, help="With --gpu: compute, graphics, both or mps.")
 @_directory
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -120,7 +136,7 @@ def execute(gpus: tuple[str, ...], memory: str, kind: str, directory: Path | Non
         raise InputError("no command to run: put it behind two dashes, `fakegpu exec -- nvidia-smi -L`")
     machine = Machine.open(directory)
     for gpu in gpus:
-        machine.enter_process(gpu, os.getpid(), parse_value("memory_used", memory), kind)
+        machine.enter_process(gpu, os.getpid(), parse_size("--memory", memory), kind)
     _become(command, dict(os.environ) | machine.environment())
 
 

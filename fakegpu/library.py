@@ -83,6 +83,7 @@ def load_writer() -> ctypes.CDLL:
         "fakegpu_add_rule": [ctypes.c_void_p, ctypes.POINTER(_layout.Rule)],
         "fakegpu_remove_plan": [ctypes.c_void_p, ctypes.c_uint64],
         "fakegpu_remove_rule": [ctypes.c_void_p, ctypes.c_uint64],
+        "fakegpu_end_processes": [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32],
         "fakegpu_stick_waits": [ctypes.c_void_p, ctypes.c_int],
         "fakegpu_mig_create": [state, ctypes.c_uint32, ctypes.c_uint32, number],
         "fakegpu_mig_destroy": [state, ctypes.c_uint32],
@@ -91,6 +92,8 @@ def load_writer() -> ctypes.CDLL:
         "fakegpu_mig_device_slot": [state, ctypes.c_uint32],
         "fakegpu_mig_device_name": [state, ctypes.c_uint32, ctypes.c_char_p],
         "fakegpu_mig_uuid": [state, ctypes.c_uint32, ctypes.c_char_p],
+        "fakegpu_capability_minor": [ctypes.c_uint32, ctypes.c_uint32, ctypes.c_int32],
+        "fakegpu_write_capabilities": [ctypes.c_char_p, state],
     }.items():
         getattr(library, function).argtypes = arguments
         getattr(library, function).restype = _RESULTS.get(function, ctypes.c_int)

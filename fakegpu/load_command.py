@@ -12,7 +12,7 @@ from .board import ROOM_C
 from .errors import InputError
 from .load import Load, Pattern
 from .machine import Machine
-from .settings import parse_value
+from .settings import parse_size
 
 
 @click.command()
@@ -55,7 +55,7 @@ def load(
     """
     asked = {
         "gpu_percent": utilization,
-        "memory_bytes": None if memory is None else parse_value("memory_used", memory),
+        "memory_bytes": None if memory is None else parse_size("--memory", memory),
         "pattern": None if pattern is None else Pattern(pattern),
         "period_s": period,
         "duration_s": duration,

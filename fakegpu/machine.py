@@ -7,6 +7,8 @@
     <directory>/bin/nvidia-smi              our nvidia-smi, which reads through NVML
     <directory>/bin/nvidia-cuda-mps-control a stand-in for the control daemon of the Multi-Process Service
     <directory>/dev/nvidia0 …               device nodes (plain files)
+    <directory>/dev/nvidia-caps/…           nodes of MIG instances, which come and go with them
+    <directory>/proc/driver/…               minors and capabilities of MIG instances
     <directory>/sys/bus/pci/devices/…       PCI folders with numa_node, vendor, device, class
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
     <directory>/samples.csv                 figures over time, of a recording that has them
@@ -100,9 +102,11 @@ class Machine:
     def open(cls, directory: str | os.PathLike[str] | None = None) -> Self:
         """The machine in ``directory``, or in the default directory.
 
+        Where the host lets us read it only, whatever changes it raises HostError.
+
         Raises:
             InputError: there is none.
-            HostError: it belongs to somebody else.
+            HostError: the host does not let us read it.
         """
         target = absolute(directory)
         return cls(target, Segment.open(target / SEGMENT))
@@ -124,7 +128,7 @@ class Machine:
 
     @property
     def proc(self) -> Path:
-        """What a process should see as ``/proc`` (the driver's list of MIG device minors only); missing without MIG."""
+        """What a process should see as ``/proc/driver`` (what it tells of MIG only), below ``driver``."""
         return self.directory / "proc"
 
     def environment(self) -> dict[str, str]:
@@ -224,6 +228,18 @@ class Machine:
         self._write_gpu(index)
         act(self._segment, index, ActionKind.PLUG)
 
+    def add_imex_channels(self, count: int) -> None:
+        """Makes the device nodes of the first ``count`` IMEX channels; those that are there stay.
+
+        Raises:
+            InputError: more than a driver has, 2048.
+            HostError: the host does not let us write them.
+        """
+        from .capabilities import add_imex_channels
+
+        with host_errors(self.directory):
+            add_imex_channels(self.directory, count)
+
     def _write_gpu(self, index: int) -> None:
         with host_errors(self.directory):
             remove_gpu(self.directory, self.gpu(index))
@@ -318,6 +334,7 @@ class Machine:
         from .processes import enter
 
         index, device = self._gpu_or_mig_device(selector)
+        self._end_processes(index)
         with self._segment.change(index) as state:
             enter(state, pid, memory_bytes, kind, device)
 
@@ -336,10 +353,10 @@ class Machine:
         Raises:
             InputError: no such GPU.
         """
-        from .processes import strike
+        self._end_processes(self.index(selector), pid)
 
-        with self._segment.change(self.index(selector)) as state:
-            strike(state, pid)
+    def _end_processes(self, index: int, pid: int = 0) -> None:
+        self._segment.command("fakegpu_end_processes", index, pid)
 
     def _write_load(self, index: int, topics: int, frames: Sequence[_layout.Frame], loop_to: int | None) -> None:
         last = len(frames) if loop_to is None else loop_to

@@ -19,8 +19,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from . import _layout
+from .capabilities import write_capabilities
 from .errors import InputError
 from .event_type import EventType
+from .folder import host_errors
 from .library import load_writer
 from .mig_parts import ComputeInstance, GpuInstance, MigDevice, MigProfile, read_devices, read_instances, read_profiles
 from .segment import Segment
@@ -191,6 +193,9 @@ class Mig:
         with self._segment.change(self._gpu) as state:
             self._check(state)
             yield state
+        folder = self._segment.path.parent
+        with self._segment.hold(self._gpu) as state, host_errors(folder):
+            write_capabilities(folder, state)
         for gpu_instance in posts if posts is not None else [_layout.NO_INSTANCE] * tells:
             self._segment.post(self._gpu, EventType.MIG_CONFIG.nvml_bit, gpu_instance=gpu_instance)
 

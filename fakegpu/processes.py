@@ -23,7 +23,7 @@ _START_FIELD: Final = 19
 
 
 def enter(state: _layout.GpuState, pid: int, memory_bytes: int, kind: str, device: MigDevice | None = None) -> None:
-    """Enters a process into ``state``, in place of what it had there, and strikes those that have ended.
+    """Enters a process into ``state``, in place of what it had there.
 
     Args:
         state: of the GPU.
@@ -40,36 +40,26 @@ def enter(state: _layout.GpuState, pid: int, memory_bytes: int, kind: str, devic
         raise InputError(f"no process {pid}")
     if kind not in KINDS:
         raise InputError(f"no kind of process '{kind}'; there are {', '.join(KINDS)}")
-    strike(state, pid)
     processes = state.processes
-    if processes.count == _layout.PROCESSES_MAX:
+    entered = processes.entries[: processes.count]
+    before = next((entry for entry in entered if (entry.pid, entry.start_ticks) == (pid, start_ticks)), None)
+    if before is None and processes.count == _layout.PROCESSES_MAX:
         raise InputError(f"{_layout.PROCESSES_MAX} processes are on the GPU: there is no room for one more")
     whole = state.memory.total_bytes - state.memory.reserved_bytes if device is None else device.memory_bytes
     held = sum(
         entry.used_bytes
-        for entry in processes.entries[: processes.count]
-        if device is None or entry.gpu_instance == device.gpu_instance
+        for entry in entered
+        if entry is not before and (device is None or entry.gpu_instance == device.gpu_instance)
     )
     free = whole - held
     if memory_bytes > free:
         raise InputError(f"{memory_bytes} bytes for process {pid}: the GPU has {free} bytes left for processes")
-    entry = processes.entries[processes.count]
+    entry = before or processes.entries[processes.count]
+    processes.count += before is None
     entry.pid, entry.kind, entry.start_ticks, entry.used_bytes = pid, KINDS[kind], start_ticks, memory_bytes
+    entry.most_bytes = memory_bytes if before is None else max(memory_bytes, entry.most_bytes)
     entry.gpu_instance = _layout.NO_INSTANCE if device is None else device.gpu_instance
     entry.compute_instance = _layout.NO_INSTANCE if device is None else device.compute_instance
-    processes.count += 1
-
-
-def strike(state: _layout.GpuState, pid: int) -> None:
-    """Takes one process, and all that have ended, off the GPU."""
-    processes = state.processes
-    kept = [
-        _layout.Process.from_buffer_copy(entry)
-        for entry in processes.entries[: processes.count]
-        if entry.pid != pid and start_of(entry.pid) == entry.start_ticks
-    ]
-    processes.entries[: len(kept)] = kept
-    processes.count = len(kept)
 
 
 def start_of(pid: int) -> int | None:

@@ -7,6 +7,7 @@ machine with more GPUs than ``topology.slots`` has further servers of the same k
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -93,14 +94,14 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
         if not path and (named := _KEY.match(message)):
             path, message = named[1].split("."), named[2]
         key = f"{'.'.join(map(str, path))}: " if path else ""
-        raise InputError(f"{where}:{_line_of(text, path)}: {key}{message}") from None
+        raise InputError(f"{where}:{line_of(text, path)}: {key}{message}") from None
 
 
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C parser where PyYAML has it: ten times as fast."""
 
 
-def _line_of(text: str, path: list[Any]) -> int:
+def line_of(text: str, path: Sequence[str | int]) -> int:
     """Line, from 1, of the innermost part of ``path`` that the YAML has."""
     node = yaml.compose(text, Loader=LOADER)
     line = 1

@@ -21,9 +21,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, Literal, Self
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
-from .profile import parse_as
+from .profile import line_of, parse_as
 from .profile_base import Part
 from .survey import Answers, Survey
 
@@ -103,6 +103,8 @@ class Recording(Part):
     gpus: Sequence[Said] = Field(min_length=1)
     pairs: Sequence[PairSaid] = ()
     samples: Samples | None = None
+    _file: tuple[str, str] | None = PrivateAttr(None)
+    """Name and text of the file that it was read from."""
 
     @classmethod
     def of(cls, survey: Survey, samples: Samples | None = None, *, anonymise: bool = False) -> Recording:
@@ -133,6 +135,16 @@ class Recording(Part):
         pairs = {(pair.gpus[0], pair.gpus[1]): pair.answers() for pair in self.pairs}
         return Survey(self.system.answers(), [shared | gpu.answers() for gpu in self.gpus], pairs)
 
+    def place(self, subject: str, call: str) -> str:
+        """Where an answer about ``system`` or ``gpus.<index>`` stands: file and line, where there is a file."""
+        if self._file is None:
+            return "recording"
+        where, text = self._file
+        part, _, index = subject.partition(".")
+        own = [part, *([int(index)] if index else []), "calls"]
+        is_own = part == "system" or call in self.gpus[int(index)].calls
+        return f"{where}:{line_of(text, [*(own if is_own else ['shared', 'calls']), call])}"
+
     def to_yaml(self) -> str:
         """The file."""
         content = self.model_dump(mode="json", by_alias=True, exclude=None if self.samples else {"samples"})
@@ -153,7 +165,9 @@ def parse_recording(text: str, where: str) -> Recording:
     Raises:
         InputError: it is not one; names the first wrong place by file and line.
     """
-    return parse_as(Recording, text, where)
+    recording = parse_as(Recording, text, where)
+    recording._file = where, text
+    return recording
 
 
 def _is_refusal(answer: Any) -> bool:

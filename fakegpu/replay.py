@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from . import _layout
 from .errors import InputError
 from .recording import Recording
-from .replay_fields import NUMBERS, NVLINK_GENERATIONS, PCI, TEXTS, Pick, same
+from .replay_fields import NUMBERS, NVLINK_GENERATIONS, PCI, TEXTS
 from .replay_mig import fill_recorded_mig
-from .survey import Answers, Survey
+from .survey import Survey
+from .told import Told, put, put_all
 
 _NO_THRESHOLD: Final = -1
 _HIDDEN_BOARD: Final = 1 << 24
@@ -27,23 +28,24 @@ def header_of_recording(recording: Recording) -> _layout.Header:
     Raises:
         InputError: an answer has another form than NVML gives it.
     """
-    told = _Told(recording.system.answers())
+    told = Told(recording.system.answers())
     header = _layout.Header()
-    with _forms_of_nvml("system"):
+    with _forms_of_nvml(recording, "system", told):
         header.driver_version = told.text("nvmlSystemGetDriverVersion")
         header.nvml_version = told.text("nvmlSystemGetNVMLVersion")
         branch = told.of("nvmlSystemGetDriverBranch")
         header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode()
-        header.cuda_driver_version = told.number("nvmlSystemGetCudaDriverVersion_v2")
+        put(header, "cuda_driver_version", told.number("nvmlSystemGetCudaDriverVersion_v2"))
     return header
 
 
 @contextmanager
-def _forms_of_nvml(subject: str) -> Iterator[None]:
+def _forms_of_nvml(recording: Recording, subject: str, told: Told) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"recording: {subject}: no answers such as NVML gives: {error}") from None
+        place = recording.place(subject, told.call)
+        raise InputError(f"{place}: {subject}: {told.call}: no answer such as NVML gives: {error}") from None
 
 
 def states_of_recording(recording: Recording) -> Iterator[_layout.GpuState]:
@@ -55,103 +57,92 @@ def states_of_recording(recording: Recording) -> Iterator[_layout.GpuState]:
     survey = recording.survey()
     shared = _shared_levels(survey)
     for index, answers in enumerate(survey.gpus):
-        with _forms_of_nvml(f"gpus.{index}"):
-            state = _state(answers)
-            state.nvlink.bandwidth_mode = _Told(survey.system).number("nvmlSystemGetNvlinkBwMode")
+        told = Told(answers)
+        with _forms_of_nvml(recording, f"gpus.{index}", told):
+            state = _state(told)
+        told = Told(survey.system)
+        with _forms_of_nvml(recording, "system", told):
+            put(state.nvlink, "bandwidth_mode", told.number("nvmlSystemGetNvlinkBwMode"))
         for member, values in shared.items():
             setattr(state.placement, member, values[index])
         yield state
 
 
-def _state(answers: Answers) -> _layout.GpuState:
-    told, state = _Told(answers), _layout.GpuState()
+def _state(told: Told) -> _layout.GpuState:
+    state = _layout.GpuState()
     if told.of(PCI) is None:
-        raise LookupError(f"{PCI} is missing")
+        raise LookupError("it is missing")
     for member, call in TEXTS.items():
         setattr(state.identity, member, told.text(call))
     for (topic, member), (call, pick) in NUMBERS.items():
-        setattr(getattr(state, topic), member, told.number(call, pick))
+        put(getattr(state, topic), member, told.number(call, pick))
     _fill_lists(state, told)
     _fill_clocks(state, told)
     _fill_links(state, told)
-    fill_recorded_mig(state, answers)
+    fill_recorded_mig(state, told)
     return state
 
 
-class _Told:
-    """Answers of one subject, where a refusal counts as nothing."""
-
-    def __init__(self, answers: Answers) -> None:
-        self._answers = answers
-
-    def of(self, call: str) -> Any:
-        answer = self._answers.get(call)
-        return None if isinstance(answer, dict) and answer.keys() == {"error"} else answer
-
-    def text(self, call: str) -> bytes:
-        return str(self.of(call) or "").encode()
-
-    def number(self, call: str, pick: Pick = same) -> int:
-        answer = self.of(call)
-        return 0 if answer is None else int(pick(answer))
-
-    def numbers(self, name: str, count: int) -> list[int]:
-        return [self.number(f"{name} {position}") for position in range(count)]
-
-
-def _fill_lists(state: _layout.GpuState, told: _Told) -> None:
+def _fill_lists(state: _layout.GpuState, told: Told) -> None:
     for threshold in range(len(state.thermal.threshold_c)):
         degrees = told.of(f"nvmlDeviceGetTemperatureThreshold {threshold}")
-        state.thermal.threshold_c[threshold] = _NO_THRESHOLD if degrees is None else degrees
+        put(state.thermal.threshold_c, threshold, _NO_THRESHOLD if degrees is None else degrees)
     for fan in range(state.fans.count):
-        state.fans.percent[fan] = told.number(f"nvmlDeviceGetFanSpeed_v2 {fan}")
-        state.fans.target_percent[fan] = told.number(f"nvmlDeviceGetTargetFanSpeed {fan}")
+        put(state.fans.percent, fan, told.number(f"nvmlDeviceGetFanSpeed_v2 {fan}"))
+        put(state.fans.target_percent, fan, told.number(f"nvmlDeviceGetTargetFanSpeed {fan}"))
         if rpm := told.number("nvmlDeviceGetFanSpeedRPM"):
-            state.fans.max_rpm = round(rpm * 100 / max(1, state.fans.percent[0]))
-        state.fans.is_manual[fan] = told.number(f"nvmlDeviceGetFanControlPolicy_v2 {fan}")
+            put(state.fans, "max_rpm", round(rpm * 100 / max(1, state.fans.percent[0])))
+        put(state.fans.is_manual, fan, told.number(f"nvmlDeviceGetFanControlPolicy_v2 {fan}"))
     for error, counters in enumerate(state.ecc.errors):
         for counter, locations in enumerate(counters):
             for location in range(len(locations)):
-                locations[location] = told.number(f"nvmlDeviceGetMemoryErrorCounter {error} {counter} {location}")
-    for word, bits in enumerate(told.of("nvmlDeviceGetCpuAffinity 16") or ()):
-        state.placement.cpu_mask[word] = bits
-    nodes = told.of("nvmlDeviceGetMemoryAffinity 16 0") or ()
+                put(locations, location, told.number(f"nvmlDeviceGetMemoryErrorCounter {error} {counter} {location}"))
+    put_all(state.placement.cpu_mask, told.items("nvmlDeviceGetCpuAffinity 16"))
+    nodes = told.items("nvmlDeviceGetMemoryAffinity 16 0")
     numbers = [word * 64 + bits.bit_length() - 1 for word, bits in enumerate(nodes) if bits]
     state.placement.numa_node = numbers[0] if numbers else -1
-    cluster = told.of("nvmlDeviceGetGpuFabricInfo")
-    for position, byte in enumerate(cluster["clusterUuid"] if cluster else ()):
-        state.fabric.cluster_uuid[position] = byte
+    if cluster := told.of("nvmlDeviceGetGpuFabricInfo"):
+        put_all(state.fabric.cluster_uuid, cluster["clusterUuid"])
     for policy in range(len(state.counters.violation_ns)):
-        told_of = f"nvmlDeviceGetViolationStatus {policy}"
-        state.counters.violation_ns[policy] = told.number(told_of, lambda status: status["violationTime"])
+        lasted = told.number(f"nvmlDeviceGetViolationStatus {policy}", lambda status: status["violationTime"])
+        put(state.counters.violation_ns, policy, lasted)
     for cause in range(len(state.remap.retired_pages)):
-        state.remap.retired_pages[cause] = len(told.of(f"nvmlDeviceGetRetiredPages {cause}") or ())
+        state.remap.retired_pages[cause] = len(told.items(f"nvmlDeviceGetRetiredPages {cause}"))
     if not state.remap.is_supported:
-        state.remap.is_pending = told.number("nvmlDeviceGetRetiredPagesPendingStatus")
+        put(state.remap, "is_pending", told.number("nvmlDeviceGetRetiredPagesPendingStatus"))
     for error in range(len(state.counters.pcie_errors)):
-        state.counters.pcie_errors[error] = told.number(f"nvmlDeviceGetFieldValues {_PCIE_ERRORS + error}")
+        put(state.counters.pcie_errors, error, told.number(f"nvmlDeviceGetFieldValues {_PCIE_ERRORS + error}"))
     if mig := told.of("nvmlDeviceGetMigMode"):
-        state.modes.mig_current, state.modes.mig_pending = mig
+        put(state.modes, "mig_current", mig[0])
+        put(state.modes, "mig_pending", mig[1])
 
 
-def _fill_clocks(state: _layout.GpuState, told: _Told) -> None:
+_CLOCKS: Final = {
+    "current_mhz": "nvmlDeviceGetClockInfo",
+    "maximum_mhz": "nvmlDeviceGetMaxClockInfo",
+    "application_mhz": "nvmlDeviceGetApplicationsClock",
+    "default_application_mhz": "nvmlDeviceGetDefaultApplicationsClock",
+}
+
+
+def _fill_clocks(state: _layout.GpuState, told: Told) -> None:
     clocks = state.clocks
-    domains = len(clocks.current_mhz)
-    clocks.current_mhz[:] = told.numbers("nvmlDeviceGetClockInfo", domains)
-    clocks.maximum_mhz[:] = told.numbers("nvmlDeviceGetMaxClockInfo", domains)
-    clocks.application_mhz[:] = told.numbers("nvmlDeviceGetApplicationsClock", domains)
-    clocks.default_application_mhz[:] = told.numbers("nvmlDeviceGetDefaultApplicationsClock", domains)
+    for member, call in _CLOCKS.items():
+        array = getattr(clocks, member)
+        for domain in range(len(array)):
+            put(array, domain, told.number(f"{call} {domain}"))
     for domain, name in enumerate(("Gpc", "Mem")):
-        clocks.offset_mhz[domain] = told.number(f"nvmlDeviceGet{name}ClkVfOffset")
-        clocks.offset_max_mhz[domain] = told.number(f"nvmlDeviceGet{name}ClkMinMaxVfOffset", lambda ends: ends[1])
-    clocks.performance_states = sum(1 << number for number in told.of("nvmlDeviceGetSupportedPerformanceStates") or ())
-    for position, memory in enumerate(told.of("nvmlDeviceGetSupportedMemoryClocks") or ()):
-        graphics = sorted(told.of(f"nvmlDeviceGetSupportedGraphicsClocks {memory}") or (0,))
-        clocks.memory_mhz[position] = memory
-        clocks.graphics_max_mhz[position] = graphics[-1]
+        put(clocks.offset_mhz, domain, told.number(f"nvmlDeviceGet{name}ClkVfOffset"))
+        put(clocks.offset_max_mhz, domain, told.number(f"nvmlDeviceGet{name}ClkMinMaxVfOffset", lambda ends: ends[1]))
+    states = told.items("nvmlDeviceGetSupportedPerformanceStates")
+    put(clocks, "performance_states", sum(1 << number for number in states))
+    for position, memory in enumerate(told.items("nvmlDeviceGetSupportedMemoryClocks")):
+        put(clocks.memory_mhz, position, memory)
+        graphics = sorted(told.items(f"nvmlDeviceGetSupportedGraphicsClocks {memory}")) or [0]
+        put(clocks.graphics_max_mhz, position, graphics[-1])
         if position == 0:
-            clocks.graphics_min_mhz = graphics[0]
-            clocks.graphics_step_khz = _step_khz(graphics)
+            put(clocks, "graphics_min_mhz", graphics[0])
+            put(clocks, "graphics_step_khz", _step_khz(graphics))
 
 
 def _step_khz(rising: Sequence[int]) -> int:
@@ -161,7 +152,7 @@ def _step_khz(rising: Sequence[int]) -> int:
     return round((rising[-1] - rising[0]) / (len(rising) - 1) * 2) * 500
 
 
-def _fill_links(state: _layout.GpuState, told: _Told) -> None:
+def _fill_links(state: _layout.GpuState, told: Told) -> None:
     for number, link in enumerate(state.links):
         active = told.of(f"nvmlDeviceGetNvLinkState {number}")
         if active is None:
@@ -170,17 +161,20 @@ def _fill_links(state: _layout.GpuState, told: _Told) -> None:
         link.is_active = bool(active)
         version = told.number(f"nvmlDeviceGetNvLinkVersion {number}") or told.number(_NVLINK_VERSION)
         state.nvlink.version = NVLINK_GENERATIONS.get(version, state.nvlink.version)
-        link.remote_type = told.number(f"nvmlDeviceGetNvLinkRemoteDeviceType {number}")
+        put(link, "remote_type", told.number(f"nvmlDeviceGetNvLinkRemoteDeviceType {number}"))
         if remote := told.of(f"nvmlDeviceGetNvLinkRemotePciInfo {number}"):
-            link.remote_domain, link.remote_bus, link.remote_device = (
-                remote["domain"],
-                remote["bus"],
-                remote["device"],
-            )
-            link.remote_device_id = remote["pciDeviceId"]
-        link.errors[:] = [
-            told.number(f"nvmlDeviceGetNvLinkErrorCounter {number} {counter}") for counter in range(len(link.errors))
-        ]
+            for member, key in _REMOTE.items():
+                put(link, member, remote[key])
+        for counter in range(len(link.errors)):
+            put(link.errors, counter, told.number(f"nvmlDeviceGetNvLinkErrorCounter {number} {counter}"))
+
+
+_REMOTE: Final = {
+    "remote_domain": "domain",
+    "remote_bus": "bus",
+    "remote_device": "device",
+    "remote_device_id": "pciDeviceId",
+}
 
 
 def _shared_levels(survey: Survey) -> dict[str, list[int]]:

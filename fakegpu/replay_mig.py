@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from . import _layout
 from .mig_profiles import KINDS
-from .survey import Answers
 from .survey_mig import INSTANCES, PLACEMENTS
+from .told import Told, put
 
 _PROFILE: Final = "nvmlDeviceGetGpuInstanceProfileInfoV"
 _HOPPER: Final = 9
@@ -26,20 +26,20 @@ _FIGURES: Final = {
 }
 
 
-def fill_recorded_mig(state: _layout.GpuState, answers: Answers) -> None:
+def fill_recorded_mig(state: _layout.GpuState, recorded: Told) -> None:
     """Fills ``state.mig``; its identity and modes must be there."""
     mig = state.mig
     for kind in range(len(mig.profiles)):
-        told: dict[str, Any] = answers.get(f"{_PROFILE} {kind}", {})
+        told: dict[str, Any] = recorded.of(f"{_PROFILE} {kind}") or {}
         if "id" not in told:
             continue
         profile = mig.profiles[kind]
         profile.is_here = True
         profile.name = str(told.get("name", "")).removeprefix("MIG ").encode()
         for member, key in _FIGURES.items():
-            setattr(profile, member, told.get(key, 0))
-        _fill_placements(profile, answers)
-        _fill_instances(mig, kind, answers)
+            put(profile, member, told.get(key, 0))
+        _fill_placements(profile, recorded)
+        _fill_instances(mig, kind, recorded)
     here = [profile for profile in mig.profiles if profile.is_here]
     mig.memory_slices = max((profile.size for profile in here), default=0)
     mig.compute_slices = max((profile.slices for profile in here), default=0)
@@ -47,22 +47,23 @@ def fill_recorded_mig(state: _layout.GpuState, answers: Answers) -> None:
     mig.needs_reset = bool(here) and state.identity.architecture < _HOPPER
 
 
-def _fill_placements(profile: _layout.MigProfile, answers: Answers) -> None:
-    places = _list(answers, f"{PLACEMENTS} {profile.id}")
-    profile.size = places[0]["size"] if places else 0
-    profile.starts = sum(1 << place["start"] for place in places)
+def _fill_placements(profile: _layout.MigProfile, recorded: Told) -> None:
+    places = recorded.items(f"{PLACEMENTS} {profile.id}")
+    put(profile, "size", places[0]["size"] if places else 0)
+    put(profile, "starts", sum(1 << place["start"] for place in places))
 
 
-def _fill_instances(mig: _layout.Mig, kind: int, answers: Answers) -> None:
-    for told in _list(answers, f"{INSTANCES} {mig.profiles[kind].id}"):
+def _fill_instances(mig: _layout.Mig, kind: int, recorded: Told) -> None:
+    for told in recorded.items(f"{INSTANCES} {mig.profiles[kind].id}"):
         instance = mig.gpu_instances[told["id"]]
-        instance.is_here, instance.profile, instance.start = True, kind, told["placement"]["start"]
+        instance.is_here, instance.profile = True, kind
+        put(instance, "start", told["placement"]["start"])
         for inner in told["computeInstances"]:
-            free = next(place for place in mig.compute_instances if not place.is_here)
-            free.is_here, free.gpu_instance, free.id = True, told["id"], inner["id"]
-            free.profile, free.start = inner["profile"], inner["placement"]["start"]
-
-
-def _list(answers: Answers, call: str) -> list[Any]:
-    found = answers.get(call)
-    return found if isinstance(found, list) else []
+            free = next((place for place in mig.compute_instances if not place.is_here), None)
+            if free is None:
+                raise LookupError("more compute instances than a GPU has")
+            free.is_here = True
+            put(free, "gpu_instance", told["id"])
+            put(free, "id", inner["id"])
+            put(free, "profile", inner["profile"])
+            put(free, "start", inner["placement"]["start"])

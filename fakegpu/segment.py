@@ -1,4 +1,4 @@
-"""The segment file of a machine, opened for reading and writing.
+"""The segment file of a machine, opened for reading and writing, or for reading where we may do no more.
 
 Writers in any process exclude each other by ``flock`` on the file, threads of one process by a lock; readers of the C
 library notice neither. A write is one step for them: the state of a GPU changes as a whole. A forked child gets
@@ -8,6 +8,7 @@ locks of its own, because those it inherits are its parent's.
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -65,10 +66,11 @@ class Segment:
         gpu_count: GPUs of the machine; fixed for its life.
     """
 
-    def __init__(self, path: Path, file: int, memory: mmap.mmap, gpu_count: int) -> None:
+    def __init__(self, path: Path, file: int, memory: mmap.mmap, gpu_count: int, *, is_writable: bool) -> None:
         self.path = path
         self.gpu_count = gpu_count
         self._file = file
+        self._is_writable = is_writable
         # Whoever uses the address holds the mapping as well, so that a close meanwhile does not unmap it.
         self._mapping: tuple[mmap.mmap, int] | None = memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self._lock = threading.Lock()
@@ -81,16 +83,23 @@ class Segment:
 
         Raises:
             InputError: the file is missing, or is no segment of this version.
-            HostError: the host does not let us write it.
+            HostError: the host does not let us read it.
         """
+        is_writable = True
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except OSError as error:
+                if error.errno not in {errno.EACCES, errno.EPERM, errno.EROFS}:
+                    raise
+                is_writable = False
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"no fake machine in {path.parent}: `fakegpu up --dir {path.parent}` makes one") from None
         except OSError as error:
             raise HostError(f"cannot open {path}: {error.strerror}") from error
         try:
-            return cls(path, file, *_map(path, file))
+            return cls(path, file, *_map(path, file, is_writable), is_writable=is_writable)
         except BaseException:
             os.close(file)
             raise
@@ -118,7 +127,7 @@ class Segment:
 
     def faults(self) -> _layout.Faults:
         """A copy of the rules and plans of the machine."""
-        with self._exclusive() as address:
+        with self._locked() as address:
             return _layout.Faults.from_buffer_copy(ctypes.string_at(address + _FAULTS.offset, _FAULTS.size))
 
     def flags(self) -> int:
@@ -133,8 +142,8 @@ class Segment:
         return version.partition(b"\0")[0].decode()
 
     def keep_plans(self) -> None:
-        """Carries out the plans that have fallen due, as every process does that looks at the machine."""
-        if self.flags() & _layout.FAULT_PLANS:
+        """Carries out the plans that have fallen due, as every process does that may write the segment."""
+        if self._is_writable and self.flags() & _layout.FAULT_PLANS:
             self.command("fakegpu_keep_plans")
 
     def command(self, function: str, *arguments: object) -> int:
@@ -148,6 +157,12 @@ class Segment:
         if function(address, gpu, ctypes.byref(state)) != 0:
             raise InputError(f"{self.path}: no GPU {gpu}; the machine has 0 to {self.gpu_count - 1}")
         return state
+
+    @contextmanager
+    def hold(self, gpu: int) -> Iterator[_layout.GpuState]:
+        """Lends a copy of the state of a GPU, which nobody changes until the caller is done with it."""
+        with self._exclusive():
+            yield self._read(gpu, self._library.fakegpu_read_state)
 
     @contextmanager
     def change(self, gpu: int) -> Iterator[_layout.GpuState]:
@@ -201,6 +216,19 @@ class Segment:
 
     @contextmanager
     def _exclusive(self) -> Iterator[int]:
+        """The segment's address, for the only writer.
+
+        Raises:
+            HostError: the host does not let us write.
+        """
+        if not self._is_writable:
+            raise HostError(f"{self.path} can only be read here: its owner, or root, may change the machine")
+        with self._locked() as address:
+            yield address
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """The segment's address while nobody writes."""
         with self._lock:
             _memory, address = self._mapped()
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -220,7 +248,8 @@ class Segment:
         if self._file < 0:
             return
         try:
-            own = os.open(f"/proc/self/fd/{self._file}", os.O_RDWR | os.O_CLOEXEC)
+            mode = os.O_RDWR if self._is_writable else os.O_RDONLY
+            own = os.open(f"/proc/self/fd/{self._file}", mode | os.O_CLOEXEC)
         except OSError:
             self.close()
             return
@@ -239,11 +268,12 @@ def _part_all_from_parent() -> None:
 os.register_at_fork(after_in_child=_part_all_from_parent)
 
 
-def _map(path: Path, file: int) -> tuple[mmap.mmap, int]:
+def _map(path: Path, file: int, is_writable: bool) -> tuple[mmap.mmap, int]:
     size = os.fstat(file).st_size
     if size < ctypes.sizeof(_layout.Header):
         raise InputError(f"{path} is not the segment of a fake machine: it is too short")
-    memory = mmap.mmap(file, size)
+    # A private mapping shows what others write, too: nobody writes through it, and only what is written is copied.
+    memory = mmap.mmap(file, size, access=mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_COPY)
     header = _layout.Header.from_buffer_copy(memory)
     if header.magic != _layout.MAGIC:
         raise InputError(f"{path} is not the segment of a fake machine: it starts with other bytes")

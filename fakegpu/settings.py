@@ -112,9 +112,25 @@ def parse_value(key: str, value: int | str) -> int:
     return number
 
 
+def parse_size(option: str, text: str) -> int:
+    """Bytes, of a text such as ``512MiB``.
+
+    Raises:
+        InputError: it means none; the message names the option and what may be written.
+    """
+    if (size := _size_of(text)) is not None:
+        return size
+    raise InputError(f"{option} {text}: write a number of bytes, or one with KiB, MiB or GiB, such as 20GiB")
+
+
+def _size_of(text: str) -> int | None:
+    size = _SIZE.fullmatch(text)
+    return int(size.group(1)) * _SIZES[size.group(2).upper()] if size else None
+
+
 def _parse_number(key: str, setting: Setting, text: str) -> int:
-    if setting.is_size and (size := _SIZE.fullmatch(text)):
-        return int(size.group(1)) * _SIZES[size.group(2).upper()]
+    if setting.is_size and (size := _size_of(text)) is not None:
+        return size
     if not _WHOLE.fullmatch(text):
         raise InputError(f"{key}={text}: not a whole number ({setting.meaning})")
     return int(text)

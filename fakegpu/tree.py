@@ -1,4 +1,4 @@
-"""The files around the segment that make a folder a machine: library, device nodes, PCI folders of sysfs.
+"""The files around the segment that make a folder a machine: library, device nodes, capabilities, PCI folders of sysfs.
 
 Device nodes are plain empty files: making real ones needs a privilege, and what looks for ``/dev/nvidia0`` in a fake
 machine looks whether it is there.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from . import _layout
+from .capabilities import add_capabilities, remove_capabilities, write_shared_capabilities
 from .gpu import Gpu
 from .library import NAME, find_library
 
@@ -25,8 +26,6 @@ PARTS: Final = frozenset({SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "e
 """Everything that lies at the top of a machine's folder."""
 
 SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
-_GPU_INSTANCES: Final = 15
-_COMPUTE_INSTANCES: Final = 8
 _PCI_CLASS_3D: Final = 0x030200
 _PCI_CLASS_BRIDGE: Final = 0x068000
 # GT/s of one lane by generation, as sysfs writes it.
@@ -51,10 +50,9 @@ def write_tree(root: Path, states: Sequence[_layout.GpuState], profile_text: str
     devices.mkdir()
     for name in SHARED_DEVICES:
         (devices / name).touch()
+    write_shared_capabilities(root, 1 + max((state.identity.minor_number for state in states), default=0))
     for index, state in enumerate(states):
         write_gpu(root, Gpu.from_state(index, state), state)
-    if any(state.modes.mig_supported for state in states):
-        _write_mig_minors(root, len(states))
     switches = _switches(states)
     if switches:
         (devices / "nvidia-nvswitchctl").touch()
@@ -69,30 +67,14 @@ def _write_program(path: Path, module: str) -> None:
     path.chmod(0o755)
 
 
-def _write_mig_minors(root: Path, gpu_count: int) -> None:
-    """Makes the list of device minors that a driver reserves for whatever MIG instances may come.
-
-    Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities": numbers and their order.
-    """
-    lines = ["config 1", "monitor 2"]
-    for gpu in range(gpu_count):
-        for instance in range(_GPU_INSTANCES):
-            lines.append(f"gpu{gpu}/gi{instance}/access {len(lines) + 1}")
-            lines += [
-                f"gpu{gpu}/gi{instance}/ci{part}/access {len(lines) + 1 + part}" for part in range(_COMPUTE_INSTANCES)
-            ]
-    folder = root / "proc" / "driver" / "nvidia-caps"
-    folder.mkdir(parents=True)
-    (folder / "mig-minors").write_text("\n".join(lines) + "\n", encoding="ascii")
-
-
 def device_nodes(root: Path) -> Sequence[str]:
     """Names of everything in the machine's ``dev``, sorted."""
     return sorted(entry.name for entry in (root / "dev").iterdir() if entry.is_file())
 
 
 def write_gpu(root: Path, gpu: Gpu, state: _layout.GpuState) -> None:
-    """Makes the device node and the PCI folder of one GPU."""
+    """Makes the device node, the capabilities and the PCI folder of one GPU."""
+    add_capabilities(root, state)
     (root / "dev" / f"nvidia{gpu.minor}").touch()
     pci, cpus = state.pci, state.placement.cpu_mask
     own = {
@@ -109,7 +91,8 @@ def write_gpu(root: Path, gpu: Gpu, state: _layout.GpuState) -> None:
 
 
 def remove_gpu(root: Path, gpu: Gpu) -> None:
-    """Takes the device node and the PCI folder of one GPU away, where they are there."""
+    """Takes the device node, the capabilities and the PCI folder of one GPU away, where they are there."""
+    remove_capabilities(root, gpu.minor)
     (root / "dev" / f"nvidia{gpu.minor}").unlink(missing_ok=True)
     if pci_folder(root, gpu).exists():
         shutil.rmtree(pci_folder(root, gpu))

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from typing import Final, TypeVar
 
 from .positioned import DataPath
+
+_T = TypeVar("_T")
+
+MOST_SHOWN: Final = 64
+"""Items of a list or mapping that are all shown."""
+SHOWN_OF_MORE: Final = 8
+"""Items that are shown of a longer one, as that of all megabytes of a GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +30,20 @@ Mismatches = Iterator[Mismatch]
 
 
 def shown(value: object) -> str:
-    """A value as a story would write it."""
+    """A value as a story would write it; of more items than people read, the first and how many there are."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {shown(item)}" for key, item in value.items()) or "none"
+        return _listed([f"{key}: {shown(item)}" for key, item in _first(value.items())], len(value)) or "none"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(shown(item) for item in value) + "]"
+        return "[" + _listed([shown(item) for item in _first(value)], len(value)) + "]"
     return "''" if value == "" else str(value)
+
+
+def _first(items: Collection[_T]) -> Iterable[_T]:
+    return islice(items, len(items) if len(items) <= MOST_SHOWN else SHOWN_OF_MORE)
+
+
+def _listed(items: Sequence[str], number: int) -> str:
+    return ", ".join(items if len(items) == number else (*items, f"... ({number} in all)"))
 
 
 def differs(path: DataPath, expected: object, seen: object) -> Mismatches:

@@ -85,7 +85,7 @@ FG_API nvmlGpuInstanceGetComputeInstanceRemainingCapacity(nvmlGpuInstance_t hand
                                                           unsigned int *count)
 {
     FG_ENTER_GPU_INSTANCE(handle, count != NULL);
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(offer_of(&mig, instance, profile).slices > 0, NVML_ERROR_NOT_SUPPORTED);
     *count = fg_mig_compute_capacity(&mig, id, profile);
     return NVML_SUCCESS;
@@ -96,7 +96,7 @@ FG_API nvmlGpuInstanceGetComputeInstancePossiblePlacements(nvmlGpuInstance_t han
                                                            unsigned int *count)
 {
     FG_ENTER_GPU_INSTANCE(handle, count != NULL);
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     struct offer offer = offer_of(&mig, instance, profile);
     FG_REQUIRE(offer.slices > 0, NVML_ERROR_NOT_SUPPORTED);
     unsigned int found = 0;
@@ -174,7 +174,7 @@ FG_API nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t handle, unsigned int
                                           nvmlComputeInstance_t *compute_instances, unsigned int *count)
 {
     FG_ENTER_GPU_INSTANCE(handle, compute_instances != NULL && count != NULL);
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(offer_of(&mig, instance, profile).slices > 0, NVML_ERROR_NOT_SUPPORTED);
     unsigned int found = 0;
     for (unsigned int place = 0; place < FG_COMPUTE_INSTANCES; place++) {
@@ -190,7 +190,7 @@ FG_API nvmlGpuInstanceGetComputeInstanceById(nvmlGpuInstance_t handle, unsigned 
                                              nvmlComputeInstance_t *compute_instance)
 {
     FG_ENTER_GPU_INSTANCE(handle, compute_instance != NULL);
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     for (unsigned int place = 0; place < FG_COMPUTE_INSTANCES; place++) {
         const struct fg_compute_instance *compute = &mig.compute_instances[place];
         if (!compute->is_here || compute->gpu_instance != id || compute->id != compute_id)

@@ -1,6 +1,5 @@
 /* Counting GPUs and finding their handles. A lost GPU is counted, but hands out no handle. */
 #include "mig.h"
-#include "visible.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,7 @@ static nvmlReturn_t hand_out_mig_device(const struct fg_segment *segment, const 
         const struct fg_gpu *gpu = fg_visible_gpu(segment, position);
         FG_READ_EVEN_IF_LOST(gpu, identity.uuid, gpu_uuid);
         FG_READ_EVEN_IF_LOST(gpu, mig, mig);
+        FG_TRY(fg_hide_parts(gpu, &mig));
         for (unsigned int slot = 0; slot < FG_COMPUTE_INSTANCES; slot++) {
             char found[FG_MIG_UUID_SIZE];
             fg_mig_uuid(gpu_uuid, &mig.compute_instances[slot], found);
@@ -139,6 +139,7 @@ FG_API nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
     FG_ENTER_ANY(device, index != NULL);
     if (FG_IS_MIG_DEVICE) {
         FG_READ(gpu, mig, mig);
+        FG_TRY(fg_hide_parts(gpu, &mig));
         for (*index = 0; *index < FG_COMPUTE_INSTANCES; ++*index)
             if (fg_mig_device_slot(&mig, *index) == slot)
                 return NVML_SUCCESS;

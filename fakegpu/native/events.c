@@ -13,6 +13,7 @@
 #include "events.h"
 #include "nvml_api.h"
 #include "plans.h"
+#include "visible.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -160,6 +161,7 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
     return NVML_SUCCESS;
 }
 
+/* Who may not look at all instances is told of what befalls whole GPUs only. */
 static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment *segment, uint64_t number,
                       const struct fg_event *event)
 {
@@ -169,6 +171,8 @@ static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment
     if (event->type == FG_EVENT_GPU_LOST)
         bit = LOST_BIT;
     else if (bit >= LOST_BIT)
+        return false;
+    if (event->gpu_instance != NVML_GPU_INSTANCE_ID_ANY && !fg_may_monitor())
         return false;
     return number >= __atomic_load_n(&set->wanted_from[(size_t)event->gpu * EVENT_BITS + bit], __ATOMIC_RELAXED);
 }

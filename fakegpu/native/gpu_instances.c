@@ -92,7 +92,7 @@ FG_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsign
     unsigned int profile, found = 0;
     FG_ENTER(device, count != NULL);
     FG_READ_MIG;
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     const struct fg_mig_profile *wanted = fg_mig_profile_by_id(&mig, id, &profile);
     FG_REQUIRE(wanted != NULL, NVML_ERROR_NOT_SUPPORTED);
     for (unsigned int start = 0; start < mig.memory_slices; start++) {
@@ -114,7 +114,7 @@ FG_API nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned i
     FG_ENTER(device, count != NULL);
     FG_READ_MIG;
     FG_REQUIRE_MODE;
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(fg_mig_profile_by_id(&mig, id, &profile) != NULL, NVML_ERROR_NOT_SUPPORTED);
     *count = fg_mig_capacity(&mig, profile);
     return NVML_SUCCESS;
@@ -185,7 +185,7 @@ FG_API nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile_id, n
     FG_ENTER(device, instances != NULL && count != NULL);
     FG_READ_MIG;
     FG_REQUIRE_MODE;
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(fg_mig_profile_by_id(&mig, profile_id, &profile) != NULL, NVML_ERROR_NOT_SUPPORTED);
     for (unsigned int id = 0; id < FG_GPU_INSTANCES; id++)
         if (mig.gpu_instances[id].is_here && mig.gpu_instances[id].profile == profile)
@@ -199,7 +199,7 @@ FG_API nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGp
     FG_ENTER(device, instance != NULL);
     FG_READ_MIG;
     FG_REQUIRE_MODE;
-    FG_REQUIRE_ROOT;
+    FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(id < FG_GPU_INSTANCES && mig.gpu_instances[id].is_here, NVML_ERROR_NOT_FOUND);
     *instance = fg_handle_at(gpu, FG_AT_GPU_INSTANCES + id);
     return NVML_SUCCESS;

@@ -15,7 +15,7 @@
 
 struct moment {
     struct fg_load load;
-    struct fg_frame frame;
+    struct fg_frame frame; /* of the load's figures, where it had begun */
     struct fg_power power; /* as set */
     struct fg_fault fault;
 };
@@ -74,10 +74,9 @@ static uint32_t find_frame(const struct fg_bank *bank, uint32_t count, uint64_t 
     return low;
 }
 
-static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load *load)
+static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load *load, uint64_t at_ms)
 {
     struct fg_frame from, to, last, first;
-    uint64_t at_ms = elapsed_ms(load->started_ns);
     uint32_t count = load->count <= FG_FRAMES_MAX ? load->count : FG_FRAMES_MAX;
     uint64_t rounds = 0;
     copy_words(&last, &bank->frames[count - 1], sizeof last);
@@ -99,7 +98,7 @@ static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load
     return frame;
 }
 
-static nvmlReturn_t read_moment(const struct fg_gpu *gpu, struct moment *moment)
+static nvmlReturn_t read_moment(const struct fg_gpu *gpu, uint64_t ago_ms, struct moment *moment)
 {
     const struct fg_bank *banks = (const struct fg_bank *)((const char *)gpu + gpu->banks_at);
     for (unsigned int attempt = 0; attempt < FG_READ_ATTEMPTS; attempt++) {
@@ -108,10 +107,11 @@ static nvmlReturn_t read_moment(const struct fg_gpu *gpu, struct moment *moment)
         copy_words(&moment->load, &state->load, sizeof moment->load);
         copy_words(&moment->power, &state->power, sizeof moment->power);
         copy_words(&moment->fault, &state->fault, sizeof moment->fault);
-        if (moment->load.count == 0)
+        uint64_t elapsed = elapsed_ms(moment->load.started_ns);
+        if (moment->load.count == 0 || elapsed < ago_ms)
             moment->load.topics = 0;
         else
-            moment->frame = frame_at(&banks[moment->load.bank & 1u], &moment->load);
+            moment->frame = frame_at(&banks[moment->load.bank & 1u], &moment->load, elapsed - ago_ms);
         __atomic_thread_fence(__ATOMIC_ACQUIRE);
         if (__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence)
             return NVML_SUCCESS;
@@ -176,8 +176,13 @@ static nvmlReturn_t apply_memory(const struct fg_gpu *gpu, const struct moment *
 
 nvmlReturn_t fg_live_apply(const struct fg_gpu *gpu, uint32_t bits, void *copy)
 {
+    return fg_live_apply_ago(gpu, bits, copy, 0);
+}
+
+nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *copy, uint64_t ago_ms)
+{
     struct moment now;
-    FG_TRY(read_moment(gpu, &now));
+    FG_TRY(read_moment(gpu, ago_ms, &now));
     if ((bits & FG_LIVE_MEMORY) != 0)
         return apply_memory(gpu, &now, copy);
     switch (bits & now.load.topics) {

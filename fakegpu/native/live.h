@@ -27,4 +27,7 @@ static inline uint32_t fg_live_bits(size_t offset, size_t size)
 /* Puts the figures of this moment into `copy`, a copy of the topic that `bits` tell of. */
 nvmlReturn_t fg_live_apply(const struct fg_gpu *gpu, uint32_t bits, void *copy);
 
+/* The same for a moment of the past. Before the load in force began, the GPU was at rest: `copy` stays as it is set. */
+nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *copy, uint64_t ago_ms);
+
 #endif

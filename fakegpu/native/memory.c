@@ -79,6 +79,7 @@ static void fill_bar1(nvmlBAR1Memory_t *info, const struct fg_memory *memory)
         FG_REQUIRE(info != NULL, NVML_ERROR_INVALID_ARGUMENT);                                                         \
         FG_REQUIRE(is_version, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);                                                  \
         FG_MEET_FAULTS(segment, gpu);                                                                                  \
+        FG_REQUIRE_AGGREGATE(gpu);                                                                                     \
         FG_READ(gpu, memory, memory);                                                                                  \
         fill_function(info, &memory);                                                                                  \
         return NVML_SUCCESS;                                                                                           \

@@ -1,6 +1,8 @@
 /* The mode of a GPU that can be partitioned, and its MIG devices. */
 #include "mig.h"
+#include "capabilities.h"
 #include "processes.h"
+#include "segment.h"
 
 const struct fg_gpu *fg_part_of(const struct fg_segment *segment, const void *handle, unsigned int first,
                                 unsigned int count, unsigned int *number)
@@ -44,7 +46,10 @@ static void tell(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_
 
 nvmlReturn_t fg_mig_commit(struct fg_change *change, unsigned int gpu_instance, unsigned int compute_instance)
 {
+    char folder[PATH_MAX];
     fakegpu_write_state(change->writable.segment, change->gpu, &change->state);
+    if (fg_segment_folder(folder))
+        fakegpu_write_capabilities(folder, &change->state); /* the instance is there with or without its files */
     tell(change->writable.segment, change->gpu, gpu_instance, compute_instance);
     return fg_change_abandon(change, NVML_SUCCESS); /* what is written stays */
 }
@@ -115,6 +120,7 @@ FG_API nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int ind
     FG_REQUIRE(modes.mig_supported, NVML_ERROR_NOT_SUPPORTED);
     FG_READ(gpu, mig, mig);
     FG_REQUIRE(!modes.mig_current || index < mig.compute_slices, NVML_ERROR_INVALID_ARGUMENT);
+    FG_TRY(fg_hide_parts(gpu, &mig));
     int slot = fg_mig_device_slot(&mig, index);
     FG_REQUIRE(slot >= 0, NVML_ERROR_NOT_FOUND);
     *mig_device = fg_handle_at(gpu, FG_AT_MIG_DEVICES + (unsigned int)slot);

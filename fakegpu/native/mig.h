@@ -10,8 +10,7 @@
 
 #include "change.h"
 #include "mig_rules.h"
-
-#include <unistd.h>
+#include "visible.h"
 
 enum { FG_AT_MIG_DEVICES = 8, FG_AT_GPU_INSTANCES = 16, FG_AT_COMPUTE_INSTANCES = 40 };
 
@@ -73,8 +72,8 @@ static inline nvmlReturn_t fg_refuse_mig_mode(const struct fg_gpu *gpu)
     return current_and_pending[0] ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
-/* What only an administrator may ask. */
-#define FG_REQUIRE_ROOT FG_REQUIRE(geteuid() == 0, NVML_ERROR_NO_PERMISSION)
+/* What only who may partition may ask. */
+#define FG_REQUIRE_ADMINISTRATOR FG_REQUIRE(fg_may_partition(), NVML_ERROR_NO_PERMISSION)
 
 /* Whether a process uses an instance, or any part of it where `compute_instance` is NVML_COMPUTE_INSTANCE_ID_ANY. */
 nvmlReturn_t fg_has_processes(const struct fg_gpu *gpu, unsigned int gpu_instance, unsigned int compute_instance,

@@ -1,19 +1,19 @@
 /* Processes on the GPU: those that its owner entered, while they live. */
 #include "mig.h"
+#include "plans.h"
 #include "processes.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Fields of /proc/<pid>/stat behind the command, which may itself hold blanks and brackets: the state, and 19 fields
  * on, the start. */
 #define FIELDS_TO_START 19
 
-static bool is_alive(const struct fg_process *process)
+bool fg_is_alive(const struct fg_process *process)
 {
     char path[32];
     char text[1024];
@@ -45,7 +45,7 @@ nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *a
     uint32_t count = entered.count < FG_PROCESSES_MAX ? entered.count : FG_PROCESSES_MAX;
     alive->count = 0;
     for (uint32_t index = 0; index < count; index++)
-        if (is_alive(&entered.entries[index]))
+        if (fg_is_alive(&entered.entries[index]))
             alive->entries[alive->count++] = entered.entries[index];
     return NVML_SUCCESS;
 }
@@ -54,6 +54,8 @@ nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *a
 static nvmlReturn_t list_kind(const struct fg_gpu *gpu, int slot, uint32_t kind, struct fg_processes *found)
 {
     FG_READ(gpu, mig, mig);
+    if (!FG_IS_MIG_DEVICE)
+        FG_REQUIRE_AGGREGATE(gpu);
     FG_TRY(fg_processes_alive(gpu, found));
     const struct fg_compute_instance *part = FG_IS_MIG_DEVICE ? &mig.compute_instances[slot] : NULL;
     uint32_t kept = 0;
@@ -138,27 +140,47 @@ FG_API nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDet
     return NVML_SUCCESS;
 }
 
-/* The engines' work is shared out evenly among the processes. */
+struct fg_share fg_share_of(const struct fg_utilization *all, unsigned int position, unsigned int count)
+{
+#define FG_PART(percent) ((percent) * (position + 1u) / count - (percent) * position / count)
+    return (struct fg_share){
+        .gpu = FG_PART(all->gpu_percent),
+        .memory = FG_PART(all->memory_percent),
+        .encoder = FG_PART(all->encoder_percent),
+        .decoder = FG_PART(all->decoder_percent),
+        .jpeg = FG_PART(all->jpeg_percent),
+        .ofa = FG_PART(all->ofa_percent),
+    };
+}
+
+nvmlReturn_t fg_working_processes(const struct fg_gpu *gpu, unsigned long long since_us, struct fg_processes *working,
+                                  unsigned long long *now_us)
+{
+    FG_TRY(fg_refuse_mig_mode(gpu));
+    FG_TRY(fg_processes_alive(gpu, working));
+    *now_us = fg_now_us();
+    return working->count > 0 && since_us < *now_us ? NVML_SUCCESS : NVML_ERROR_NOT_FOUND;
+}
+
 FG_API nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t *samples,
                                        unsigned int *count, unsigned long long since_us)
 {
     FG_ENTER(device, count != NULL);
-    (void)since_us;
     FG_READ(gpu, utilization, utilization);
     struct fg_processes found;
-    FG_TRY(fg_processes_alive(gpu, &found));
-    FG_REQUIRE(found.count > 0, NVML_ERROR_NOT_FOUND);
+    unsigned long long now_us;
+    FG_TRY(fg_working_processes(gpu, since_us, &found, &now_us));
     FG_TRY(check_room(count, found.count, samples));
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    for (unsigned int index = 0; index < found.count; index++)
+    for (unsigned int index = 0; index < found.count; index++) {
+        struct fg_share share = fg_share_of(&utilization, index, found.count);
         samples[index] = (nvmlProcessUtilizationSample_t){
             .pid = found.entries[index].pid,
-            .timeStamp = (unsigned long long)now.tv_sec * 1000000u + (unsigned long long)now.tv_nsec / 1000u,
-            .smUtil = utilization.gpu_percent / found.count,
-            .memUtil = utilization.memory_percent / found.count,
-            .encUtil = utilization.encoder_percent / found.count,
-            .decUtil = utilization.decoder_percent / found.count,
+            .timeStamp = now_us,
+            .smUtil = share.gpu,
+            .memUtil = share.memory,
+            .encUtil = share.encoder,
+            .decUtil = share.decoder,
         };
+    }
     return NVML_SUCCESS;
 }

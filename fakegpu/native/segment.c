@@ -116,3 +116,9 @@ nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *
     close(*file);
     return NVML_ERROR_UNKNOWN;
 }
+
+bool fg_segment_folder(char folder[PATH_MAX])
+{
+    memcpy(folder, mapped_path, PATH_MAX);
+    return to_parent(folder);
+}

@@ -4,6 +4,8 @@
 
 #include "nvml_api.h"
 
+#include <limits.h>
+
 /* Maps the segment this process belongs to. A mapping is never undone: a thread may still wait inside it. When the
  * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
 nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
@@ -11,5 +13,8 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
 /* Opens the file of an attached segment anew. NO_PERMISSION where the process must not write it, UNKNOWN when the
  * machine was taken down meanwhile. */
 nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *file);
+
+/* The folder in which the file of the attached segment lies; false when it is not known. */
+bool fg_segment_folder(char folder[PATH_MAX]);
 
 #endif

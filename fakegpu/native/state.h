@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
-#define FG_VERSION 3u
+#define FG_VERSION 4u
 #define FG_GPUS_MAX 1024u
 #define FG_EVENTS_MAX 1024u
 #define FG_LINKS_MAX 18u
@@ -31,6 +31,7 @@
 #define FG_VIOLATIONS 12u
 #define FG_PCIE_ERRORS 11u
 #define FG_PROCESSES_MAX 32u
+#define FG_ACCOUNTS_MAX 32u
 #define FG_FRAMES_MAX 256u
 #define FG_MIG_PROFILES 18u
 #define FG_GPU_INSTANCES 16u
@@ -335,6 +336,7 @@ struct fg_process {
     uint32_t kind; /* FG_PROCESS_* */
     uint64_t start_ticks; /* field 22 of /proc/<pid>/stat */
     uint64_t used_bytes;
+    uint64_t most_bytes; /* that it has held so far */
     uint32_t gpu_instance; /* all bits set: none, as with the next */
     uint32_t compute_instance;
 };
@@ -343,6 +345,22 @@ struct fg_processes {
     uint32_t count; /* entries in use come first */
     uint32_t padding;
     struct fg_process entries[FG_PROCESSES_MAX];
+};
+
+/* What is remembered of a process that has ended, while accounting is on. */
+struct fg_account {
+    uint32_t pid;
+    uint16_t gpu_percent; /* over its life, as the next */
+    uint16_t memory_percent;
+    uint64_t start_us; /* CLOCK_REALTIME */
+    uint64_t time_ms;
+    uint64_t most_bytes;
+};
+
+struct fg_accounts {
+    uint32_t count; /* ever written; the last FG_ACCOUNTS_MAX of them are kept, in a ring */
+    uint32_t padding;
+    struct fg_account entries[FG_ACCOUNTS_MAX];
 };
 
 /* What the GPU works on: figures over time, from which a getter takes those of the moment. */
@@ -375,6 +393,7 @@ struct fg_gpu_state {
     struct fg_counters counters;
     struct fg_mig mig;
     struct fg_processes processes;
+    struct fg_accounts accounts;
     struct fg_load load;
 };
 

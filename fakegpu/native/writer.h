@@ -53,6 +53,10 @@ FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number);
 /* Lets every wait for events hang, whatever its timeout; or lets them go. */
 FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck);
 
+/* Takes processes that have ended off a GPU, and `pid` whether it has or not; accounting remembers them. 0, or -1 when
+ * the GPU is out of range. */
+FG_EXPORT int fakegpu_end_processes(struct fg_segment *segment, uint32_t gpu, uint32_t pid);
+
 /* For our own sources: the parts of the above. */
 void fg_post(struct fg_segment *segment, const struct fg_event *news);
 void fg_wake(struct fg_segment *segment);

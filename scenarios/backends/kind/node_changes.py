@@ -83,7 +83,7 @@ async def change_file(
             await node.ask("move_file", path=path, to=to)
             trace.append(FileMoved(node.name, path, to))
         case AddStaticPod(manifest=pod):
-            manifest = json.dumps(await pods.manifest(pod.manifest))
+            manifest = json.dumps(await pods.static_manifest(pod.manifest))
             await _create(node, f"{MANIFESTS}/{pod.pod}.yaml", manifest, trace)
         case RemoveStaticPod(pod=name):
             await _remove(node, f"{MANIFESTS}/{name}.yaml", trace)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -30,6 +32,7 @@ class KindPods:
         self.runs_programs = any(spec.runtime is Runtime.PROCESS for spec in specs)
         self._nodes = nodes
         self._image = image
+        self._story = uuid.uuid4()
 
     async def manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """What to give to the cluster for a manifest of the story.
@@ -45,3 +48,18 @@ class KindPods:
                 await node.put(archive)
         names = {node.name: node.container for node in self._nodes}
         return placed(manifest_for_cluster(manifest, self._image, LABELS, programs), names)
+
+    async def static_manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of a static pod's file on a node.
+
+        A kubelet makes the pod's id from this content and the file's name, and for a known id it goes on with what the
+        runtime still has of an ended pod. So that no story goes on with another's pod, the id is given: the same for
+        the same manifest, as a kubelet's would be, and of this story alone.
+
+        Raises:
+            InputError: A program of it cannot run on a node.
+            HostError: A program cannot be brought there.
+        """
+        made = await self.manifest(manifest)
+        uid = uuid.uuid5(self._story, json.dumps(made, sort_keys=True)).hex
+        return made | {"metadata": {"uid": uid} | made["metadata"]}

@@ -10,6 +10,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,44 @@ def nvml(machine: Machine) -> Iterator[ctypes.CDLL]:
     assert library.nvmlInit_v2() == 0
     yield library
     library.nvmlShutdown()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "never"
+        time.sleep(0.001)
+
+
+class Answers:
+    """Return codes of getters that are called again and again."""
+
+    def __init__(self, nvml: ctypes.CDLL) -> None:
+        self._nvml = nvml
+        self._number = ctypes.c_uint()
+        self._memory = (ctypes.c_ulonglong * 8)()
+
+    def memory(self, gpu: int = 0) -> int:
+        code: int = self._nvml.nvmlDeviceGetMemoryInfo(self._handle(gpu), self._memory)
+        return code
+
+    def temperature(self, gpu: int = 0) -> int:
+        code: int = self._nvml.nvmlDeviceGetTemperature(self._handle(gpu), 0, ctypes.byref(self._number))
+        return code
+
+    def celsius(self, gpu: int = 0) -> int:
+        assert self.temperature(gpu) == 0
+        return self._number.value
+
+    def _handle(self, gpu: int) -> ctypes.c_void_p:
+        device = ctypes.c_void_p()
+        assert self._nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device)) == 0
+        return device
+
+
+@pytest.fixture
+def answers(nvml: ctypes.CDLL) -> Answers:
+    return Answers(nvml)
 
 
 @pytest.fixture

@@ -128,6 +128,11 @@ def test_up_makes_a_mix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         ),
         pytest.param(["set", "1", "temperature", "--dir", "node"], "is not KEY=VALUE", id="no value"),
         pytest.param(
+            ["exec", "--gpu", "0", "--memory", "lots", "--dir", "node", "true"],
+            "--memory lots: write a number of bytes, or one with KiB, MiB or GiB, such as 20GiB",
+            id="memory that is no number",
+        ),
+        pytest.param(
             ["set", "1", "memory_used=900GiB", "--dir", "node"], "bytes for allocations", id="too much memory"
         ),
         pytest.param(["set", "1", "--dir", "node"], "Missing argument 'KEY=VALUE...'", id="set nothing"),

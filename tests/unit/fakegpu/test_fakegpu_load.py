@@ -166,6 +166,39 @@ def test_every_process_sees_the_same_moment(machine: Machine, nvml: ctypes.CDLL,
     assert power.value == state(machine, 1).power.usage_mw
 
 
+class Sample(ctypes.Structure):
+    _fields_ = [("time_us", ctypes.c_ulonglong), ("value", ctypes.c_ulonglong)]
+
+
+POWER_SAMPLES, GPU_SAMPLES, CLOCK_SAMPLES = 0, 1, 5
+
+
+@pytest.mark.parametrize("kind", [POWER_SAMPLES, GPU_SAMPLES, CLOCK_SAMPLES])
+def test_samples_tell_what_was_before_the_load_began(
+    machine: Machine, nvml: ctypes.CDLL, began: Began, kind: int
+) -> None:
+    device, count, value_type = ctypes.c_void_p(), ctypes.c_uint(120), ctypes.c_int()
+    samples = (Sample * 120)()
+    assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+    began(8)
+    began_us = time.time_ns() // 1000 - 8_000_000
+    machine.load(0, Load(gpu_percent=90))
+
+    arguments = device, kind, ctypes.c_ulonglong(0), ctypes.byref(value_type), ctypes.byref(count), samples
+    assert nvml.nvmlDeviceGetSamples(*arguments) == 0
+
+    taken = samples[: count.value]
+    rest, work = machine._segment.read(0), state(machine)
+    at_rest = {POWER_SAMPLES: rest.power.usage_mw, GPU_SAMPLES: 0, CLOCK_SAMPLES: rest.clocks.current_mhz[1]}[kind]
+    at_work = {POWER_SAMPLES: work.power.usage_mw, GPU_SAMPLES: 90, CLOCK_SAMPLES: work.clocks.current_mhz[1]}[kind]
+    before = {sample.value for sample in taken if sample.time_us < began_us - 2000}
+    after = {sample.value for sample in taken if sample.time_us > began_us + 2_000_000}
+    assert before == {at_rest}
+    assert after
+    assert all(abs(value - at_work) <= at_work * 0.02 for value in after)
+    assert [sample.time_us for sample in taken] == sorted({sample.time_us for sample in taken})
+
+
 def test_figure_that_is_set_stays(machine: Machine, began: Began) -> None:
     began(100)
     machine.load(0, Load(gpu_percent=100))

@@ -21,7 +21,7 @@ def test_machine_is_a_folder_of_plain_files(machine: Machine) -> None:
     assert machine.library.is_file()
     assert not any(path.is_symlink() for path in machine.directory.rglob("*"))
     assert sorted(path.name for path in machine.dev.iterdir()) == [
-        "nvidia-modeset",
+        *("nvidia-caps", "nvidia-modeset"),
         *("nvidia-nvswitch0", "nvidia-nvswitch1", "nvidia-nvswitch2", "nvidia-nvswitch3", "nvidia-nvswitchctl"),
         *("nvidia-uvm", "nvidia-uvm-tools"),
         *("nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidiactl"),

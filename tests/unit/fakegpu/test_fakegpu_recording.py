@@ -291,35 +291,52 @@ def test_wrong_recording_names_file_line_and_key(
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "after", "call"),
     [
-        pytest.param("nvmlDeviceGetTemperature 0: 33", "nvmlDeviceGetTemperature 0: [33]", id="list"),
-        pytest.param("nvmlDeviceGetMinorNumber: 0", "nvmlDeviceGetMinorNumber: many", id="text"),
-        pytest.param("bar1Total: ", "bar2Total: ", id="member"),
-        pytest.param("nvmlDeviceGetPciInfo:", "nvmlDeviceGetNothing:", id="no address"),
+        pytest.param("nvmlDeviceGetTemperature 0: 33", "nvmlDeviceGetTemperature 0: [33]", "", id="list"),
+        pytest.param("nvmlDeviceGetMinorNumber: 0", "nvmlDeviceGetMinorNumber: many", "", id="text"),
+        pytest.param("bar1Total: ", "bar2Total: ", "nvmlDeviceGetBAR1MemoryInfo", id="member"),
+        pytest.param("nvmlDeviceGetTemperature 0: 33", f"nvmlDeviceGetTemperature 0: {2**32 + 33}", "", id="33 bits"),
+        pytest.param("nvmlDeviceGetPowerUsage: ", "nvmlDeviceGetPowerUsage: -", "", id="negative"),
+        pytest.param("nvmlDeviceGetClockInfo 1: ", "nvmlDeviceGetClockInfo 1: 99999999", "", id="clock"),
+        pytest.param("bar1Total: ", "bar1Total: 99999999999999", "nvmlDeviceGetBAR1MemoryInfo", id="65 bits"),
     ],
 )
-def test_answer_of_another_form_is_one_line(before: str, after: str, node: Node) -> None:
-    text = Recording.of(ask_fake(node("first", "t4", 1))).to_yaml()
-    assert before in text
+def test_answer_of_another_form_names_its_line(before: str, after: str, call: str, node: Node) -> None:
+    text = Recording.of(ask_fake(node("first", "t4", 1))).to_yaml().replace(before, after)
+    call = call or after.partition(":")[0]
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if f"{call}:" in line)
 
-    with pytest.raises(InputError, match=r"recording: gpus\.0: no answers such as NVML gives: ") as caught:
-        node("again", parse_recording(text.replace(before, after), "recorded.yaml"))
+    with pytest.raises(InputError) as caught:
+        node("again", parse_recording(text, "recorded.yaml"))
 
+    assert str(caught.value).startswith(f"recorded.yaml:{line}: gpus.0: {call}: no answer such as NVML gives: ")
     assert "\n" not in str(caught.value)
 
 
-def test_driver_version_that_is_too_long_is_one_line(node: Node) -> None:
-    text = Recording.of(ask_fake(node("first", "t4", 1))).to_yaml()
+def test_recording_without_an_address_says_so(node: Node) -> None:
+    text = Recording.of(ask_fake(node("first", "t4", 2))).to_yaml().replace("GetPciInfo:", "GetNothing:")
 
-    with pytest.raises(InputError, match=r"recording: system: no answers such as NVML gives: "):
-        node(
-            "again",
-            parse_recording(
-                text.replace("nvmlSystemGetDriverVersion: 5", f"nvmlSystemGetDriverVersion: {'5' * 100}"),
-                "recorded.yaml",
-            ),
-        )
+    with pytest.raises(InputError, match=r"^recorded\.yaml:\d+: gpus\.0: nvmlDeviceGetPciInfo: .*: it is missing$"):
+        node("again", parse_recording(text, "recorded.yaml"))
+
+
+def test_answer_of_the_second_gpu_names_its_line(node: Node) -> None:
+    machine = node("first", "t4", 2)
+    machine.set(1, "temperature", 61)
+    text = Recording.of(ask_fake(machine)).to_yaml().replace("Temperature 0: 61", f"Temperature 0: {2**32 + 61}")
+    line = next(number for number, line in enumerate(text.splitlines(), 1) if "Temperature 0: 4294" in line)
+
+    with pytest.raises(InputError, match=rf"^recorded\.yaml:{line}: gpus\.1: nvmlDeviceGetTemperature 0: "):
+        node("again", parse_recording(text, "recorded.yaml"))
+
+
+def test_driver_version_that_is_too_long_names_its_line(node: Node) -> None:
+    call = "nvmlSystemGetDriverVersion"
+    text = Recording.of(ask_fake(node("first", "t4", 1))).to_yaml().replace(f"{call}: 5", f"{call}: {'5' * 100}")
+
+    with pytest.raises(InputError, match=rf"^recorded\.yaml:\d+: system: {call}: no answer such as NVML gives: "):
+        node("again", parse_recording(text, "recorded.yaml"))
 
 
 def test_columns_of_another_length_are_refused() -> None:

@@ -95,3 +95,17 @@ async def test_a_container_without_a_program_is_told(command: list[str], words: 
         await pods(nodes, Runtime.PROCESS).manifest(manifest(command=command))
 
     assert str(caught.value).startswith(words)
+
+
+async def test_a_static_pod_is_the_same_for_the_same_manifest_of_one_story_alone(nodes: list[Node]) -> None:
+    story, other_story = pods(nodes, Runtime.BOOK_KEEPING), pods(nodes, Runtime.BOOK_KEEPING)
+
+    first, again = [(await story.static_manifest(manifest()))["metadata"] for _ in range(2)]
+    changed = (await story.static_manifest(manifest(resources={"limits": {"example.com/gpu": 1}})))["metadata"]
+    elsewhere = (await other_story.static_manifest(manifest()))["metadata"]
+    given = manifest() | {"metadata": {"name": "trainer", "uid": "mine"}}
+
+    assert first["name"] == "trainer"
+    assert first["uid"] == again["uid"]
+    assert len({first["uid"], changed["uid"], elsewhere["uid"]}) == 3
+    assert (await story.static_manifest(given))["metadata"]["uid"] == "mine"

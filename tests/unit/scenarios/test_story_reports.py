@@ -6,7 +6,7 @@ import pytest
 
 from scenarios.events import FaultInjected
 from scenarios.junit import junit_xml
-from scenarios.mismatch import Mismatch
+from scenarios.mismatch import Mismatch, shown
 from scenarios.report import event_line, failure_lines, print_run
 from scenarios.trace import Trace
 from scenarios.verdict import Failure, Outcome, Verdict
@@ -104,3 +104,10 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     assert failure.get("message") == "allocatable: expected 7; saw 8"
     assert "stories/x.yaml:31" in (failure.text or "")
     assert suite[2][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
+
+
+def test_of_a_long_list_the_first_items_are_shown_and_how_many_there_are() -> None:
+    assert shown({"a": [1, [2, 3]]}) == "a: [1, [2, 3]]"
+    assert shown(list(range(64))).endswith(", 63]")
+    assert shown(tuple(range(10_240))) == "[0, 1, 2, 3, 4, 5, 6, 7, ... (10240 in all)]"
+    assert shown(dict.fromkeys(range(100), "x")).endswith("7: x, ... (100 in all)")

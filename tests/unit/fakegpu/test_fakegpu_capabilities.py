@@ -1,0 +1,182 @@
+"""What a driver shows of MIG in /proc and /dev: minors, capabilities of the instances that are there, their nodes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakegpu import HostError, InputError, Machine
+from fakegpu.cli import main
+from fakegpu.record import ask_fake
+from fakegpu.recording import Recording
+
+See = Callable[[Machine, str], str]
+BASIC = {"nvidia-cap1", "nvidia-cap2"}
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML")
+
+
+def capabilities(machine: Machine) -> Path:
+    return machine.proc / "driver" / "nvidia" / "capabilities"
+
+
+def granted(machine: Machine, gpu: int) -> set[str]:
+    """Capabilities of a GPU that are there, and folders that hold none."""
+    folder = capabilities(machine) / f"gpu{gpu}" / "mig"
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() or not any(path.iterdir())}
+
+
+def nodes(machine: Machine) -> set[str]:
+    return {path.name for path in (machine.dev / "nvidia-caps").iterdir()} - BASIC
+
+
+def minors(machine: Machine) -> dict[str, int]:
+    lines = (machine.proc / "driver" / "nvidia-caps" / "mig-minors").read_text().splitlines()
+    return {name: int(minor) for name, _, minor in (line.partition(" ") for line in lines)}
+
+
+def expected(machine: Machine, gpu: int) -> tuple[set[str], set[str]]:
+    """Capabilities and nodes of what the machine says that it has."""
+    paths = {
+        path
+        for whole in machine.mig(gpu).instances
+        for path in (f"gi{whole.id}/access", *(f"gi{whole.id}/ci{part.id}/access" for part in whole.compute))
+    }
+    known = minors(machine)
+    return paths, {f"nvidia-cap{known[f'gpu{machine.gpu(gpu).minor}/{path}']}" for path in paths}
+
+
+def test_minors_are_those_of_the_driver(machine: Machine) -> None:
+    known = minors(machine)
+
+    assert list(known)[:4] == ["config", "monitor", "gpu0/gi0/access", "gpu0/gi0/ci0/access"]
+    assert [known["gpu0/gi2/access"], known["gpu0/gi2/ci0/access"], known["gpu1/gi0/access"]] == [21, 22, 138]
+    assert list(known.values()) == list(range(1, 4323))
+    assert list(known)[-1] == "gpu31/gi14/ci7/access"
+    assert (machine.proc / "driver/nvidia-caps/sys-minors").read_text() == "fabric-imex-mgmt 4323\n"
+
+
+def test_more_gpus_than_a_driver_knows_have_minors_too(tmp_path: Path) -> None:
+    machine = Machine.create(tmp_path / "node", "a30", 40)
+    machine.mig(39).create("1g.6gb")
+
+    assert (granted(machine, 39), nodes(machine)) == expected(machine, 39)
+
+
+def test_model_without_mig_has_the_folders_all_the_same(tmp_path: Path) -> None:
+    machine = Machine.create(tmp_path / "t4", "t4", 1)
+
+    assert (capabilities(machine) / "gpu0" / "mig").is_dir()
+    assert (capabilities(machine) / "mig" / "monitor").read_text().splitlines() == [
+        "DeviceFileMinor: 2",
+        "DeviceFileMode: 292",
+        "DeviceFileModify: 1",
+    ]
+    assert {path.name for path in (machine.dev / "nvidia-caps").iterdir()} == BASIC
+
+
+def test_files_of_instances_come_and_go_with_them(machine: Machine) -> None:
+    mig = machine.mig(1)
+    mig.create("1g.10gb", "3g.40gb")
+
+    assert granted(machine, 1) == {"gi1/access", "gi1/ci0/access", "gi13/access", "gi13/ci0/access"}
+    assert nodes(machine) == {"nvidia-cap147", "nvidia-cap148", "nvidia-cap255", "nvidia-cap256"}
+    text = (capabilities(machine) / "gpu1/mig/gi13/access").read_text()
+    assert text.splitlines() == ["DeviceFileMinor: 255", "DeviceFileMode: 292", "DeviceFileModify: 1"]
+    mig.destroy(13)
+    assert granted(machine, 1) == {"gi1/access", "gi1/ci0/access"}
+    mig.destroy_compute(1, 0)
+    assert granted(machine, 1) == {"gi1/access"}
+    mig.reset()
+    assert (granted(machine, 1), nodes(machine)) == (set(), set())
+    assert granted(machine, 0) == set()
+
+
+@needs_root
+def test_instances_made_through_nvml_have_them_too(machine: Machine, see: See) -> None:
+    make = """
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(2)
+n.nvmlDeviceSetMigMode(gpu, 1)
+for profile, part in ((9, 0), (9, 2), (19, 0)):
+    try:
+        n.nvmlGpuInstanceCreateComputeInstance(n.nvmlDeviceCreateGpuInstance(gpu, profile), part)
+    except n.NVMLError_InsufficientResources:
+        print("full")
+"""
+    take = """
+n.nvmlInit()
+gpu = n.nvmlDeviceGetHandleByIndex(2)
+whole = n.nvmlDeviceGetGpuInstanceById(gpu, 2)
+n.nvmlComputeInstanceDestroy(n.nvmlGpuInstanceGetComputeInstanceById(whole, 0))
+n.nvmlGpuInstanceDestroy(whole)
+"""
+    assert see(machine, make) == "full\n"
+    assert granted(machine, 2) == {"gi1/access", "gi1/ci0/access", "gi2/access", "gi2/ci0/access"}
+    assert (granted(machine, 2), nodes(machine)) == expected(machine, 2)
+
+    see(machine, take)
+
+    assert granted(machine, 2) == {"gi1/access", "gi1/ci0/access"}
+    assert (granted(machine, 2), nodes(machine)) == expected(machine, 2)
+
+
+def test_a_recording_of_a_partitioned_gpu_has_them_from_the_start(machine: Machine, tmp_path: Path) -> None:
+    machine.mig(0).create("2g.20gb", "1g.10gb")
+
+    again = Machine.create(tmp_path / "again", Recording.of(ask_fake(machine)))
+
+    assert granted(again, 0) == granted(machine, 0) != set()
+
+
+def test_a_gpu_that_is_unplugged_has_none_until_it_is_back(machine: Machine) -> None:
+    machine.mig(0).create("1g.10gb")
+    before = granted(machine, 0), nodes(machine)
+
+    machine.unplug(0)
+
+    assert not (capabilities(machine) / "gpu0").exists()
+    assert nodes(machine) == set()
+    machine.plug(0)
+    assert (granted(machine, 0), nodes(machine)) == before
+
+
+def test_the_next_change_makes_good_what_was_left_out(machine: Machine) -> None:
+    mig = machine.mig(0)
+    mig.create("1g.10gb", "1g.10gb", "2g.20gb")
+    folder = capabilities(machine) / "gpu0" / "mig"
+    shutil.rmtree(folder / "gi13")
+    (folder / "gi7").mkdir()
+    (folder / "gi7" / "access").touch()
+    (machine.dev / "nvidia-caps" / "nvidia-cap12").unlink(missing_ok=True)
+
+    mig.create("1g.10gb")
+
+    assert (granted(machine, 0), nodes(machine)) == expected(machine, 0)
+
+
+def test_imex_channels_have_nodes_where_they_are_asked_for(machine: Machine, tmp_path: Path) -> None:
+    folder = machine.dev / "nvidia-caps-imex-channels"
+    assert not folder.exists()
+
+    machine.add_imex_channels(2)
+    machine.add_imex_channels(3)
+
+    assert {path.name for path in folder.iterdir()} == {"channel0", "channel1", "channel2"}
+    with pytest.raises(InputError, match="0 to 2048"):
+        machine.add_imex_channels(2049)
+    assert main(["up", "-n", "1", "--imex-channels", "1", "--dir", str(tmp_path / "other")]) == 0
+    assert [path.name for path in (tmp_path / "other/dev/nvidia-caps-imex-channels").iterdir()] == ["channel0"]
+
+
+def test_a_foreign_file_in_their_place_is_one_line(machine: Machine) -> None:
+    machine.mig(0).create("1g.10gb")
+    (capabilities(machine) / "gpu0/mig/gi13/ci0/mine").touch()
+
+    with pytest.raises(HostError, match="not empty"):
+        machine.mig(0).clear()
+
+    assert machine.mig(0).instances == ()

@@ -1,0 +1,158 @@
+"""Faults by plan: who carries them out, how often, and that nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+
+import pytest
+
+from fakegpu import InputError, Machine, _layout
+from fakegpu.actions import ActionKind
+from fakegpu.schedule import When
+
+from .conftest import Answers, until
+from .test_fakegpu_events import device_of
+
+SUCCESS, GPU_IS_LOST = 0, 15
+
+
+COUNT_EVENTS = """
+import pynvml as n
+import sys
+wanted = int(sys.argv[1])
+n.nvmlInit()
+h, events = n.nvmlDeviceGetHandleByIndex(0), n.nvmlEventSetCreate()
+n.nvmlDeviceRegisterEvents(h, n.nvmlEventTypeXidCriticalError, events)
+print("ready", flush=True)
+seen = [n.nvmlEventSetWait_v2(events, 30000).eventData for _ in range(wanted)]
+try: n.nvmlEventSetWait_v2(events, 100); print("one more")
+except n.NVMLError_Timeout: print(len(seen))
+"""
+
+
+def waiters_of(machine: Machine, count: int, wanted: int, stack: ExitStack) -> list[subprocess.Popen[str]]:
+    """Processes that have registered for the XIDs of GPU 0 and want so many."""
+    waiters = [
+        stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-c", COUNT_EVENTS, str(wanted)],
+                env=os.environ | machine.environment(),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+        for _ in range(count)
+    ]
+    for waiter in waiters:
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == "ready\n"
+    return waiters
+
+
+def test_wait_of_another_process_carries_out_a_plan(machine: Machine) -> None:
+    with ExitStack() as stack:
+        (waiter,) = waiters_of(machine, 1, 1, stack)
+        machine.faults.xid(0, 79, when=When.of(after="100ms"))
+
+        assert waiter.communicate(timeout=60)[0] == "1\n"
+
+    assert machine._segment.flags() == 0, "the plan was carried out without us"
+    assert machine.gpu(0).last_xid == 79
+
+
+def test_getter_carries_out_a_plan_and_its_healing(machine: Machine, answers: Answers) -> None:
+    handle, memory = device_of(answers._nvml, 0), (ctypes.c_ulonglong * 8)()
+
+    machine.faults.lose(0, when=When.of(after="50ms"))
+    until(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == GPU_IS_LOST)
+    machine.faults.heal(0, when=When.of(after="50ms"))
+    until(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == SUCCESS)
+
+
+def post_hundred(machine: Machine) -> None:
+    for _ in range(100):
+        machine.fail(0, xid=13)
+
+
+@pytest.mark.slow
+def test_events_of_many_writers_reach_every_process_once(machine: Machine) -> None:
+    with ExitStack() as stack:
+        waiters = waiters_of(machine, 2, 400, stack)
+        owners = [Machine.open(machine.directory) for _ in range(4)]
+        threads = [threading.Thread(target=post_hundred, args=[owner]) for owner in owners]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert [waiter.communicate(timeout=120)[0] for waiter in waiters] == ["400\n"] * 2
+
+    assert machine._segment.read(0).fault.xid_count == 400
+
+
+@pytest.mark.slow
+def test_storm_reaches_every_process_once_and_in_full(machine: Machine) -> None:
+    with ExitStack() as stack:
+        waiters = waiters_of(machine, 3, 300, stack)
+        machine.faults.xid(0, 94, when=When.of(after="10ms", every="1ms", times=300))
+
+        counts = [waiter.communicate(timeout=120)[0] for waiter in waiters]
+
+    assert counts == ["300\n"] * 3
+    assert machine._segment.read(0).fault.xid_count == 300
+
+
+def test_times_of_a_plan_are_counted(machine: Machine) -> None:
+    machine.faults.ecc(0, corrected=2, when=When.of(every="1ms", times=20))
+
+    until(lambda: machine.faults.plans == ())
+
+    assert machine._segment.read(0).ecc.errors[0][0][2] == 40
+
+
+def test_plan_that_nobody_looked_at_makes_up_for_a_ring_of_events_only(machine: Machine) -> None:
+    machine.faults.ecc(0, corrected=1, when=When.of(after="1h", every="1ms"))
+    with machine._segment._exclusive() as address:
+        plan = _layout.Faults.from_address(address + _layout.Header.faults.offset).plans[0]
+        plan.due_us -= 2 * 3600 * 1_000_000
+        _layout.Faults.from_address(address + _layout.Header.faults.offset).due_us = plan.due_us
+
+    machine.faults.clear()
+
+    assert 1024 <= machine._segment.read(0).ecc.errors[0][0][2] < 100_000
+
+
+def test_rules_and_plans_are_listed_and_removed(machine: Machine) -> None:
+    faults = machine.faults
+    slow = faults.slow("nvmlInit", "3s", when=When.of(after="1h"))
+    later = faults.throttle(1, when=When.of(after="2h"))
+    often = faults.xid(1, 13, when=When.of(after="1h", every="5s"))
+
+    assert [rule.number for rule in faults.rules] == [slow]
+    assert [(plan.number, plan.kind, plan.every_s, plan.left) for plan in faults.plans] == [
+        (often, ActionKind.XID, 5.0, None),
+        (later, ActionKind.THROTTLE, None, 1),
+    ]
+    assert later is not None
+    faults.remove(later)
+    with pytest.raises(InputError, match=f"no rule or plan {later}: there are {slow}, {often}"):
+        faults.remove(later)
+    faults.clear()
+
+    assert (faults.rules, faults.plans, machine._segment.flags()) == ((), (), 0)
+
+
+def test_room_for_rules_and_plans_ends(machine: Machine) -> None:
+    for _ in range(32):
+        machine.faults.slow("nvmlInit", "1ms")
+    with pytest.raises(InputError, match="32 rules"):
+        machine.faults.slow("nvmlInit", "1ms")
+    for _ in range(64):
+        machine.faults.throttle(0, when=When.of(after="1h"))
+    with pytest.raises(InputError, match="64 plans"):
+        machine.faults.throttle(0, when=When.of(after="1h"))
