@@ -176,8 +176,8 @@ def build() -> str:
 
 def main() -> int:
     if len(sys.argv) > 1:
-        _, machine, nvidia = sys.argv
-        inside(Machine.open(machine), nvidia)
+        _, folder_of_machine, binary = sys.argv
+        inside(Machine.open(folder_of_machine), binary)
         return 0
     nvidia = build()
     try:

@@ -1,7 +1,8 @@
 """What a thousand new kubelets leave behind in a plugin's process: descriptors, threads, memory.
 
-Each kubelet takes the registration and the first list; the first hundred are not counted, as the process still grows
-into its size. BENCH_PLUGINS chooses, for instance ``BENCH_PLUGINS=nvidia,generic``.
+Each kubelet takes the registration and the first list. The first three hundred are not counted: the process still
+grows into its size, as each start of the nvidia plugin leaves a thread that waits in NVML for up to 5 s.
+BENCH_PLUGINS chooses, for instance ``BENCH_PLUGINS=nvidia,generic``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.support.plugin_cases import CASES, PluginCase
 from tests.support.plugin_kubelet import PluginKubelet, plugin_process
 
 KUBELETS: Final = 1000
-FIRST: Final = 100
+FIRST: Final = 300
 GROWTH_MIB_AT_MOST: Final = 1.0
 CHOSEN: Final = os.environ.get("BENCH_PLUGINS", "nvidia,generic,iluvatar,gpushare").split(",")
 

@@ -1,4 +1,4 @@
-"""A stand-in for ``nvidia-cuda-mps-control``, CUDA's control daemon of the Multi-Process Service: ``python -m fakegpu.mps``.
+"""A stand-in for CUDA's control daemon of the Multi-Process Service, ``nvidia-cuda-mps-control``: ``-m fakegpu.mps``.
 
 ``-d`` starts the daemon in the background, ``-f`` in the foreground; without either, commands are read from stdin and
 told to the daemon, and its answers are printed. The daemon of a pipe folder listens on the socket ``control`` there,

@@ -62,8 +62,11 @@ def write_tree(root: Path, states: Sequence[_layout.GpuState], profile_text: str
 
 
 def _write_program(path: Path, module: str) -> None:
-    """Makes a program that runs a module with this Python, wherever it is called from."""
-    path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -P -m {module} "$@"\n', encoding="utf-8")
+    """Makes a program that runs a module with this Python, wherever it is called from and with whatever environment."""
+    modules = os.environ.get("PYTHONPATH")
+    setting = f": ${{PYTHONPATH={shlex.quote(modules)}}}\nexport PYTHONPATH\n" if modules else ""
+    command = f'exec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
+    path.write_text(f"#!/bin/sh\n{setting}{command}", encoding="utf-8")
     path.chmod(0o755)
 
 

@@ -113,7 +113,7 @@ _PODS: Final = _rule("", ["pods"], "get", "list", "update", "patch")
 
 
 def _gpu_memory(_options: Mapping[str, Any]) -> PodNeeds:
-    rules = (_PODS, _rule("", ["nodes"], "get"), _rule("", ["nodes/status"], "get", "update"))
+    rules = (_PODS, _rule("", ["nodes"], "get"), _rule("", ["nodes/status"], "update"))
     return PodNeeds(env=_GPU_ENV, has_node_name=True, rules=rules)
 
 
@@ -126,9 +126,12 @@ def _gpushare(options: Mapping[str, Any]) -> PodNeeds:
 def _volcano(options: Mapping[str, Any]) -> PodNeeds:
     rules = (_PODS, _rule("", ["nodes"], "get", "update", "patch"), _rule("", ["nodes/status"], "patch"))
     config = options.get("config_file")
+    is_split = options.get("gpu_strategy") == "vgpu"
     return PodNeeds(
+        # The folder of HAMi's library and, where a lock and caches are made, that of temporary files.
+        folders=("/tmp", "/usr/local/vgpu") if is_split else (),  # noqa: S108
         config=("--config-file", Path(config)) if config else None,
-        env=_GPU_ENV,
+        env={**_GPU_ENV, **({"HOOK_PATH": "/usr/local/vgpu"} if is_split else {})},
         has_node_name=True,
         rules=rules,
         taint="volcano.sh/gpu-memory",

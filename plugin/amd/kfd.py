@@ -7,6 +7,7 @@ Source: ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go, ``GetDevIdsFromTo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ __all__ = ["KfdLink", "KfdNode", "has_gpu", "is_there", "read_links", "read_node
 
 _CLASS: Final = "class/kfd"
 _NODES: Final = "class/kfd/kfd/topology/nodes"
+_LARGEST_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,8 @@ def read_links(system: Path) -> Iterator[KfdLink]:
         if found.get("drm_render_minor", 0) <= 0 or not folder.name[:1].isdecimal():
             continue
         for kind in ("io_links", "p2p_links"):
-            for path in sorted(folder.glob(f"{kind}/[0-9]*")):
-                link = _properties(path / "properties")
+            for name in _numbered(folder / kind):
+                link = _properties(f"{folder}/{kind}/{name}/properties")
                 yield KfdLink(link.get("node_from", 0), link.get("node_to", 0), link.get("type", 0))
 
 
@@ -84,15 +86,29 @@ def _properties_of_nodes(system: Path) -> Iterator[tuple[Path, Mapping[str, int]
         yield path.parent, _properties(path)
 
 
-def _properties(path: Path) -> dict[str, int]:
-    """What a file says, a name and a number on each line; nothing where it cannot be read."""
+def _numbered(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name[:1].isdecimal())  # noqa: PTH208 - there are thousands
+    except OSError:
+        return []
+
+
+def _properties(path: Path | str) -> dict[str, int]:
+    """What a file says, a name and a number on each line; nothing where it cannot be read.
+
+    Partitioned GPUs have thousands of links, each a file: so the file is read at once, past all buffers.
+    """
     found: dict[str, int] = {}
     try:
-        text = path.read_text(errors="replace")
+        file = os.open(path, os.O_RDONLY)
+        try:
+            content = os.read(file, _LARGEST_BYTES)
+        finally:
+            os.close(file)
     except OSError:
         return found
-    for line in text.splitlines():
+    for line in content.decode(errors="replace").splitlines():
         name, _, value = line.partition(" ")
-        if value.strip().isdecimal():
+        if value.isdecimal():
             found.setdefault(name, int(value))
     return found

@@ -139,4 +139,4 @@ def _choices(groups: Sequence[tuple[int, ...]], size: int) -> Iterator[tuple[int
 
 
 def _weight(nodes: Sequence[int], weights: PairWeights) -> int:
-    return sum(weights.get((min(pair), max(pair)), 0) for pair in combinations(nodes, 2))
+    return sum(weights.get(pair, 0) for pair in combinations(sorted(nodes), 2))

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from simkubelet.apis.grpc_wire.end import End
-from simkubelet.apis.grpc_wire.frames import PREFACE, Flag, Frame, Headers, Type
+from simkubelet.apis.grpc_wire.frames import FRAME_BYTES, PREFACE, Flag, Frame, Headers, Type
 
 from .served_call import Method, ServedCall
+from .server_end import ServerEnd
 
 __all__ = ["GrpcServer"]
 
@@ -87,38 +88,15 @@ class GrpcServer:
         return connection.end
 
 
-class _ServerEnd(End):
-    """A connection that greets whoever comes, and sends together what is said in one turn of the event loop."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self._pieces: list[bytes] = []
-        self.write(Frame(Type.SETTINGS, 0, 0, b"").encoded())
-        self.resume()
-
-    def write(self, data: bytes) -> None:
-        if not self._pieces:
-            asyncio.get_running_loop().call_soon(self._flush)
-        self._pieces.append(data)
-
-    def close(self) -> None:
-        self._flush()
-        super().close()
-
-    def _flush(self) -> None:
-        if self._pieces:
-            super().write(b"".join(self._pieces))
-            self._pieces.clear()
-
-
 class _Connection:
     """What comes on one connection, and the calls that are under way on it."""
 
     def __init__(self, methods: Mapping[str, Method], on_lost: Callable[[_Connection], None]) -> None:
-        self.end = _ServerEnd(self, begins=True)
+        self.end = ServerEnd(self, begins=True)
         self._methods = methods
         self._on_lost = on_lost
         self._calls: dict[int, ServedCall] = {}
+        self._to_credit = 0
 
     @property
     def calls(self) -> list[asyncio.Task[None]]:
@@ -145,9 +123,19 @@ class _Connection:
             self.data(stream, b"", 0, is_last)
 
     def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
-        self.end.credit(0 if is_last else stream, size)
+        if is_last:
+            self._credit_later(size)
+        else:
+            self.end.credit(stream, size)
         if call := self._calls.get(stream):
             call.take(data, is_last)
+
+    def _credit_later(self, size: int) -> None:
+        """Give back what an ended stream took of the connection's window, when it is worth a frame."""
+        self._to_credit += size
+        if self._to_credit > FRAME_BYTES:
+            self.end.credit(0, self._to_credit)
+            self._to_credit = 0
 
     def reset(self, stream: int, code: int) -> None:
         if call := self._calls.pop(stream, None):

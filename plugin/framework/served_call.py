@@ -18,8 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
-from simkubelet.apis.grpc_wire.end import End
-from simkubelet.apis.grpc_wire.frames import Headers
+from simkubelet.apis.grpc_wire.frames import Headers, header_block
 from simkubelet.apis.grpc_wire.messages import (
     ANSWER_BEGINS,
     EMPTY_MESSAGE,
@@ -31,12 +30,16 @@ from simkubelet.apis.grpc_wire.messages import (
     trailers,
 )
 
+from .server_end import ServerEnd
+
 __all__ = ["CallError", "Method", "ServedCall", "StreamMethod", "UnaryMethod"]
 
 _log = logging.getLogger(__name__)
 
 _LONGEST_MESSAGE: Final = 4 << 20
 _PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
+_BEGINS: Final = header_block(ANSWER_BEGINS)
+_ENDS_WELL: Final = header_block(trailers(Code.OK))
 
 
 class CallError(Exception):
@@ -78,7 +81,7 @@ class ServedCall:
         task: What answers; None until the request is there.
     """
 
-    def __init__(self, end: End, stream: int, on_over: Callable[[int], None]) -> None:
+    def __init__(self, end: ServerEnd, stream: int, on_over: Callable[[int], None]) -> None:
         self.task: asyncio.Task[None] | None = None
         self._end = end
         self._stream = stream
@@ -163,23 +166,23 @@ class ServedCall:
             async for answer in answers:
                 has_gone = asyncio.Event()
                 self._send(answer, has_gone.set)
+                self._end.flush()
                 await has_gone.wait()
 
     def _send(self, answer: Message, on_sent: Callable[[], None]) -> None:
         if not self._has_begun_to_answer:
             self._has_begun_to_answer = True
-            self._end.send_headers(self._stream, ANSWER_BEGINS, is_last=False)
+            self._end.send_headers(self._stream, _BEGINS, is_last=False)
         self._end.send_data(self._stream, framed(answer.SerializeToString()), False, on_sent)
 
     def _finish(self, code: Code, text: str = "") -> None:
-        headers = trailers(code, text)
-        self._end.send_headers(
-            self._stream, headers if self._has_begun_to_answer else ANSWER_BEGINS + headers, is_last=True
-        )
+        block = header_block(trailers(code, text)) if code else _ENDS_WELL
+        self._end.send_headers(self._stream, block if self._has_begun_to_answer else _BEGINS + block, is_last=True)
         self._over()
 
     def _over(self) -> None:
         self._end.finish(self._stream)
+        self._end.flush()
         self._on_over(self._stream)
 
 

@@ -24,8 +24,8 @@ def caught(
 ) -> Iterator[None]:
     """Call `act` in the event loop for each signal of `actions` that does something.
 
-    SIGHUP, SIGINT, SIGTERM and SIGQUIT end the process where they are missing in `actions`, also the first process of
-    a container, which the kernel would spare.
+    SIGHUP, SIGINT, SIGTERM and SIGQUIT end the process where they are missing in `actions`, with the exit status that a
+    Go program has as the first process of its container, which the kernel spares from signals.
     """
     loop = asyncio.get_running_loop()
     handled = (*dict.fromkeys((*actions, *_UNCAUGHT)),)
@@ -41,9 +41,6 @@ def caught(
             loop.remove_signal_handler(number)
 
 
-def _die(number: signal.Signals) -> None:
-    """End at once and clean nothing up; by the signal itself where the kernel lets it."""
-    if number is not signal.SIGQUIT:
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+def _die(_number: signal.Signals) -> None:
+    """End at once and clean nothing up."""
     os._exit(_GO_EXIT_STATUS)

@@ -1,8 +1,7 @@
 """Volcano's ``volcano.sh/vgpu-number``, ``vgpu-memory`` and ``vgpu-cores``: GPUs split by HAMi's library.
 
 Only the devices of ``vgpu-number`` are given away by this plugin; the other two are books for the scheduler. What a
-container gets stands in the pod's annotation, ``uuid,type,MiB/factor,percent of cores:`` for each device and a ``;``
-between containers; what has been given is erased there.
+container gets stands in the pod's annotation, see `vgpu_shares`; what has been given is erased there.
 
 Source: github.com/Project-HAMi/volcano-vgpu-device-plugin at 4fb76ba: pkg/plugin/server.go, register.go,
 pkg/util/util.go; its mode "hami-core".
@@ -26,6 +25,7 @@ from ..framework import AllocationRefusedError, DeviceID, PluginOptions
 from .gpus import Gpu
 from .pods import Pod, unsigned
 from .shared_gpu import Failures, SharedGpuPlugin
+from .vgpu_shares import Share, read_shares, written_shares
 
 __all__ = ["VgpuBooksPlugin", "VgpuNumberPlugin", "VgpuSettings"]
 
@@ -68,25 +68,6 @@ class VgpuSettings:
     hook_path: str = ""
     host_root: Path = Path("/")
     modes: tuple[str, ...] = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
-
-
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """What one device of a container is, as the annotation has it."""
-
-    uuid: str
-    type: str
-    memory: int
-    cores: int
-
-    @classmethod
-    def read(cls, text: str) -> _Share:
-        """A part between two colons; a number that is none is 0."""
-        uuid, type_, memory, cores, *_ = (*text.split(","), "", "", "")
-        return cls(uuid, type_, unsigned(memory) or 0, unsigned(cores) or 0)
-
-    def __str__(self) -> str:
-        return f"{self.uuid},{self.type},{self.memory},{self.cores}:"
 
 
 class _VgpuPlugin(SharedGpuPlugin):
@@ -200,7 +181,7 @@ class VgpuNumberPlugin(_VgpuPlugin):
         if len(shares) != size:
             raise LookupError("device number not matched")
         books[turn] = [share for share in books[turn] if share.type != _TYPE]
-        await self._annotate(pod, {_TO_ALLOCATE: ";".join("".join(map(str, left)) for left in books)})
+        await self._annotate(pod, {_TO_ALLOCATE: written_shares(books)})
         container = pod.containers[turn]
         return api.ContainerAllocateResponse(
             envs=self._envs(shares),
@@ -210,7 +191,7 @@ class VgpuNumberPlugin(_VgpuPlugin):
             ),
         )
 
-    def _envs(self, shares: Sequence[_Share]) -> dict[str, str]:
+    def _envs(self, shares: Sequence[Share]) -> dict[str, str]:
         limits = {
             f"CUDA_DEVICE_MEMORY_LIMIT_{number}": f"{share.memory * self._settings.memory_factor}m"
             for number, share in enumerate(shares)
@@ -296,12 +277,8 @@ def _refuse_several(requests: Sequence[Sequence[DeviceID]]) -> None:
         raise AllocationRefusedError("multiple Container Requests not supported")
 
 
-def _to_allocate(pod: Pod) -> list[list[_Share]]:
-    """For each container the shares that it is still to get."""
-    text = pod.annotations.get(_TO_ALLOCATE, "")
-    return [
-        [_Share.read(part) for part in shares.split(":") if "," in part] for shares in (text.split(";") if text else ())
-    ]
+def _to_allocate(pod: Pod) -> list[list[Share]]:
+    return read_shares(pod.annotations.get(_TO_ALLOCATE, ""))
 
 
 def _vgpu_time(pod: Pod) -> int:

@@ -147,7 +147,7 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--profile gtx", "no GPU profile 'gtx'"),
         ("--gpus 2", "--gpus needs --profile"),
         ("--nodes 0", "0 is not in the range"),
-        ("--plugin unknown", "'unknown': choose amd, generic, gopher, gpu-memory, gpushare, iluvatar, nvidia, nvidia-mps, volcano, none, or"),
+        ("--plugin unknown", "'unknown': choose amd, generic, gopher, gpu-memory, gpushare, iluvatar, nvidia, "),
         ("--plugin mine=/no/such/program", "no program '/no/such/program'"),
         ("--plugin gopher --plugin gopher", "'gopher' stands twice"),
         ("--image nvidia", "'nvidia' is not of the form IMAGE=PLUGIN"),

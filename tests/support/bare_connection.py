@@ -12,8 +12,9 @@ from types import TracebackType
 from typing import Final, Self
 
 from google.protobuf.message import Message
+from hpack import Encoder
 
-from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type, header_block
+from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type
 
 __all__ = ["BareConnection"]
 
@@ -34,6 +35,9 @@ class BareConnection:
         self._data: dict[int, bytearray] = {}
         self._ended: set[int] = set()
         self._next_stream = 1
+        self._encoder = Encoder()
+        self._methods: set[str] = set()
+        self._blocks: dict[str, bytes] = {}
         settings = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4))
         widen = Frame(Type.WINDOW_UPDATE, 0, 0, (_WINDOW - 65535).to_bytes(4))
         self._socket.sendall(PREFACE + settings.encoded() + widen.encoded())
@@ -50,21 +54,36 @@ class BareConnection:
         """Send a request to the DevicePlugin service; returns its stream."""
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         self._data[stream] = bytearray()
-        headers = header_block(
-            [
-                (b":method", b"POST"),
-                (b":scheme", b"http"),
-                (b":path", f"/v1beta1.DevicePlugin/{method}".encode()),
-                (b":authority", b"localhost"),
-                (b"content-type", b"application/grpc"),
-                (b"te", b"trailers"),
-            ]
-        )
+        headers = self._header_block(method)
         message = request.SerializeToString()
         body = b"\0" + len(message).to_bytes(4) + message
         head = Frame(Type.HEADERS, Flag.END_HEADERS, stream, headers)
         self._socket.sendall(head.encoded() + Frame(Type.DATA, Flag.END_STREAM, stream, body).encoded())
         return stream
+
+    def _header_block(self, method: str) -> bytes:
+        """The headers of a call; from the third call on they are indices in the table alone, as those of any client."""
+        if method in self._blocks:
+            return self._blocks[method]
+        block = bytes(
+            self._encoder.encode(
+                [
+                    (":method", "POST"),
+                    (":scheme", "http"),
+                    (":path", f"/v1beta1.DevicePlugin/{method}"),
+                    (":authority", "localhost"),
+                    ("content-type", "application/grpc"),
+                    ("te", "trailers"),
+                ]
+            )
+        )
+        if method in self._methods:
+            self._blocks[method] = block
+        else:
+            # What is new in the table moves all that is in it.
+            self._methods.add(method)
+            self._blocks.clear()
+        return block
 
     def message(self, stream: int) -> bytes:
         """The next message of a stream.

@@ -208,7 +208,7 @@ class SidePlugin:
                 places[f"/{folder}"] = self.root / folder
         nodes = (path for path in (self.root / "dev").rglob("*") if not path.is_dir())
         places |= {f"/dev/{path.relative_to(self.root / 'dev')}": path for path in sorted(nodes)}
-        return places | self._more_places
+        return {**places, **self._more_places}
 
     @property
     def log(self) -> str:

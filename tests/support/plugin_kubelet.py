@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import grpc
 
@@ -96,7 +96,7 @@ class PluginKubelet(api.RegistrationServicer):
         return self._requests.qsize()
 
     @asynccontextmanager
-    async def plugin(self, endpoint: str) -> AsyncIterator[api.DevicePluginStub]:
+    async def plugin(self, endpoint: str) -> AsyncIterator[api.DevicePluginAsyncStub]:
         """A connection to a plugin's socket."""
         async with grpc.aio.insecure_channel(f"unix:{self.folder / endpoint}", options=_OPTIONS) as channel:
             async with asyncio.timeout(LIMIT_S):
@@ -109,13 +109,13 @@ class PluginKubelet(api.RegistrationServicer):
         async with asyncio.timeout(LIMIT_S):
             stream = plugin.ListAndWatch(api.Empty())
             self._streams.callback(stream.cancel)
-            return list((await stream.read()).devices)
+            return await _devices_in(stream)
 
     async def first_list(self, endpoint: str) -> list[api.Device]:
         """The first list of a stream that is opened for it."""
         async with self.plugin(endpoint) as plugin, asyncio.timeout(LIMIT_S):
             stream = plugin.ListAndWatch(api.Empty())
-            found = list((await stream.read()).devices)
+            found = await _devices_in(stream)
             stream.cancel()
             return found
 
@@ -127,6 +127,11 @@ class PluginKubelet(api.RegistrationServicer):
         if self.refusal is not None:
             await context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
         return api.Empty()
+
+
+async def _devices_in(stream: Any) -> list[api.Device]:
+    """Of the next list."""
+    return list((await stream.read()).devices)
 
 
 @dataclass(frozen=True)

@@ -289,6 +289,7 @@ class Agent:
         from ...nvidia_gpus import change
 
         change(Machine.open(PLACE / "machine"), verb, **given)
+        _make_device_nodes()
 
 
 def _make_device_nodes() -> None:

@@ -153,8 +153,8 @@ class End(asyncio.Protocol):
         """Nothing more will be sent on a stream than what waits."""
         self._outbox.finish(stream)
 
-    def send_headers(self, stream: int, headers: Headers, is_last: bool) -> None:
-        """Send headers after what waits."""
+    def send_headers(self, stream: int, headers: Headers | bytes, is_last: bool) -> None:
+        """Send headers, or a block of them (`header_block`), after what waits."""
         self._outbox.headers(stream, headers, is_last)
 
     def send_data(self, stream: int, data: bytes, is_last: bool, on_sent: OnSent | None = None) -> None:

@@ -68,9 +68,9 @@ class Outbox:
         for stream in list(self._streams):
             self.drop(stream)
 
-    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
-        """Send headers after what waits."""
-        block, size = header_block(headers), FRAME_BYTES
+    def headers(self, stream: int, headers: Headers | bytes, is_last: bool) -> None:
+        """Send headers, or a block of them, after what waits."""
+        block, size = headers if isinstance(headers, bytes) else header_block(headers), FRAME_BYTES
         pieces = [block[at : at + size] for at in range(0, len(block), size)] or [b""]
         encoded = b""
         for number, piece in enumerate(pieces):

@@ -29,6 +29,23 @@ def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: 
         make_driver_root(machine, tmp_path / "driver")
 
 
+def test_programs_find_their_modules_without_the_environment_that_made_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/it's here")
+    machine = Machine.create(tmp_path / "node", "t4", 1, seed="test")
+    probe = tmp_path / "it's here" / "sitecustomize.py"
+    probe.parent.mkdir()
+    probe.write_text("print('found')\n")
+
+    done = subprocess.run(
+        [machine.directory / "bin" / "nvidia-smi", "-L"], env={}, capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout.startswith("found\n")
+    machine.close()
+
+
 class Control:
     """The control program with a pipe folder of its own."""
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -184,9 +183,3 @@ async def test_the_node_says_which_gpus_it_has(world: World, number: VgpuNumberP
     assert await world.node_annotations() == {
         "volcano.sh/node-vgpu-register": "GPU-0,3,2,NVIDIA-Fake,true,hami-core:GPU-1,3,4,NVIDIA-Fake,true,hami-core:"
     }
-
-
-def test_a_number_that_is_none_is_nothing(number: Any) -> None:
-    from plugin.gpumemory.vgpu import _Share
-
-    assert str(_Share.read("GPU-1,NVIDIA,x")) == "GPU-1,NVIDIA,0,0:"
