@@ -13,7 +13,7 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt what they start: what a shell runs in the background ignores Ctrl-C, and so do its children."""
+    """Let tests interrupt what they start: what a shell runs in the background ignores Ctrl-C, as do its children."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
