@@ -11,6 +11,7 @@ machine.destroy()
 from __future__ import annotations
 
 from .cdi import cdi_spec
+from .cdi_hook import make_cdi_hook
 from .driver_root import make_driver_root
 from .errors import FakeGpuError, HostError, InputError
 from .event_type import EventType
@@ -34,5 +35,6 @@ __all__ = [
     "When",
     "cdi_spec",
     "default_directory",
+    "make_cdi_hook",
     "make_driver_root",
 ]

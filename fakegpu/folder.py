@@ -20,7 +20,7 @@ from .tree import PARTS, SEGMENT, write_tree
 _WRONG_PLACE: Final = frozenset(
     {
         *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
-        *(errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ETXTBSY),
+        *(errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
     }
 )
 

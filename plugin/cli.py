@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from .errors import PluginExitError
+from .loading import loading
 
 __all__ = ["PLUGINS", "main"]
 
@@ -73,7 +74,8 @@ def main(args: Sequence[str] | None = None, *, prog_name: str = "plugin") -> int
         not let it, 130 for an interrupt during the start.
     """
     try:
-        status = plugins.main(args=args, prog_name=prog_name, standalone_mode=False)
+        with loading():
+            status = plugins.main(args=args, prog_name=prog_name, standalone_mode=False)
     except click.ClickException as error:
         return _fail(f"{error.format_message().rstrip('.')}; see `{_asked(error, prog_name)} --help`", 2)
     except PluginExitError as error:

@@ -12,6 +12,7 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
 from .errors import FatalError, PluginExitError
 from .framework import DevicePlugin, RestartPolicy, run_plugins
+from .loading import loaded
 from .logs import set_up_logging
 from .options import CommonOptions
 
@@ -37,6 +38,7 @@ def launch(
         HostError: the machine does not let the plugin work there.
     """
     set_up_logging(options.log_level)
+    loaded()
     try:
         return asyncio.run(run_plugins(build, options.kubelet_dir, policy, kubelet_socket=kubelet_socket))
     except FatalError as error:

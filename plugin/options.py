@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
@@ -29,8 +28,7 @@ _TRUE: Final = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE: Final = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
-@dataclass(frozen=True, slots=True)
-class CommonOptions:
+class CommonOptions(NamedTuple):
     """Where a plugin finds its kubelet and its node.
 
     `kubelet_dir` holds ``kubelet.sock`` and the plugin's own socket; `host_root` is where the node's root file system

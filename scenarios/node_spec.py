@@ -18,6 +18,8 @@ CDI_SPEC = "/etc/cdi/nvidia.json"
 """The file on a node with fake GPUs that tells the container runtime how a container gets them."""
 CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 """How the devices are called in it: as NVIDIA's plugin asks for them."""
+DRIVER_ROOT = "/var/lib/simkubelet/driver"
+"""The folder on a node with fake GPUs in which their driver is installed, as a container brings one."""
 
 
 _MigProfile = Annotated[StrictStr, Field(pattern=r"^[0-9]+g\.[0-9]+gb(\+[a-z.]+)?$")]

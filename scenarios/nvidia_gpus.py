@@ -26,6 +26,11 @@ def make_gpus(folder: Path, profile: str, count: int, seed: str | None, mig: Seq
     return machine
 
 
+def driver_environment(root: str) -> dict[str, str]:
+    """What NVIDIA's plugin is told of a driver below a folder of the node, with device nodes in the node's ``/dev``."""
+    return {"NVIDIA_DRIVER_ROOT": root, "CONTAINER_DRIVER_ROOT": root, "NVIDIA_DEV_ROOT": "/"}
+
+
 def names(machine: Machine) -> Names:
     """All GPUs and MIG devices that there are now, each GPU before what is on it."""
     found: Names = {}

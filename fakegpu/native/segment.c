@@ -1,4 +1,5 @@
-/* Finding and mapping the segment file: FAKEGPU_SEGMENT, else `segment` in the directory above the library's own. */
+/* Finding and mapping the segment file: FAKEGPU_SEGMENT, else `segment` in the directory above the library's own, else
+ * the one that is installed beside the library under the library's version: libfakegpu.so.595.45.04. */
 #define _GNU_SOURCE
 #include "segment.h"
 
@@ -6,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,6 +18,7 @@ static const struct fg_segment *mapped;
 static dev_t mapped_device;
 static ino_t mapped_inode;
 static char mapped_path[PATH_MAX]; /* absolute */
+bool fg_segment_is_installed;
 
 /* Cuts the last component off `path`; false when there is none. */
 static bool to_parent(char *path)
@@ -27,18 +30,34 @@ static bool to_parent(char *path)
     return true;
 }
 
-static bool beside_the_library(char path[PATH_MAX])
+static bool path_of_library(char path[PATH_MAX])
+{
+    Dl_info library;
+    return dladdr((const void *)&mapped, &library) != 0 && library.dli_fname != NULL &&
+           realpath(library.dli_fname, path) != NULL;
+}
+
+static bool above_the_library(char path[PATH_MAX])
 {
     static const char name[] = "/segment";
-    Dl_info library;
-    if (dladdr((const void *)&mapped, &library) == 0 || library.dli_fname == NULL)
-        return false;
-    if (realpath(library.dli_fname, path) == NULL || !to_parent(path) || !to_parent(path))
-        return false;
-    if (strlen(path) + sizeof name > PATH_MAX)
+    if (!path_of_library(path) || !to_parent(path) || !to_parent(path) || strlen(path) + sizeof name > PATH_MAX)
         return false;
     strcat(path, name);
     return true;
+}
+
+static bool beside_the_library(char path[PATH_MAX])
+{
+    char library[PATH_MAX];
+    if (!path_of_library(library))
+        return false;
+    const char *version = strstr(strrchr(library, '/'), ".so.");
+    if (version == NULL)
+        return false;
+    memcpy(path, library, sizeof library);
+    to_parent(path);
+    size_t folder = strlen(path);
+    return (size_t)snprintf(path + folder, PATH_MAX - folder, "/libfakegpu%s", version) < PATH_MAX - folder;
 }
 
 static nvmlReturn_t check(const struct fg_segment *segment, uint64_t file_bytes)
@@ -80,12 +99,16 @@ static nvmlReturn_t map_file(const char *path, int file, const struct stat *stat
 
 nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
 {
-    char beside[PATH_MAX];
+    char found[PATH_MAX];
     const char *path = getenv("FAKEGPU_SEGMENT");
+    bool is_installed = false;
     if (path == NULL || *path == '\0') {
-        if (!beside_the_library(beside))
-            return NVML_ERROR_DRIVER_NOT_LOADED;
-        path = beside;
+        if (!above_the_library(found) || access(found, F_OK) != 0) {
+            is_installed = true;
+            if (!beside_the_library(found))
+                return NVML_ERROR_DRIVER_NOT_LOADED;
+        }
+        path = found;
     }
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
     if (file < 0)
@@ -101,6 +124,8 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
         }
     }
     close(file);
+    if (result == NVML_SUCCESS)
+        fg_segment_is_installed = is_installed;
     return result;
 }
 

@@ -10,6 +10,9 @@
  * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
 nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
 
+/* Whether the attached segment is an installed driver's: what a process may see is what it has device nodes of. */
+extern bool fg_segment_is_installed;
+
 /* Opens the file of an attached segment anew. NO_PERMISSION where the process must not write it, UNKNOWN when the
  * machine was taken down meanwhile. */
 nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *file);

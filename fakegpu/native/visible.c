@@ -4,6 +4,7 @@
  * mode; nvidia-container-toolkit issue 842: what a container with one MIG device is refused.
  */
 #include "capabilities.h"
+#include "segment.h"
 #include "visible.h"
 
 #include <limits.h>
@@ -18,7 +19,7 @@ unsigned int fg_visible[FG_GPUS_MAX];
 unsigned int fg_visible_count;
 bool fg_is_confined;
 
-static char folder[PATH_MAX]; /* FAKEGPU_DEV at the first nvmlInit */
+static char folder[PATH_MAX]; /* FAKEGPU_DEV or /dev at the first nvmlInit */
 
 static bool has_node(const char *name, unsigned int minor)
 {
@@ -31,6 +32,8 @@ nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment)
 {
     const char *wanted = getenv("FAKEGPU_DEV");
     unsigned int count = 0;
+    if ((wanted == NULL || *wanted == '\0') && fg_segment_is_installed)
+        wanted = "/dev";
     fg_is_confined = wanted != NULL && *wanted != '\0';
     if (fg_is_confined)
         snprintf(folder, sizeof folder, "%s", wanted);

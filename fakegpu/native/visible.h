@@ -11,7 +11,8 @@ extern unsigned int fg_visible_count;
 /* Whether the process sees what it has device nodes of only, as in a container. */
 extern bool fg_is_confined;
 
-/* Looks for `nvidia<minor>` in the folder FAKEGPU_DEV; where that is not set, all GPUs can be seen. */
+/* Looks for `nvidia<minor>` in the folder FAKEGPU_DEV, which is /dev for an installed driver; where there is none, all
+ * GPUs can be seen. */
 nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment);
 
 static inline const struct fg_gpu *fg_visible_gpu(const struct fg_segment *segment, unsigned int position)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import NewType, TypeAlias
+from typing import NamedTuple, NewType, TypeAlias
 
 from simkubelet.apis import deviceplugin as api
 
@@ -21,8 +20,7 @@ class Health(StrEnum):
     UNHEALTHY = api.UNHEALTHY
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class Device(NamedTuple):
     """A device with its health; `numa_nodes` is empty when nothing is known about its place in the machine."""
 
     device_id: DeviceID

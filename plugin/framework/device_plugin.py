@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from simkubelet.apis import deviceplugin as api
 
@@ -22,8 +22,7 @@ class StartError(Exception):
     """The plugin cannot start at present; its `RestartPolicy` says what follows."""
 
 
-@dataclass(frozen=True, slots=True)
-class PluginOptions:
+class PluginOptions(NamedTuple):
     """Which optional calls the kubelet makes.
 
     `in_registration` says whether RegisterRequest carries the options too; the kubelet ignores them there.

@@ -13,8 +13,7 @@ import logging
 import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
@@ -50,16 +49,14 @@ class CallError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class UnaryMethod:
+class UnaryMethod(NamedTuple):
     """A method with one answer; its function may raise `CallError`."""
 
     request: type[Message]
     answer: Callable[[Any], Awaitable[Message]]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMethod:
+class StreamMethod(NamedTuple):
     """A method with any number of answers; each is asked for when the one before has gone."""
 
     request: type[Message]

@@ -12,10 +12,9 @@ import ctypes
 import os
 import struct
 from collections.abc import AsyncGenerator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
@@ -34,8 +33,7 @@ _EVENT: Final = struct.Struct("iIII")
 _READ_BYTES: Final = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class SocketChange:
+class SocketChange(NamedTuple):
     """A name of the folder that came, in place or by a move, or went."""
 
     name: str

@@ -69,12 +69,12 @@ def command(
     from ..apiserver import unverified
     from ..framework import OnSignal, RestartPolicy
     from ..launch import launch
-    from ..nvidia.py_nvml import PyNvml
+    from ..nvidia.nvml_library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin
     from .start import api_server, gpus_of_node
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    nvml, sysfs = PyNvml(), options.on_host(Path("/sys"))
+    nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))
 
     def build() -> list[DoslabPlugin]:
         access = unverified(master_url, token) if master_url else api_server(1)

@@ -20,7 +20,7 @@ from ..errors import FatalError
 from ..framework import OnSignal, RestartPolicy
 from ..launch import launch
 from ..logs import set_up_logging
-from ..nvidia.py_nvml import PyNvml
+from ..nvidia.nvml_library import NvmlLibrary
 from ..options import CommonOptions
 from .gpus import Gpu
 from .gpushare import GpusharePlugin, MemoryUnit
@@ -69,7 +69,7 @@ def run(settings: GpushareSettings, options: CommonOptions) -> int:
     except FatalError as error:
         _log.error("%s", error)
         return error.exit_status
-    nvml, sysfs = PyNvml(), options.on_host(Path("/sys"))
+    nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))
     first = _first_gpu(nvml, sysfs)
     unit = _unit(settings.memory_unit)
     memory = unit.of(first.memory_mib)
@@ -86,7 +86,7 @@ def run(settings: GpushareSettings, options: CommonOptions) -> int:
     return launch(options, _POLICY, build)
 
 
-def _first_gpu(nvml: PyNvml, sysfs: Path) -> Gpu:
+def _first_gpu(nvml: NvmlLibrary, sysfs: Path) -> Gpu:
     """The GPU by which all are measured; without one the process waits until it is ended."""
     try:
         gpus = gpus_of_node(nvml, sysfs)

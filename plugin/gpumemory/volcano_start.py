@@ -17,7 +17,7 @@ from ..errors import FatalError
 from ..framework import DevicePlugin, OnSignal, RestartPolicy
 from ..launch import launch
 from ..nvidia.nvml import Nvml
-from ..nvidia.py_nvml import PyNvml
+from ..nvidia.nvml_library import NvmlLibrary
 from ..nvidia.xid_policy import XidPolicy
 from ..options import CommonOptions
 from .gpus import Gpu
@@ -69,7 +69,7 @@ class VolcanoSettings:
 
 def run_gpu(settings: VolcanoSettings, environment: Mapping[str, str], options: CommonOptions) -> int:
     """Serve gpu-memory or gpu-number until the end; see `launch`."""
-    nvml, sysfs = PyNvml(), options.on_host(Path("/sys"))
+    nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))
     node = environment.get("NODE_NAME", "")
     strategy = Strategy.SHARE if settings.strategy == Strategy.SHARE else Strategy.NUMBER
     memory_mib = 0
@@ -91,7 +91,7 @@ def run_gpu(settings: VolcanoSettings, environment: Mapping[str, str], options: 
 
 def run_vgpu(settings: VgpuSettings, environment: Mapping[str, str], options: CommonOptions) -> int:
     """Serve the three resources of vgpu until the end; see `launch`."""
-    nvml, sysfs = PyNvml(), options.on_host(Path("/sys"))
+    nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))
     node = environment.get("NODE_NAME", "")
 
     def build() -> Sequence[DevicePlugin]:

@@ -64,12 +64,12 @@ def command(
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..framework import RestartPolicy
     from ..launch import launch
-    from .py_nvml import PyNvml
+    from .nvml_library import NvmlLibrary
     from .start import start
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     given = given_settings(context, settings)
-    nvml = PyNvml()
+    nvml = NvmlLibrary()
     return launch(
         options,
         RestartPolicy.IN_PROCESS,

@@ -5,9 +5,8 @@ Source: cmd/nvidia-device-plugin/root.go (k8s-device-plugin v0.19.0), pkg/nvlib/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["DriverRoot"]
 
@@ -21,8 +20,7 @@ _LIBRARY_FOLDERS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DriverRoot:
+class DriverRoot(NamedTuple):
     """The folder `path` of the node, whose root file system is seen at `host_root`; it need not be there."""
 
     path: str

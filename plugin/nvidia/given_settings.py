@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from .settings import NvidiaSettings, SettingsError, Sharing
 
@@ -18,17 +18,15 @@ __all__ = ["FileSettings", "GivenSettings"]
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class FileSettings:
+class FileSettings(NamedTuple):
     """What a file gives: fields of `NvidiaSettings` by name, what is shared, and what of it does not count."""
 
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    sharing: Sharing = field(default_factory=Sharing)
+    fields: Mapping[str, Any] = MappingProxyType({})
+    sharing: Sharing = Sharing()
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GivenSettings:
+class GivenSettings(NamedTuple):
     """Fields of `NvidiaSettings` by name, as flags and variables give them, and the file that gives others."""
 
     fields: Mapping[str, Any]
@@ -45,7 +43,7 @@ class GivenSettings:
             _log.warning("%s", warning)
         fields = {**file.fields, **self.fields}
         settings = NvidiaSettings(sharing=_sharing(file.sharing), **fields)
-        return replace(settings, nvidia_dev_root=fields.get("nvidia_dev_root") or settings.nvidia_driver_root)
+        return settings._replace(nvidia_dev_root=fields.get("nvidia_dev_root") or settings.nvidia_driver_root)
 
     def _read(self) -> FileSettings:
         if not self.config_file:
@@ -62,4 +60,4 @@ class GivenSettings:
 def _sharing(sharing: Sharing) -> Sharing:
     """With MPS a container may have one replica only, whatever the file says."""
     mps = sharing.mps
-    return sharing if mps is None else replace(sharing, mps=replace(mps, fail_requests_greater_than_one=True))
+    return sharing if mps is None else sharing._replace(mps=mps._replace(fail_requests_greater_than_one=True))

@@ -10,9 +10,8 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from .go_path import join
 
@@ -27,8 +26,7 @@ class ImexError(Exception):
     """A channel that is required is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImexChannel:
+class ImexChannel(NamedTuple):
     """One channel: its device node as a container has it, and as this plugin looks for it."""
 
     channel_id: str

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from .discovery import DiscoveryError, visible_gpus
 from .nvml import MAX_NVLINKS, GpuHandle, Nvml, NvmlError, NvmlReturn
@@ -34,8 +33,7 @@ class LinkGraphError(Exception):
     """The links could not be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class LinkGraph:
+class LinkGraph(NamedTuple):
     """The GPUs, and in `scores[i][j]` the score of the links from ``uuids[i]`` to ``uuids[j]``."""
 
     uuids: tuple[str, ...]

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from .discovery import VISITING_GPU, DiscoveryError, failing_as, has_mig_mode, visible_gpus
 from .nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn
@@ -50,8 +49,7 @@ _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class MigProfile:
+class MigProfile(NamedTuple):
     """Compute slices of the compute instance and of the GPU instance, memory in GB, and what is special."""
 
     compute_slices: int

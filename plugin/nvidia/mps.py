@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ..framework.device import ResourceName
 from .go_path import join
@@ -43,8 +41,7 @@ class MpsDaemonError(Exception):
     """The control daemon of a resource does not answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class MpsSharing:
+class MpsSharing(NamedTuple):
     """The sharing of one resource.
 
     `host_root` is the daemon's folder on the node, `on_host` says where this process sees a path of the node.
@@ -78,7 +75,9 @@ class MpsSharing:
         _log.info('"MPS daemon is healthy" resource="%s"', self.resource_name)
 
     async def _ask(self) -> None:
+        # Imported here: most nodes do without.
         import asyncio
+        import shutil
 
         program = shutil.which(MPS_CONTROL)
         if program is None:

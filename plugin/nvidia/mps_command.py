@@ -53,7 +53,7 @@ def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_l
     """
     # Imported here: --help does not need it.
     from .mps_run import run_daemons
-    from .py_nvml import PyNvml
+    from .nvml_library import NvmlLibrary
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
-    return run_daemons(PyNvml(), given_settings(context, settings), options)
+    return run_daemons(NvmlLibrary(), given_settings(context, settings), options)

@@ -15,6 +15,7 @@ from typing import Final
 
 from ..framework.restart_policy import OnSignal
 from ..framework.signals import caught
+from ..loading import loaded
 from ..logs import set_up_logging
 from ..options import CommonOptions
 from .device_facts import DeviceFacts
@@ -48,6 +49,7 @@ def run_daemons(nvml: Nvml, given: GivenSettings, options: CommonOptions) -> int
         line of the log.
     """
     set_up_logging(options.log_level)
+    loaded()
     return asyncio.run(_Daemons(nvml, given, options).run())
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
-from typing import Final, NewType, Protocol
+from typing import Final, NamedTuple, NewType, Protocol
 
 __all__ = [
     "EventSet",
@@ -45,6 +44,7 @@ class NvmlReturn(IntEnum):
     NOT_FOUND = 6
     TIMEOUT = 10
     LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
 
 
 class EventType(IntFlag):
@@ -63,8 +63,7 @@ class NvmlError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True, slots=True)
-class NvmlEvent:
+class NvmlEvent(NamedTuple):
     """One event of an event set; `data` is the XID of an XID event.
 
     The instances are the ids of those of a MIG device that it is about, all bits set where it is about none.
@@ -77,16 +76,14 @@ class NvmlEvent:
     compute_instance: int = 0xFFFFFFFF
 
 
-@dataclass(frozen=True, slots=True)
-class GpuInstanceProfile:
+class GpuInstanceProfile(NamedTuple):
     """A size that a GPU instance can have; `profile_id` is the driver's name for it."""
 
     profile_id: int
     memory_mib: int
 
 
-@dataclass(frozen=True, slots=True)
-class MigAttributes:
+class MigAttributes(NamedTuple):
     """What a MIG device is made of; two devices of one type have equal ones."""
 
     multiprocessors: int

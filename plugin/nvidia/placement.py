@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..framework.device import DeviceID
 
@@ -25,8 +24,7 @@ class UnknownPlacementError(Exception):
     """It cannot be told on which GPU a MIG device is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(NamedTuple):
     """The GPU of a device, and of a MIG device the ids of its GPU instance and its compute instance."""
 
     gpu_uuid: str

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..framework.device import ResourceName
 from .discovery import DiscoveryError
@@ -25,8 +24,7 @@ GPU_RESOURCE: Final = ResourceName("nvidia.com/gpu")
 _ANY: Final = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourcePattern:
+class ResourcePattern(NamedTuple):
     """A resource, and the names of its devices: any, or all that contain the pattern."""
 
     pattern: str

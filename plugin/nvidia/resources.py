@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..framework.device import DeviceID, ResourceName
 
@@ -44,8 +44,7 @@ class NvidiaDevice:
         return not self.is_mig and DXG_PATH not in self.paths
 
 
-@dataclass(frozen=True, slots=True)
-class NvidiaResource:
+class NvidiaResource(NamedTuple):
     """A resource with at least one device, in the order in which they were found.
 
     `is_tegra` says that there is no NVML behind it, so no health and no knowledge of links.

@@ -5,11 +5,11 @@ Source: api/config/v1 and cmd/nvidia-device-plugin/main.go, ``validateFlags`` (k
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ..framework.device import ResourceName
+if TYPE_CHECKING:
+    from ..framework.device import ResourceName
 
 __all__ = [
     "DeviceIdStrategy",
@@ -72,8 +72,7 @@ class SettingsError(Exception):
     """A setting has no valid value; the message is the original's."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicatedResource:
+class ReplicatedResource(NamedTuple):
     """One resource whose devices are each offered `replicas` times, under the name `rename` if there is one."""
 
     name: ResourceName
@@ -81,8 +80,7 @@ class ReplicatedResource:
     rename: ResourceName | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicatedResources:
+class ReplicatedResources(NamedTuple):
     """One section of the sharing settings."""
 
     resources: tuple[ReplicatedResource, ...] = ()
@@ -95,11 +93,10 @@ class ReplicatedResources:
         return any(resource.replicas > 1 for resource in self.resources)
 
 
-@dataclass(frozen=True, slots=True)
-class Sharing:
+class Sharing(NamedTuple):
     """Both sections; `mps` is None where it is not given, and the one that counts where it is."""
 
-    time_slicing: ReplicatedResources = field(default_factory=ReplicatedResources)
+    time_slicing: ReplicatedResources = ReplicatedResources()
     mps: ReplicatedResources | None = None
 
     @property
@@ -120,8 +117,7 @@ class Sharing:
         return self.strategy is SharingStrategy.MPS or self.replicated.fail_requests_greater_than_one
 
 
-@dataclass(frozen=True, slots=True)
-class NvidiaSettings:
+class NvidiaSettings(NamedTuple):
     """The settings as given; the strategies are only checked by `validate`.
 
     `nvidia_driver_root` and `nvidia_dev_root` are folders of the node, `container_driver_root` is where this process
@@ -146,7 +142,7 @@ class NvidiaSettings:
     cdi_feature_flags: tuple[str, ...] = ()
     cdi_spec_dir: str = "/var/run/cdi"
     """Where CDI specifications are written; empty where the node's owner writes them. The original cannot choose."""
-    sharing: Sharing = field(default_factory=Sharing)
+    sharing: Sharing = Sharing()
     imex_channel_ids: tuple[int, ...] = ()
     imex_required: bool = False
     use_node_feature_api: bool | None = None

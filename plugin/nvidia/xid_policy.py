@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = ["APPLICATION_XIDS", "DISABLE_VARIABLE", "ENABLE_VARIABLE", "XidPolicy"]
 
@@ -24,8 +23,7 @@ _ALL: Final = 0
 _LARGEST_XID: Final = 2**64 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class XidPolicy:
+class XidPolicy(NamedTuple):
     """The XIDs that are ignored and those that are looked at, as they were listed; 0 stands for every XID."""
 
     ignored: frozenset[int]

@@ -6,6 +6,7 @@ import asyncio
 import signal
 
 from ..errors import UsageError
+from ..loading import loaded
 from ..logs import set_up_logging
 from ..options import CommonOptions
 from .behaviour import Behaviour
@@ -25,6 +26,7 @@ def launch(behaviour: Behaviour, options: CommonOptions) -> int:
     set_up_logging(options.log_level)
     if not options.kubelet_dir.is_dir():
         raise UsageError(f"--kubelet-dir: no folder {options.kubelet_dir}; name the kubelet's folder of sockets")
+    loaded()
     asyncio.run(_run(behaviour, options))
     return 0
 

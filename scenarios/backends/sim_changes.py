@@ -103,23 +103,23 @@ def change_file(action: FileAction, node: SimNode, snapshot: Snapshot, trace: Tr
     """
     match action:
         case CreateFile(path=path, content=content):
-            node.create_file(path, content)
+            node.files.create(path, content)
             trace.append(FileCreated(node.name, path))
         case WriteFile(path=path, content=content):
-            node.write_file(path, content)
+            node.files.write(path, content)
             trace.append(FileWritten(node.name, path))
         case MoveFile(path=path, to=to):
-            node.move_file(path, to)
+            node.files.move(path, to)
             trace.append(FileMoved(node.name, path, to))
         case CreateFolder(path=path):
-            node.create_folder(path)
+            node.files.create_folder(path)
             trace.append(FileCreated(node.name, path))
         case RemoveFolder(path=path):
-            node.remove_folder(path)
+            node.files.remove_folder(path)
             trace.append(FileRemoved(node.name, path))
         case AddStaticPod(manifest=pod):
             path = _manifest_of(pod.pod)
-            node.create_file(path, json.dumps(pod.manifest, indent=2))
+            node.files.create(path, json.dumps(pod.manifest, indent=2))
             trace.append(FileCreated(node.name, path))
         case RemoveStaticPod(pod=name):
             _remove(node, _manifest_of(name), trace)
@@ -132,5 +132,5 @@ def _manifest_of(pod: str) -> str:
 
 
 def _remove(node: SimNode, path: str, trace: Trace) -> None:
-    node.remove_file(path)
+    node.files.remove(path)
     trace.append(FileRemoved(node.name, path))

@@ -32,6 +32,7 @@ from ..plugin_spec import PluginSpec
 from ..snapshot import PluginView
 from ..tap.tap import Tap
 from ..trace import Record
+from .sim_commands import plugin_command, socket_folder
 from .sim_node import SimNode
 
 
@@ -79,7 +80,7 @@ class SimPlugins:
         """
         self._folders[node.name] = node.plugin_folder
         for spec in self._specs:
-            command = node.plugin_command(spec, self._replacements.get(spec.name))
+            command = plugin_command(node, spec, self._replacements.get(spec.name))
             is_wanted = spec.start == "with-node"
             process = PluginProcess(command, self._clock, self._trace, is_wanted)
             self._processes[node.name, spec.name] = process
@@ -87,7 +88,7 @@ class SimPlugins:
                 self._add_tap(spec, node, process)
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
-        tap = Tap(node.socket_folder(spec), node.plugin_folder, process.reported)
+        tap = Tap(socket_folder(node, spec), node.plugin_folder, process.reported)
         self._taps[node.name, spec.name] = tap
         try:
             tap.start()

@@ -7,7 +7,6 @@ import contextlib
 import socket
 import struct
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
@@ -139,7 +138,7 @@ class Link:
         A server takes it ill when a client of Go measures with pings how fast data come that it never sent.
         """
         if frame.type == Type.PING and self._is_changed and not frame.has(Flag.ACK):
-            self.caller.send_frame(replace(frame, flags=Flag.ACK))
+            self.caller.send_frame(frame._replace(flags=Flag.ACK))
         else:
             self.server.send_frame(frame)
 
@@ -156,7 +155,7 @@ class Link:
         last = int.from_bytes(frame.payload[:4]) & _ALL_STREAMS
         if frame.type == Type.GOAWAY and last != _ALL_STREAMS:
             served = max((call.source for target, call in self._by_target.items() if target <= last), default=0)
-            frame = replace(frame, payload=served.to_bytes(4) + frame.payload[4:])
+            frame = frame._replace(payload=served.to_bytes(4) + frame.payload[4:])
         self.caller.send_frame(frame)
 
     def _forget_target(self, call: Call) -> None:

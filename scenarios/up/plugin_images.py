@@ -28,6 +28,7 @@ from simkubelet.runtime.container_runtime import (
 from simkubelet.runtime.process_container import ContainerFiles
 from simkubelet.runtime.program import container_manifest, expand, program_of
 
+from ..backends.sim_commands import plugin_command
 from ..backends.sim_node import SimNode
 from ..marked_processes import MARK, kill_marked, signal_marked
 from ..plugin_process import PluginCommand
@@ -67,7 +68,7 @@ class PluginImages:
         env = program_of(pod, container, options.envs).env
         args = tuple(expand(text, env) for text in manifest.get("args") or ())
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
-        command = self._node.plugin_command(spec.model_copy(update={"args": (*spec.args, *args)}), None)
+        command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
         handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock)
         self._running = [*(other for other in self._running if other.is_running), handle]
         return handle

@@ -27,15 +27,21 @@ _NAMESPACES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A file or folder of the host, and where it stands in the container; a `is_device` one may be a device node."""
+    """A file or folder of the host, and where it stands in the container; a `is_device` one may be a device node.
+
+    With `is_link` there is a symbolic link to `source`, a path of the container.
+    """
 
     source: str
     target: str
     is_read_only: bool = False
     is_device: bool = False
+    is_link: bool = False
 
     @property
     def option(self) -> str:
+        if self.is_link:
+            return "--symlink"
         if self.is_read_only:
             return "--ro-bind"
         return "--dev-bind" if self.is_device else "--bind"
@@ -56,7 +62,7 @@ def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, binds: S
     # The empty /tmp comes first: the image's Python may lie below the host's.
     arguments += ["--perms", "1777", "--tmpfs", "/tmp", *image.arguments()]  # noqa: S108 - the container's
     arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", sys_folder, "/sys"]
-    arguments += image.room_arguments(places)
+    arguments += image.room_arguments(places, {place for place in places if placed[place].is_link})
     for place in places:
         arguments += [placed[place].option, placed[place].source, place]
     return arguments

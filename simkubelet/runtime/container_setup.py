@@ -22,6 +22,7 @@ from ..cdi import (
     CdiNameError,
     CdiRegistry,
     ContainerEdits,
+    Hook,
     UnresolvableDevicesError,
     devices_in_annotations,
 )
@@ -29,6 +30,7 @@ from ..cdi import DeviceNode as CdiDeviceNode
 from ..devices.run_options import DeviceRunOptions
 from .bubblewrap import Bind
 from .cri_errors import init_error, injection_error, refused_container, refused_spec
+from .toolkit_hook import links_of
 
 __all__ = ["ContainerSetup", "NodeHook", "no_hook", "set_up"]
 
@@ -97,7 +99,8 @@ class ContainerSetup:
                 where = f'error mounting "{mount.host_path}" to rootfs at "{mount.container_path}"'
                 raise init_error(f"{where}: stat {mount.host_path}: no such file or directory")
             self.mount(mount.host_path, mount.container_path, is_read_only="ro" in mount.options)
-        self.limits += [f"hook {hook.hook_name} {hook.path}: no OCI runtime, so it did not run" for hook in edits.hooks]
+        for hook in edits.hooks:
+            self._hook(hook)
         if edits.intel_rdt is not None:
             self.limits.append("intelRdt: no OCI runtime, so it is not set")
         self.limits += [
@@ -117,6 +120,15 @@ class ContainerSetup:
             raise injection_error(
                 f'failed to inject devices: failed to stat CDI host device "{node.source}": no such file or directory'
             )
+
+    def _hook(self, hook: Hook) -> None:
+        links = links_of(hook)
+        if links is None:
+            self.limits.append(f"hook {hook.hook_name} {hook.path}: no OCI runtime, so it did not run")
+            return
+        for link, target in links.items():
+            place = str(_absolute(link))
+            self.binds[place] = Bind(target, place, is_link=True)
 
     def _bind(self, source: Path, target: str, *, is_read_only: bool, is_device: bool = False) -> None:
         place = str(_absolute(target))

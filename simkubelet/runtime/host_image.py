@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from .. import _bundle
 
 __all__ = ["HostImage"]
 
@@ -61,11 +63,10 @@ class HostImage:
     def of_this_host(cls) -> HostImage:
         present = [path for path in map(Path, _SYSTEM) if path.is_dir()]
         links = [(str(path), str(path.readlink())) for path in present if path.is_symlink()]
-        python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix)]
-        folders: list[str] = []
-        for folder in [*(str(path) for path in present if not path.is_symlink()), *python]:
-            if not any(_is_in(folder, other) for other in folders):
-                folders.append(folder)
+        # An editable install has its packages in the checkout.
+        python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(_bundle.CHECKOUT)]
+        found = dict.fromkeys([*(str(path) for path in present if not path.is_symlink()), *python])
+        folders = [folder for folder in found if not any(_is_in(folder, other) for other in found if other != folder)]
         own_bin = f"{sys.prefix}/bin"
         own_path = "" if own_bin in _SEARCH_PATH.split(":") else f"{own_bin}:"
         return cls(tuple(folders), tuple(links), f"{own_path}{_SEARCH_PATH}", os.path.realpath(sys.executable))
@@ -93,9 +94,13 @@ class HostImage:
         ancestor = _nearest(path)
         return os.path.normpath(os.path.realpath(ancestor) + path[len(ancestor) :])
 
-    def room_arguments(self, places: Sequence[str]) -> list[str]:
-        """The arguments of bubblewrap after which something can be mounted at `places` (see `place`)."""
-        opened = sorted({_folder(place) for place in places if self._owner(place) and not os.path.lexists(place)})
+    def room_arguments(self, places: Sequence[str], replaced: Collection[str] = ()) -> list[str]:
+        """The arguments of bubblewrap after which something can be mounted at `places` (see `place`).
+
+        Nothing is left of what stands at those that are `replaced`.
+        """
+        owned = [place for place in places if self._owner(place)]
+        opened = sorted({_folder(place) for place in owned if place in replaced or not os.path.lexists(place)})
         owners = sorted({owner for folder in opened if (owner := self._owner(folder))})
         arguments = []
         for owner in owners:

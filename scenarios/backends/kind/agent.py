@@ -9,25 +9,24 @@ or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itse
     {"output": "PLUGIN", "line": "…"}          a stub has written a line
     {"tapped": "PLUGIN", "report": {…}}        a tap has seen a call, see `tap.tap`
 
-It ends with its input. The node's root is mounted at ``/host``, the folder of the run at its own path.
+It ends with its input. The node's root is mounted at ``/host``, the folder of the run at its own path. That has
+``machine`` and ``driver``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap ``taps/PLUGIN``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import signal
 import socket
-import stat
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
@@ -36,28 +35,18 @@ from simkubelet.runtime.cri_call import CriCall
 from ...marked_processes import catches, signal_first, signal_marked
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
+from .agent_devices import AgentDevices
+from .agent_files import HOST, PLACE, AgentFiles
 
-if TYPE_CHECKING:
-    from ...vendor_devices import VendorDevices
-
-HOST: Final = Path("/host")
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
-PLACE: Final = Path("/var/lib/simkubelet")
-"""The run's folder on the node: ``machine``, for each stub ``PLUGIN.in`` and ``PLUGIN.out``, for each tap
-``taps/PLUGIN``."""
 TAPS: Final = PLACE / "taps"
 CRI: Final = PLACE / "cri.sock"
 CONTAINERD: Final = Path("/run/containerd/containerd.sock")
 POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 _API_LIMIT_S: Final = 5.0
-CREATED: Final = PLACE / "created"
-"""The topmost path of each that was made on the node, a line each: what has to go in the end."""
 _EXIT_CODE: Final = "exit-code"
-_NULL: Final = (1, 3)
-"""Major and minor number of ``/dev/null``, which stands for the devices of vendors."""
-_DEVICE_MODE: Final = 0o666
 _HANDLER_WITHIN_S: Final = 5.0
 
 
@@ -68,7 +57,7 @@ class Agent:
         self._checkpoints_told: list[str | None] = []
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
-        self._devices: VendorDevices | None = None
+        self._parts = (self, AgentFiles(), AgentDevices())
         # What is there already was told by the agent of before a reboot.
         self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
 
@@ -122,41 +111,15 @@ class Agent:
     def _obey(self, order: Mapping[str, Any]) -> None:
         number = order["number"]
         try:
-            value = getattr(self, "do_" + order["do"])(**order["with"])
+            value = self._verb("do_" + order["do"])(**order["with"])
         except Exception as error:  # whatever it is, the other side has to know
             _tell(answer=number, error=getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
         else:
             _tell(answer=number, value=value)
 
-    def do_create_file(self, path: str, content: str) -> None:
-        """Make a file, and the folders above it."""
-        place = HOST / path.lstrip("/")
-        _note_created(place)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with place.open("x") as file:
-            file.write(content)
-
-    def do_write_file(self, path: str, content: str) -> None:
-        """Give a file another content."""
-        (HOST / path.lstrip("/")).write_text(content)
-
-    def do_move_file(self, path: str, to: str) -> None:
-        """Give a file another path where nothing is in its way."""
-        place = HOST / to.lstrip("/")
-        if os.path.lexists(place):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
-        _note_created(place)
-        (HOST / path.lstrip("/")).rename(place)
-
-    def do_create_folder(self, path: str) -> None:
-        """Make a folder, and those above it."""
-        place = HOST / path.lstrip("/")
-        _note_created(place)
-        place.mkdir(parents=True)
-
-    def do_remove_file(self, path: str) -> None:
-        """Remove a file."""
-        (HOST / path.lstrip("/")).unlink()
+    def _verb(self, name: str) -> Callable[..., Any]:
+        found: Callable[..., Any] = next(getattr(part, name) for part in self._parts if hasattr(part, name))
+        return found
 
     def do_add_stub(self, plugin: str) -> None:
         """Make the pipe by which a stub is told, and its output."""
@@ -246,75 +209,12 @@ class Agent:
                 return asdict(Told())
             return asdict(told(listed, allocatable, {pod: get(pod) for pod in pods}))
 
-    def do_machine(self, cdi: str, **gpus: Any) -> dict[str, Any]:
-        """Make the fake machine; what a process needs to see its GPUs, and its CDI specification of a kind."""
-        from fakegpu import cdi_spec
-
-        from ...nvidia_gpus import make_gpus
-
-        machine = make_gpus(PLACE / "machine", **gpus)
-        _make_device_nodes()
-        return {
-            "environment": machine.environment(),
-            "cdi": json.dumps(cdi_spec(machine, cdi)),
-        }
-
-    def do_devices(self, amd: dict[str, Any] | None, iluvatar: dict[str, Any] | None) -> list[str]:
-        """Make AMD GPUs and Iluvatar chips, with device nodes that a container can be given; their ids."""
-        from ...vendor_devices import EXPORTER, VendorDevices
-
-        self._devices = VendorDevices(PLACE / "machine", amd, iluvatar)
-        _note_created(HOST / EXPORTER.relative_to("/"))
-        self._devices.serve(HOST)
-        _make_device_nodes()
-        return list(self._devices.ids)
-
-    def do_tell_health(self, device: str, healthy: bool) -> None:
-        """Let the vendor's monitor tell of one of these devices that it is healthy or not."""
-        assert self._devices is not None  # noqa: S101  # a story that does this has devices
-        self._devices.tell_health(device, healthy=healthy)
-
-    def do_gpus(self) -> dict[str, str]:
-        """Index -> UUID of the GPUs and MIG devices of the fake machine."""
-        from fakegpu import Machine
-
-        from ...nvidia_gpus import names
-
-        return names(Machine.open(PLACE / "machine"))
-
-    def do_change_gpus(self, verb: str, given: dict[str, Any]) -> None:
-        """Break, mend or divide the GPUs."""
-        from fakegpu import Machine
-
-        from ...nvidia_gpus import change
-
-        change(Machine.open(PLACE / "machine"), verb, **given)
-        _make_device_nodes()
-
-
-def _make_device_nodes() -> None:
-    """Make a node's device for each of its machine that is not there yet: a container can be given it."""
-    made = PLACE / "machine" / "dev"
-    for file in (path for path in made.rglob("*") if path.is_file()):
-        place = HOST / "dev" / file.relative_to(made)
-        if not place.exists():
-            _note_created(place)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.mknod(place, stat.S_IFCHR | _DEVICE_MODE, os.makedev(*_NULL))
-
 
 def _await_handler(pid: int, number: signal.Signals) -> None:
     """Wait until a process that has just begun has its handler; before, the kernel drops what is sent to its first."""
     limit = time.monotonic() + _HANDLER_WITHIN_S
     while not catches(pid, number) and time.monotonic() < limit:
         time.sleep(0.01)
-
-
-def _note_created(place: Path) -> None:
-    """Take note of what is about to be made, with the folders above it."""
-    missing = [one for one in (place, *place.parents) if not one.exists()]
-    with CREATED.open("a") as created:
-        created.write(f"/{missing[-1].relative_to(HOST)}\n" if missing else "")
 
 
 def _is_served(path: Path) -> bool:

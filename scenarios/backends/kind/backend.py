@@ -35,7 +35,7 @@ from ...action import (
 from ...backend import Capability, needed
 from ...hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
 from ...model import Scenario
-from ...node_spec import CDI_KIND, CDI_SPEC, vendor_specs
+from ...node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
 from ...plugin_action import PluginAction
 from ...pod_action import Annotate, Bind
 from ...snapshot import Snapshot
@@ -219,7 +219,7 @@ class KindBackend:
             await node.ask("look_again")
             environment: dict[str, str] = {}
             if spec.gpus is not None:
-                made = await node.ask("machine", **spec.gpus.model_dump(), cdi=CDI_KIND)
+                made = await node.ask("machine", **spec.gpus.model_dump(), cdi=CDI_KIND, driver=DRIVER_ROOT)
                 environment = made["environment"]
                 await node.ask("create_file", path=CDI_SPEC, content=made["cdi"])
             if spec.amd is not None or spec.iluvatar is not None:

@@ -44,6 +44,8 @@ _BUNDLED: Final = {
         "backends/pod_resources.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
+        "backends/kind/agent_devices.py",
+        "backends/kind/agent_files.py",
     ),
 }
 """What is needed of the packages that may lie in a wheel below another: see `_bundle`."""

@@ -6,9 +6,8 @@ Source: RFC 9113, sections 3.4, 4.1, 6 and 7; RFC 7541, sections 5 and 6.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client begins with."""
@@ -49,8 +48,7 @@ class Flag(IntEnum):
     PRIORITY = 0x20
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame; `stream` 0 is the connection."""
 
     type: int

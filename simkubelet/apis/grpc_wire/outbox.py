@@ -14,7 +14,7 @@ from .frames import FRAME_BYTES, WINDOW_BYTES, Flag, Frame, Headers, Type, heade
 OnSent = Callable[[], None]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Data:
     """Data that waits to be sent, and what is to be done when it is gone."""
 
@@ -23,7 +23,7 @@ class _Data:
     on_sent: OnSent | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Stream:
     """What waits to be sent on one stream: data, and frames with headers as bytes."""
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakegpu import InputError, Machine, make_driver_root
+from fakegpu import InputError, Machine, make_cdi_hook, make_driver_root
 
 
 def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: Path) -> None:
@@ -21,12 +23,63 @@ def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: 
         name: f"{library}.{version}"
         for library in ("libcuda.so", "libnvidia-ml.so")
         for name in (f"{library}.1", f"{library}.{version}")
-    }
+    } | {f"libfakegpu.so.{version}": f"libfakegpu.so.{version}"}
     programs = tmp_path / "driver" / "usr" / "bin"
     assert {path.name for path in programs.iterdir()} == {"nvidia-smi", "nvidia-cuda-mps-control"}
     assert all(os.access(path, os.X_OK) for path in programs.iterdir())
     with pytest.raises(InputError):
         make_driver_root(machine, tmp_path / "driver")
+
+
+_COUNT = """
+import ctypes, sys
+nvml, count = ctypes.CDLL(sys.argv[1]), ctypes.c_uint()
+assert nvml.nvmlInit_v2() == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+print(count.value)
+"""
+
+
+def test_installed_library_sees_the_gpus_that_have_device_nodes(machine: Machine, tmp_path: Path) -> None:
+    make_driver_root(machine, tmp_path / "driver")
+    (library,) = (tmp_path / "driver").rglob("libnvidia-ml.so.1")
+    nodes = tmp_path / "dev"
+    nodes.mkdir()
+    (nodes / "nvidia1").touch()
+
+    counted = [
+        int(subprocess.check_output([sys.executable, "-c", _COUNT, library], env={**os.environ, **env}))
+        for env in ({"FAKEGPU_DEV": str(nodes)}, {}, machine.environment())
+    ]
+
+    on_host = sum(Path(f"/dev/nvidia{gpu.minor}").exists() for gpu in machine.gpus)
+    assert counted == [1, on_host, len(machine.gpus)]
+
+
+def test_hook_makes_links_in_a_container_that_is_being_created(tmp_path: Path) -> None:
+    hook, root = tmp_path / "nvidia-cdi-hook", tmp_path / "bundle" / "rootfs"
+    (root / "usr/lib").mkdir(parents=True)
+    (root / "usr/lib/b").symlink_to("something-else")
+    make_cdi_hook(hook)
+    state = json.dumps({"ociVersion": "1.2.0", "id": "x", "pid": 7, "bundle": str(root.parent), "annotations": {}})
+
+    for words in (
+        (
+            "create-symlinks",
+            "--link",
+            "a.1::/usr/lib/a",
+            "--link",
+            "../b.1::/usr/lib/b",
+            "--link",
+            "c::/opt/it's new/c",
+        ),
+        ("update-ldcache", "--folder", "/usr/lib"),
+    ):
+        subprocess.run([hook, *words], input=state, text=True, env={}, check=True)
+
+    links = {str(path.relative_to(root)): str(path.readlink()) for path in root.rglob("*") if path.is_symlink()}
+    assert links == {"usr/lib/a": "a.1", "usr/lib/b": "../b.1", "opt/it's new/c": "c"}
+    with pytest.raises(FileExistsError):
+        make_cdi_hook(hook)
 
 
 def test_programs_find_their_modules_without_the_environment_that_made_them(

@@ -157,7 +157,7 @@ def test_mps_brings_pipe_and_shared_memory_to_cdi_containers_too(tmp_path: Path)
     [
         pytest.param(Sharing(), ["GPU-0::0", "x"], "unknown device: x", id="unknown"),
         pytest.param(
-            Sharing(replace(_SHARED, fail_requests_greater_than_one=True)),
+            Sharing(_SHARED._replace(fail_requests_greater_than_one=True)),
             ["GPU-0::0", "GPU-1::0"],
             "maximum request size for shared resources is 1; found 2",
             id="two replicas where one may be had",
@@ -178,7 +178,7 @@ def test_refusals(tmp_path: Path, sharing: Sharing, asked: list[str], reason: st
 
 
 def test_whole_gpus_may_be_had_in_any_number_beside_shared_ones(tmp_path: Path) -> None:
-    sharing = Sharing(replace(_SHARED, fail_requests_greater_than_one=True))
+    sharing = Sharing(_SHARED._replace(fail_requests_greater_than_one=True))
 
     answer = _allocated(_allocator(tmp_path, sharing=sharing), "GPU-0", "GPU-1")
 

@@ -65,8 +65,8 @@ def test_moved_file_keeps_its_content_and_takes_no_place_of_another(node: SimNod
     change(node, trace, CreateFile(path="/etc/b"))
     change(node, trace, MoveFile(path="/etc/a", to="/etc/c"))
 
-    assert (node.place("/etc/c")).read_text() == "text"
-    assert not node.place("/etc/a").exists()
+    assert (node.files.place("/etc/c")).read_text() == "text"
+    assert not node.files.place("/etc/a").exists()
     with pytest.raises(InputError, match=r"^node-1:/etc/b: is there already; remove it first$"):
         change(node, trace, MoveFile(path="/etc/c", to="/etc/b"))
     with pytest.raises(InputError, match=r"^node-1:/etc/a: cannot be moved to /etc/d: No such file or directory$"):
@@ -88,10 +88,10 @@ def test_what_is_not_there_or_in_the_way_is_told_by_its_path_on_the_node(node: S
 
 def test_written_file_stays_the_same_file(node: SimNode, trace: Trace) -> None:
     change(node, trace, CreateFile(path="/etc/a", content="a longer text"))
-    before = node.place("/etc/a").stat().st_ino
+    before = node.files.place("/etc/a").stat().st_ino
     change(node, trace, WriteFile(path="/etc/a", content="text"))
 
-    assert (node.place("/etc/a").read_text(), node.place("/etc/a").stat().st_ino) == ("text", before)
+    assert (node.files.place("/etc/a").read_text(), node.files.place("/etc/a").stat().st_ino) == ("text", before)
     with pytest.raises(InputError, match=r"^node-1:/etc/b: cannot be written: No such file or directory$"):
         change(node, trace, WriteFile(path="/etc/b", content="text"))
     assert kinds(trace) == ["file-created", "file-written"]

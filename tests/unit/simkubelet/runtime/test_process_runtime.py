@@ -306,6 +306,37 @@ async def test_cdi_devices_are_applied(node):
     )
 
 
+async def test_packages_of_the_simulators_python_are_there(node):
+    assert await node.output("python", "-c", "import simkubelet, yaml; print(yaml.__name__)") == "yaml\n"
+
+
+LINKING_SPEC = """
+cdiVersion: 0.6.0
+kind: vendor.com/gpu
+devices:
+  - name: 0
+    containerEdits:
+      mounts: [{hostPath: /driver/lib, containerPath: /usr/lib/lib-of-none.so.1.2, options: [ro]}]
+      hooks:
+        - hookName: createContainer
+          path: /usr/bin/nvidia-cdi-hook
+          args: [nvidia-cdi-hook, create-symlinks, --link, "lib-of-none.so.1.2::/usr/lib/lib-of-none.so.1",
+                 --link, "/usr/lib/lib-of-none.so.1::/usr/bin/env", --link, "nothing::/opt/deep/link"]
+"""
+
+
+async def test_links_of_a_cdi_hook_are_made_whatever_stands_there(node):
+    node.write("/etc/cdi/vendor.yaml", LINKING_SPEC)
+    node.write("/driver/lib", "driver")
+    script = "cat /usr/lib/lib-of-none.so.1 /usr/bin/env; readlink /usr/lib/lib-of-none.so.1 /opt/deep/link"
+
+    container = await node.start("sh", "-c", script, cdi_devices=("vendor.com/gpu=0",))
+
+    assert (await container.wait()).code == 0
+    assert container.log.read_text() == "driverdriverlib-of-none.so.1.2\nnothing\n"
+    assert container.limits == ()
+
+
 async def test_cdi_devices_come_from_annotations_too(node):
     node.write("/etc/cdi/vendor.yaml", CDI_SPEC)
     node.write("/dev/gpu0")

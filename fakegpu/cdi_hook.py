@@ -1,0 +1,41 @@
+"""A stand-in for ``nvidia-cdi-hook``, the program that CDI specifications of NVIDIA's name for their hooks.
+
+An OCI runtime runs it while it creates a container: it makes the links that it is told. The rest, the cache of the
+loader for one, is left: the driver's libraries lie where a loader looks anyway.
+
+Source: cmd/nvidia-cdi-hook (nvidia-container-toolkit v1.19.0); the state on standard input: OCI runtime specification,
+runtime.md, "State".
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+__all__ = ["make_cdi_hook"]
+
+_SCRIPT: Final = r"""#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+root=$(sed -n 's/.*"bundle" *: *"\([^"]*\)".*/\1/p')/rootfs
+[ "$1" = create-symlinks ] || exit 0
+for word; do
+    case $word in
+        *::*)
+            link=$root/${word#*::}
+            mkdir -p "$(dirname "$link")"
+            ln -sfn "${word%%::*}" "$link"
+            ;;
+    esac
+done
+"""
+
+
+def make_cdi_hook(path: Path) -> None:
+    """Makes the program.
+
+    Raises:
+        OSError: it is there, or the host does not let us write.
+    """
+    with path.open("x", encoding="ascii") as file:
+        file.write(_SCRIPT)
+    path.chmod(0o755)

@@ -1,0 +1,91 @@
+"""The fake devices of a node, as the agent makes, breaks and mends them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from .agent_files import HOST, PLACE, note_created
+
+if TYPE_CHECKING:
+    from ...vendor_devices import VendorDevices
+
+CDI_HOOK: Final = Path("/usr/bin/nvidia-cdi-hook")
+"""The program that NVIDIA's plugin names for the hooks of its CDI specifications."""
+_NULL: Final = (1, 3)
+"""Major and minor number of ``/dev/null``, which stands for the devices of vendors."""
+_DEVICE_MODE: Final = 0o666
+
+
+class AgentDevices:
+    """Does what concerns devices."""
+
+    def __init__(self) -> None:
+        self._devices: VendorDevices | None = None
+
+    def do_machine(self, cdi: str, driver: str, **gpus: Any) -> dict[str, Any]:
+        """Make the fake machine and its driver; what a plugin is told of both, and the machine's CDI specification.
+
+        That is of the kind `cdi`; `driver` is the driver's folder, which lies in the run's.
+        """
+        from fakegpu import cdi_spec, make_cdi_hook, make_driver_root
+
+        from ...nvidia_gpus import driver_environment, make_gpus
+
+        machine = make_gpus(PLACE / "machine", **gpus)
+        make_driver_root(machine, Path(driver))
+        _make_device_nodes()
+        hook = HOST / CDI_HOOK.relative_to("/")
+        if not hook.exists():
+            note_created(hook)
+            make_cdi_hook(hook)
+        return {
+            "environment": {**machine.environment(), **driver_environment(driver)},
+            "cdi": json.dumps(cdi_spec(machine, cdi)),
+        }
+
+    def do_devices(self, amd: dict[str, Any] | None, iluvatar: dict[str, Any] | None) -> list[str]:
+        """Make AMD GPUs and Iluvatar chips, with device nodes that a container can be given; their ids."""
+        from ...vendor_devices import EXPORTER, VendorDevices
+
+        self._devices = VendorDevices(PLACE / "machine", amd, iluvatar)
+        note_created(HOST / EXPORTER.relative_to("/"))
+        self._devices.serve(HOST)
+        _make_device_nodes()
+        return list(self._devices.ids)
+
+    def do_tell_health(self, device: str, healthy: bool) -> None:
+        """Let the vendor's monitor tell of one of these devices that it is healthy or not."""
+        assert self._devices is not None  # noqa: S101  # a story that does this has devices
+        self._devices.tell_health(device, healthy=healthy)
+
+    def do_gpus(self) -> dict[str, str]:
+        """Index -> UUID of the GPUs and MIG devices of the fake machine."""
+        from fakegpu import Machine
+
+        from ...nvidia_gpus import names
+
+        return names(Machine.open(PLACE / "machine"))
+
+    def do_change_gpus(self, verb: str, given: dict[str, Any]) -> None:
+        """Break, mend or divide the GPUs."""
+        from fakegpu import Machine
+
+        from ...nvidia_gpus import change
+
+        change(Machine.open(PLACE / "machine"), verb, **given)
+        _make_device_nodes()
+
+
+def _make_device_nodes() -> None:
+    """Make a node's device for each of its machine that is not there yet: a container can be given it."""
+    made = PLACE / "machine" / "dev"
+    for file in (path for path in made.rglob("*") if path.is_file()):
+        place = HOST / "dev" / file.relative_to(made)
+        if not place.exists():
+            note_created(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.mknod(place, stat.S_IFCHR | _DEVICE_MODE, os.makedev(*_NULL))

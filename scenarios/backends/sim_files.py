@@ -1,0 +1,110 @@
+"""The files of a simulated node: each at an absolute path there, in the node's folder here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from simkubelet.errors import InputError
+from simkubelet.kubelet import DEVICE_PLUGINS
+from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
+
+_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+"""Those of a kubelet's folders that lie in the node's own folder here."""
+
+
+class SimFiles:
+    """The files of one node, named in errors.
+
+    Args:
+        node: Its name.
+        directory: Its folder; `root`, below that, stands for its root file system.
+    """
+
+    def __init__(self, node: str, directory: Path) -> None:
+        self.root = directory / "root"
+        self._node = node
+        self._directory = directory
+
+    def create(self, path: str, content: str = "") -> None:
+        """Make a file at an absolute path of the node.
+
+        Raises:
+            InputError: it is there, or something else is in its way.
+        """
+        place = self.place(path)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with place.open("x", encoding="utf-8") as file:
+                file.write(content)
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be created: {error.strerror}") from None
+
+    def write(self, path: str, content: str) -> None:
+        """Give the file at an absolute path of the node another content.
+
+        Raises:
+            InputError: there is no such file.
+        """
+        try:
+            with self.place(path).open("r+", encoding="utf-8") as file:
+                file.write(content)
+                file.truncate()
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be written: {error.strerror}") from None
+
+    def move(self, path: str, to: str) -> None:
+        """Give the file at an absolute path of the node another one.
+
+        Raises:
+            InputError: there is no such file, or something is in its way.
+        """
+        if os.path.lexists(self.place(to)):
+            raise InputError(f"{self._node}:{to}: is there already; remove it first")
+        try:
+            self.place(path).rename(self.place(to))
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be moved to {to}: {error.strerror}") from None
+
+    def remove(self, path: str) -> None:
+        """Remove the file at an absolute path of the node.
+
+        Raises:
+            InputError: there is no such file.
+        """
+        try:
+            self.place(path).unlink()
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be removed: {error.strerror}") from None
+
+    def create_folder(self, path: str) -> None:
+        """Make a folder at an absolute path of the node.
+
+        Raises:
+            InputError: it is there, or something else is in its way.
+        """
+        try:
+            self.place(path).mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be created: {error.strerror}") from None
+
+    def remove_folder(self, path: str) -> None:
+        """Remove the folder at an absolute path of the node with all that is in it.
+
+        Raises:
+            InputError: there is no such folder.
+        """
+        try:
+            shutil.rmtree(self.place(path))
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be removed: {error.strerror}") from None
+
+    def place(self, path: str) -> Path:
+        """Where a file of the node lies here."""
+        below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
+        if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
+            return self._directory.joinpath(*below_kubelet)
+        return self.root / path.lstrip("/")

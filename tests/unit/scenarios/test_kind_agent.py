@@ -1,0 +1,52 @@
+"""What the agent does on a node, with folders of the test in place of the node's."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.kind import agent_devices, agent_files
+from scenarios.backends.kind.agent_devices import AgentDevices
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The node's root; device nodes are plain files."""
+    made = tmp_path / "host"
+    place = made / "var/lib/simkubelet"
+    place.mkdir(parents=True)
+    (made / "usr/bin").mkdir(parents=True)
+    for module in (agent_devices, agent_files):
+        monkeypatch.setattr(module, "HOST", made)
+        monkeypatch.setattr(module, "PLACE", place)
+    monkeypatch.setattr(agent_files, "CREATED", place / "created")
+    monkeypatch.setattr(os, "mknod", lambda path, _mode, _device: Path(path).touch())
+    return made
+
+
+def test_node_with_gpus_has_their_driver_and_what_a_container_runtime_needs(host: Path) -> None:
+    driver = host / "var/lib/simkubelet/driver"
+
+    told = AgentDevices().do_machine(
+        cdi="example.com/gpu", driver=str(driver), profile="a100-40gb", count=1, seed="x", mig=[["1g.5gb"]]
+    )
+
+    assert told["environment"].items() >= {"NVIDIA_DRIVER_ROOT": str(driver), "NVIDIA_DEV_ROOT": "/"}.items()
+    assert json.loads(told["cdi"])["kind"] == "example.com/gpu"
+    assert next(driver.rglob("libfakegpu.so.*")).samefile(host / "var/lib/simkubelet/machine/segment")
+    assert os.access(host / "usr/bin/nvidia-cdi-hook", os.X_OK)
+    assert {"/dev", "/usr/bin/nvidia-cdi-hook"} <= set((driver.parent / "created").read_text().split())
+
+
+def test_a_nodes_own_toolkit_stays(host: Path) -> None:
+    own = host / "usr/bin/nvidia-cdi-hook"
+    own.write_text("own")
+
+    AgentDevices().do_machine(
+        cdi="example.com/gpu", driver=str(host / "var/lib/simkubelet/driver"), profile="t4", count=1, seed=None, mig=()
+    )
+
+    assert own.read_text() == "own"

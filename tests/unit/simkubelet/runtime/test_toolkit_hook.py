@@ -1,0 +1,28 @@
+"""What is done in place of hooks of NVIDIA's container toolkit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from simkubelet.cdi import Hook
+from simkubelet.runtime.toolkit_hook import links_of
+
+
+@pytest.mark.parametrize(
+    ("args", "links"),
+    [
+        (
+            ("nvidia-cdi-hook", "create-symlinks", "--link", "b::/lib/a", "--link", "/d::/c"),
+            {"/lib/a": "b", "/c": "/d"},
+        ),
+        (("/usr/bin/nvidia-ctk", "hook", "create-symlinks", "--link", "b::/a"), {"/a": "b"}),
+        (("nvidia-cdi-hook", "create-symlinks"), {}),
+        (("nvidia-cdi-hook", "update-ldcache", "--folder", "/lib"), None),
+        (("anything",), None),
+        ((), None),
+    ],
+)
+def test_links_are_those_that_the_arguments_name(args: tuple[str, ...], links: Mapping[str, str] | None) -> None:
+    assert links_of(Hook(hook_name="createContainer", path="/hook", args=args)) == links

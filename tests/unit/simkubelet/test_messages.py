@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_PROGRAM = """
+from simkubelet.apis import deviceplugin as api
+
+answer = api.ContainerAllocateResponse(envs={"KEY": "value"})
+answer.mounts.add(container_path="/in", host_path="/on")
+assert answer.SerializeToString() == b"\\n\\x0c\\n\\x03KEY\\x12\\x05value\\x12\\n\\n\\x03/in\\x12\\x03/on"
+assert api.ContainerAllocateResponse.FromString(answer.SerializeToString()) == answer
+"""
+
+
+@pytest.mark.parametrize("before", ["", "import sys; sys.modules['google._upb'] = None"], ids=["in C", "in Python"])
+def test_messages_work_with_each_implementation_of_protobuf(before: str) -> None:
+    subprocess.run([sys.executable, "-c", f"{before}\n{_PROGRAM}"], check=True, timeout=60)
+
+
+def test_messages_leave_protobufs_implementation_in_python_unloaded() -> None:
+    program = f"{_PROGRAM}\nimport sys\nassert 'google.protobuf.internal.python_message' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
