@@ -1,6 +1,6 @@
 """NVML itself: the library that drives the GPUs, through its C interface.
 
-Asks it directly: nvidia-ml-py knows all of NVML, which takes a tenth of a plugin's start and 3 MiB.
+Asks it directly: nvidia-ml-py knows all of NVML, and loading that takes a tenth of a plugin's start.
 
 Source: nvml.h of NVIDIA's driver 580 (functions with the version that the driver's own header stands for).
 """
