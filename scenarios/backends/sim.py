@@ -152,9 +152,16 @@ class SimBackend:
                 change_gpus(action, self._node(action.node), await self.observe(), self.trace)
             case FailDevice() | HealDevice():
                 change_device(action, self._node(action.node), await self.observe(), self.trace)
-            case CreateFile() | WriteFile() | MoveFile() | RemoveFile() | CreateFolder() | RemoveFolder():
-                change_file(action, self._node(action.node), await self.observe(), self.trace)
-            case AddStaticPod() | RemoveStaticPod():
+            case (
+                CreateFile()
+                | WriteFile()
+                | MoveFile()
+                | RemoveFile()
+                | CreateFolder()
+                | RemoveFolder()
+                | AddStaticPod()
+                | RemoveStaticPod()
+            ):
                 change_file(action, self._node(action.node), await self.observe(), self.trace)
             case Advance(seconds=seconds):
                 await settled(self.trace)

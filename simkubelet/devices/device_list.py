@@ -7,7 +7,7 @@ by protobuf. A `Device` is made when one is asked for.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import compress
 from types import MappingProxyType
 from typing import Final, cast
@@ -31,9 +31,10 @@ class DeviceList(Mapping[DeviceID, Device]):
             the health that is told.
         health: id -> health in the plugin's own word.
         numa_nodes: id -> its NUMA nodes, of the devices that come with a topology; it may name none.
+        ambiguous: ids that are listed more than once, with more than one word for their health.
     """
 
-    __slots__ = ("health", "healthy", "numa_nodes", "unhealthy")
+    __slots__ = ("ambiguous", "health", "healthy", "numa_nodes", "unhealthy")
 
     def __init__(
         self,
@@ -41,11 +42,13 @@ class DeviceList(Mapping[DeviceID, Device]):
         unhealthy: Mapping[DeviceID, str],
         health: Mapping[DeviceID, str],
         numa_nodes: Mapping[DeviceID, tuple[int, ...]] = _NO_NUMA_NODES,
+        ambiguous: Set[DeviceID] = frozenset(),
     ) -> None:
         self.healthy = healthy.keys()
         self.unhealthy = unhealthy.keys()
         self.health = health
         self.numa_nodes = numa_nodes
+        self.ambiguous = ambiguous
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> DeviceList:
@@ -54,14 +57,17 @@ class DeviceList(Mapping[DeviceID, Device]):
         unhealthy: dict[DeviceID, str] = {}
         health: dict[DeviceID, str] = {}
         numa_nodes: dict[DeviceID, tuple[int, ...]] = {}
+        ambiguous: set[DeviceID] = set()
         for device in devices:
             device_id = DeviceID(device.ID)
+            if health.setdefault(device_id, device.health) != device.health:
+                ambiguous.add(device_id)
             health[device_id] = device.health
             (healthy if device.health == HEALTHY else unhealthy)[device_id] = device.health
             numa_nodes.pop(device_id, None)
             if device.HasField("topology"):
                 numa_nodes[device_id] = tuple(node.ID for node in device.topology.nodes)
-        return cls(healthy, unhealthy, health, numa_nodes)
+        return cls(healthy, unhealthy, health, numa_nodes, ambiguous)
 
     def __getitem__(self, device: DeviceID) -> Device:
         health = self.health[device]

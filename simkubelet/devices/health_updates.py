@@ -52,8 +52,8 @@ def _holders(held: PodDevices, resource: ResourceName | None) -> Mapping[DeviceI
 def _has_changed(device: DeviceID, before: DeviceList, now: DeviceList) -> bool:
     if device not in now:
         return False
-    is_listed_twice = device in now.healthy and device in now.unhealthy
-    return is_listed_twice or before.health.get(device) != now.health[device]
+    # The kubelet compares every entry of the list, and not all of them can be as before.
+    return device in now.ambiguous or before.health.get(device) != now.health[device]
 
 
 class HealthUpdates:

@@ -166,9 +166,16 @@ class KindBackend:
                 node = self._node(action.node)
                 devices = self._devices.get(node.name, ())
                 await change_device(action, node, devices, await self.observe(), self.trace)
-            case CreateFile() | WriteFile() | MoveFile() | RemoveFile() | CreateFolder() | RemoveFolder():
-                await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
-            case AddStaticPod() | RemoveStaticPod():
+            case (
+                CreateFile()
+                | WriteFile()
+                | MoveFile()
+                | RemoveFile()
+                | CreateFolder()
+                | RemoveFolder()
+                | AddStaticPod()
+                | RemoveStaticPod()
+            ):
                 await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
             case Advance():
                 raise InputError("a real cluster's time cannot be advanced")

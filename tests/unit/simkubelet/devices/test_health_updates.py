@@ -44,6 +44,13 @@ def test_pod_is_told_of_another_health_of_its_device(before, now, told):
     assert pods_with_changes(GPU, before, now, held(d0="u1"), version("1.34")) == told
 
 
+@pytest.mark.parametrize("words", [("Healthy", "Unhealthy"), ("Unhealthy", "weird"), ("weird", "Unhealthy")])
+def test_device_that_is_listed_with_two_words_has_changed_in_every_list(words):
+    twice = DeviceList.of(Device(ID="d0", health=word) for word in words)
+
+    assert pods_with_changes(GPU, twice, twice, held(d0="u1"), version("1.34")) == ("u1",)
+
+
 def test_pods_of_one_list_are_told_together():
     before, now = listed(d0="Healthy", d1="Healthy"), listed(d0="Unhealthy", d1="Unhealthy")
 
