@@ -31,18 +31,23 @@ class DeviceNames:
                     self._containers[node, device, pod].add(container)
         self._holders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._faults: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        self._ended: set[str] = set()
 
     def heed(self, event: Event) -> None:
         """Take note of an event."""
         fields = event.fields
         match event.kind:
             case DevicesAllocated.kind:
-                for device in _with_hardware(fields["devices"]):
-                    self._holders[fields["node"], device].add(fields["pod"])
+                # An API server may tell that a pod was refused before its node tells what it had been given.
+                if fields["pod"] not in self._ended:
+                    for device in _with_hardware(fields["devices"]):
+                        self._holders[fields["node"], device].add(fields["pod"])
             case PodRemoved.kind:
                 self._release(fields["pod"])
+                self._ended.discard(fields["pod"])
             case PodStatusUpdated.kind if fields["phase"] in ("Succeeded", "Failed"):
                 self._release(fields["pod"])
+                self._ended.add(fields["pod"])
             case FaultInjected.kind:
                 self._faults[fields["node"], fields["gpu"]] += _faults(fields)
             case FaultHealed.kind:

@@ -24,9 +24,15 @@ _EXEC_LIMIT_S: Final = 0.2
 _LOOK_AGAIN_S: Final = 0.001
 
 
-def signal_marked(mark: str, number: signal.Signals) -> int:
-    """Signal every process with a mark, those included that left the session of the first; how many there were."""
-    pids = _marked(mark)
+def signal_marked(mark: str, number: signal.Signals, but: int = 0) -> int:
+    """Signal every process with a mark, those included that left the session of the first; how many there were.
+
+    Args:
+        mark: Theirs.
+        number: The signal.
+        but: The id of a process that is left out.
+    """
+    pids = [pid for pid in _marked(mark) if pid != but]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -299,11 +299,12 @@ class PluginProcess:
         process, self._process = self._process, None
         if process is None:
             return
-        # The first process by its handle: a program may overwrite its environment, the mark with it.
+        # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
+        # second signal would come when it heeds none any more, and tell another end.
         if grace_s:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-            signal_marked(self._mark, signal.SIGTERM)
+            signal_marked(self._mark, signal.SIGTERM, but=process.pid)
             # One that is paused heeds nothing else.
             signal_marked(self._mark, signal.SIGCONT)
             with contextlib.suppress(TimeoutError):

@@ -48,7 +48,7 @@ class ClusterApi:
         try:
             return cls(await connect(kubeconfig=str(kubeconfig)))
         except (*_UNREACHABLE, ValueError) as error:
-            raise HostError(f"the cluster's API server cannot be reached: {error}") from None
+            raise HostError(f"the cluster's API server cannot be reached: {error or type(error).__name__}") from None
 
     async def close(self) -> None:
         """Close the connections; the next call opens new ones."""

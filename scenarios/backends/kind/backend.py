@@ -7,6 +7,7 @@ away in the end. Time is real, and everything takes its own, so a story's second
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import re
 import time
@@ -142,7 +143,12 @@ class KindBackend:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # What a cancelled run began ends all the same; each step on its own, so that one that fails keeps none.
-        await asyncio.shield(self._end())
+        try:
+            await asyncio.shield(self._end())
+        except HostError as failure:
+            raise await self._reason(failure) from None
+        if isinstance(error, HostError):
+            raise await self._reason(error) from None
 
     async def perform(self, action: Action) -> None:
         """Do one step; see `Backend`."""
@@ -186,7 +192,7 @@ class KindBackend:
         """What the API server and the node's checkpoint say now."""
         for node in self._nodes.values():
             if node.is_lost:
-                raise HostError(f"node {node.container}: its container or the agent in it was ended under the story")
+                raise _ended(node)
         if self._api.lost_s > _LOST_WITHIN_S:
             raise HostError(f"the cluster's API server has not answered for {_LOST_WITHIN_S:g} s")
         for task in self._tasks:
@@ -249,6 +255,14 @@ class KindBackend:
         if errors:
             raise errors[0]
 
+    async def _reason(self, error: HostError) -> HostError:
+        """Why a story could not go on: a node that was ended under it lets everything else fail in its own words."""
+        for node in self._nodes.values():
+            with contextlib.suppress(HostError):
+                if not await node.is_running():
+                    return _ended(node)
+        return error
+
     async def _clean_up_cluster(self) -> None:
         if hasattr(self, "_api"):
             try:
@@ -302,3 +316,7 @@ class KindBackend:
             raise InputError(f"pod '{action.pod}': container '{container}' is a process and ends by itself")
         if not await self._nodes[node].ask("exit", mark=mark_of(action.pod, container), code=action.code):
             raise InputError(f"container '{container}' of pod '{action.pod}' does not run")
+
+
+def _ended(node: KindNode) -> HostError:
+    return HostError(f"node {node.container}: its container or the agent in it was ended under the story")

@@ -18,8 +18,10 @@ from simkubelet.errors import HostError, SimkubeletError
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
+_GONE: Final = "a node's container does not run any more; somebody has ended it"
 _MENDED = {
-    "is not running": "a node's container does not run any more; somebody has ended it",
+    "is not running": _GONE,
+    "error executing setns process": _GONE,
     "permission denied": "the docker daemon lets this user do nothing; join its socket's group, or use sudo",
     "Cannot connect to the Docker daemon": "no docker daemon answers; start it, or name its socket in DOCKER_HOST",
     "failed to connect to the docker API": "no docker daemon answers; start it, or name its socket in DOCKER_HOST",

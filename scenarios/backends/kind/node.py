@@ -62,6 +62,15 @@ class KindNode:
         """Whether the agent has ended though nobody ended it."""
         return any(task.done() for task in self._tasks)
 
+    async def is_running(self) -> bool:
+        """Whether its container runs.
+
+        Raises:
+            HostError: docker does not tell.
+        """
+        said = await output_of("docker", "inspect", "--format={{.State.Running}}", self.container)
+        return said.strip() == "true"
+
     async def run(self, *argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
         """Run a command on the node; what it wrote.
 

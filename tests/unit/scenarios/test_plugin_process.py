@@ -220,6 +220,27 @@ async def test_paused_plugin_ends_in_an_orderly_way(supervise: Any, tmp_path: Pa
     assert (ended.fields["status"], ended.fields["said"]) == (0, "bye")
 
 
+async def test_plugin_is_asked_to_end_only_once(supervise: Any, tmp_path: Path) -> None:
+    ready, program = tmp_path / "ready", tmp_path / "program.py"
+    os.mkfifo(ready)
+    program.write_text(
+        "import pathlib, signal\n"
+        "asked = {signal.SIGTERM}\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, asked)\n"
+        f"pathlib.Path({str(ready)!r}).write_text('')\n"
+        "signal.sigwait(asked)\n"
+        "raise SystemExit(9 if signal.sigtimedwait(asked, 0.5) else 0)\n"
+    )
+    mine = supervise(f"exec {sys.executable} {program}")
+    mine.start()
+    await asyncio.to_thread(ready.read_text)
+
+    await mine.plugin.stop()
+
+    (ended,) = await mine.until("plugin-exited")
+    assert ended.fields["status"] == 0
+
+
 async def test_signal_reaches_a_plugin_that_has_a_handler_and_no_other(supervise: Any, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)

@@ -114,6 +114,15 @@ def test_who_had_a_free_device_before_is_no_difference(story: Document, end: Any
     assert not differ(story, first, second)
 
 
+def test_a_refusal_may_be_told_before_what_the_pod_had_been_given(story: Document) -> None:
+    refused, allocated = status("first", "Failed"), given_devices("first", "gpu-0")
+    after = given_devices("second", "gpu-0")
+    first = trace(step(1), allocated, refused, after, step(2))
+    second = trace(step(1), refused, allocated, after, step(2))
+
+    assert not differ(story, first, second)
+
+
 def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Document) -> None:
     init = "devices-allocated", {**given_devices("first", "gpu-0", "gpu-1")[1], "container": "init"}
     main = given_devices("first", "gpu-1")
