@@ -1,10 +1,10 @@
-"""A stand-in for ``nvidia-cdi-hook``, the program that CDI specifications of NVIDIA's name for their hooks.
+"""A stand-in for ``nvidia-cdi-hook`` and ``nvidia-ctk hook``, which NVIDIA's CDI specifications name for their hooks.
 
 An OCI runtime runs it while it creates a container: it makes the links that it is told. The rest, the cache of the
 loader for one, is left: the driver's libraries lie where a loader looks anyway.
 
-Source: cmd/nvidia-cdi-hook (nvidia-container-toolkit v1.19.0); the state on standard input: OCI runtime specification,
-runtime.md, "State".
+Source: cmd/nvidia-cdi-hook, cmd/nvidia-ctk/hook (nvidia-container-toolkit v1.19.0); the state on standard input: OCI
+runtime specification, runtime.md, "State".
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ __all__ = ["make_cdi_hook"]
 _SCRIPT: Final = r"""#!/bin/sh
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 root=$(sed -n 's/.*"bundle" *: *"\([^"]*\)".*/\1/p')/rootfs
+[ "$1" != hook ] || shift
 [ "$1" = create-symlinks ] || exit 0
 for word; do
     case $word in

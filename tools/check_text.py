@@ -29,7 +29,8 @@ def project_files(root: Path) -> Iterator[Path]:
     """Yield the checkout's own files: no environments, caches or build results."""
     for folder, subfolders, names in os.walk(root):
         subfolders[:] = sorted(name for name in subfolders if _is_ours(name))
-        yield from (Path(folder, name) for name in sorted(names))
+        # In a worktree .git is a file that names the checkout it belongs to.
+        yield from (Path(folder, name) for name in sorted(names) if name != ".git")
 
 
 def _is_ours(folder: str) -> bool:

@@ -13,8 +13,8 @@ from .agent_files import HOST, PLACE, note_created
 if TYPE_CHECKING:
     from ...vendor_devices import VendorDevices
 
-CDI_HOOK: Final = Path("/usr/bin/nvidia-cdi-hook")
-"""The program that NVIDIA's plugin names for the hooks of its CDI specifications."""
+CDI_HOOKS: Final = (Path("/usr/bin/nvidia-ctk"), Path("/usr/bin/nvidia-cdi-hook"))
+"""The programs that NVIDIA's plugin may name for the hooks of its CDI specifications; the first by default."""
 _NULL: Final = (1, 3)
 """Major and minor number of ``/dev/null``, which stands for the devices of vendors."""
 _DEVICE_MODE: Final = 0o666
@@ -38,10 +38,10 @@ class AgentDevices:
         machine = make_gpus(PLACE / "machine", **gpus)
         make_driver_root(machine, Path(driver))
         _make_device_nodes()
-        hook = HOST / CDI_HOOK.relative_to("/")
-        if not hook.exists():
-            note_created(hook)
-            make_cdi_hook(hook)
+        for hook in (HOST / place.relative_to("/") for place in CDI_HOOKS):
+            if not hook.exists():
+                note_created(hook)
+                make_cdi_hook(hook)
         return {
             "environment": {**machine.environment(), **driver_environment(driver)},
             "cdi": json.dumps(cdi_spec(machine, cdi)),

@@ -82,7 +82,8 @@ def carried(argv: Sequence[str]) -> Program:
         InputError: It cannot.
     """
     words, files = _runnable(_found(argv[0]))
-    given = [_whole(Path(word)) if Path(word).is_file() else None for word in argv[1:]]
+    # Not Path.is_file, which raises where a word, a whole script perhaps, is too long for a path.
+    given = [_whole(Path(word)) if os.path.isfile(word) else None for word in argv[1:]]  # noqa: PTH113
     rest = [word if path is None else str(path) for word, path in zip(argv[1:], given, strict=True)]
     return Program((*words, *rest), frozenset(files) | {path for path in given if path is not None})
 

@@ -55,8 +55,10 @@ def test_installed_library_sees_the_gpus_that_have_device_nodes(machine: Machine
     assert counted == [1, on_host, len(machine.gpus)]
 
 
-def test_hook_makes_links_in_a_container_that_is_being_created(tmp_path: Path) -> None:
-    hook, root = tmp_path / "nvidia-cdi-hook", tmp_path / "bundle" / "rootfs"
+@pytest.mark.parametrize("program", [("nvidia-cdi-hook",), ("nvidia-ctk", "hook")])
+def test_hook_makes_links_in_a_container_that_is_being_created(program: tuple[str, ...], tmp_path: Path) -> None:
+    name, *before = program
+    hook, root = tmp_path / name, tmp_path / "bundle" / "rootfs"
     (root / "usr/lib").mkdir(parents=True)
     (root / "usr/lib/b").symlink_to("something-else")
     make_cdi_hook(hook)
@@ -74,7 +76,7 @@ def test_hook_makes_links_in_a_container_that_is_being_created(tmp_path: Path) -
         ),
         ("update-ldcache", "--folder", "/usr/lib"),
     ):
-        subprocess.run([hook, *words], input=state, text=True, env={}, check=True)
+        subprocess.run([hook, *before, *words], input=state, text=True, env={}, check=True)
 
     links = {str(path.relative_to(root)): str(path.readlink()) for path in root.rglob("*") if path.is_symlink()}
     assert links == {"usr/lib/a": "a.1", "usr/lib/b": "../b.1", "opt/it's new/c": "c"}

@@ -37,8 +37,9 @@ def test_node_with_gpus_has_their_driver_and_what_a_container_runtime_needs(host
     assert told["environment"].items() >= {"NVIDIA_DRIVER_ROOT": str(driver), "NVIDIA_DEV_ROOT": "/"}.items()
     assert json.loads(told["cdi"])["kind"] == "example.com/gpu"
     assert next(driver.rglob("libfakegpu.so.*")).samefile(host / "var/lib/simkubelet/machine/segment")
-    assert os.access(host / "usr/bin/nvidia-cdi-hook", os.X_OK)
-    assert {"/dev", "/usr/bin/nvidia-cdi-hook"} <= set((driver.parent / "created").read_text().split())
+    hooks = ("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook")
+    assert all(os.access(f"{host}{hook}", os.X_OK) for hook in hooks)
+    assert {"/dev", *hooks} <= set((driver.parent / "created").read_text().split())
 
 
 def test_a_nodes_own_toolkit_stays(host: Path) -> None:

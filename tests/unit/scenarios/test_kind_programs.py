@@ -38,6 +38,11 @@ def test_a_native_program_takes_its_loader_and_libraries_along() -> None:
     assert any(name.startswith("ld-") for name in names)
 
 
+@pytest.mark.parametrize("word", ["#" * 5000, "a\0b"], ids=["too long for a path", "no path"])
+def test_an_argument_may_be_anything(word: str) -> None:
+    assert program("/bin/sh", "-c", word).argv[1:] == ("-c", word)
+
+
 @pytest.mark.parametrize("first_line", ["#!/bin/sh -e", "#!/usr/bin/env sh"])
 def test_a_script_is_run_by_its_interpreter(first_line: str, tmp_path: Path) -> None:
     file = script(tmp_path, first_line)
