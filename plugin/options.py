@@ -115,16 +115,20 @@ class GoBool(_BoolType):
         raise click.UsageError(f'invalid boolean value "{value}" for -{flag}: parse error')
 
 
-def go_bool_option(name: str, variable: str, *, default: bool, text: str) -> Callable[[_F], _F]:
-    """A flag that is given alone or with ``=true`` or ``=false``, and its environment variable."""
+def go_bool_option(name: str, variable: str, *, text: str, default: bool | None = None) -> Callable[[_F], _F]:
+    """A flag that is given alone or with ``=true`` or ``=false``, and its environment variable.
+
+    Without a default the command gets None where neither is given.
+    """
     return click.option(
         name,
+        name.removeprefix("--").replace("-", "_"),
         cls=EnvironmentOption,
         type=GoBool(),
         is_flag=False,
         flag_value="true",
         default=default,
-        show_default=True,
+        show_default=default is not None,
         envvar=variable,
         show_envvar=True,
         help=text,

@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from ..options import CommonOptions, EnvironmentOption, GoBool, common_options
+from ..options import CommonOptions, common_options, go_bool_option
 from ..plugin_command import PluginCommand, Quirks
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 __all__ = ["command"]
-
-
-def _flag(name: str, variable: str, text: str) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """A flag that goes before the configuration file where it is given at all."""
-    return click.option(
-        f"--{name}",
-        name,
-        cls=EnvironmentOption,
-        type=GoBool(),
-        is_flag=False,
-        flag_value="true",
-        envvar=variable,
-        show_envvar=True,
-        help=text,
-    )
 
 
 @click.command(
@@ -51,9 +32,9 @@ def _flag(name: str, variable: str, text: str) -> Callable[[Callable[..., object
     metavar="FILE",
     help="resourceName, flags and sharing.timeSlicing.replicas, in YAML; without the file the plugin does not start.",
 )
-@_flag("splitboard", "SPLIT_BOARD", "Each chip of a board is a device of its own.")
-@_flag("usevolcano", "USE_VOLCANO", "Only false can be had here.")
-@_flag("reset_gpu", "RESET_GPU", "Only false can be had here.")
+@go_bool_option("--splitboard", "SPLIT_BOARD", text="Each chip of a board is a device of its own.")
+@go_bool_option("--usevolcano", "USE_VOLCANO", text="Only false can be had here.")
+@go_bool_option("--reset_gpu", "RESET_GPU", text="Only false can be had here.")
 @common_options
 def command(
     config_file: Path,
