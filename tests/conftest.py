@@ -13,9 +13,13 @@ settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:
-    """Let tests interrupt what they start: what a shell runs in the background ignores Ctrl-C, as do its children."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let tests interrupt what they start.
+
+    What a shell runs in the background ignores Ctrl-C, what nohup runs the end of a terminal, as do their children.
+    """
+    for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, action)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
