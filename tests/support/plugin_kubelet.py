@@ -73,16 +73,16 @@ class PluginKubelet(api.RegistrationServicer):
         self._server.add_insecure_port(f"unix:{self.socket}")
         await self._server.start()
 
-    async def stop(self) -> None:
-        """End without a trace but the socket's file, as a killed kubelet does."""
+    async def stop(self, grace_s: float | None = None) -> None:
+        """End without a trace but the socket's file, as a killed kubelet does; in a grace calls are still answered."""
         server, self._server = self._server, None
         await self._streams.aclose()
         if server is not None:
-            await server.stop(None)
+            await server.stop(grace_s)
 
     async def restart(self) -> None:
-        """End, and start as a new kubelet."""
-        await self.stop()
+        """End when all registrations are answered, and start as a new kubelet."""
+        await self.stop(LIMIT_S)
         await self.start()
 
     async def registration(self) -> api.RegisterRequest:
