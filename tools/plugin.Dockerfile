@@ -1,12 +1,15 @@
-# An image of the device plugins, for a cluster or for kind; docs/plugins.md tells how it is built and named.
-FROM python:3.13 AS build
+# An image of the device plugins, for a cluster or for kind; docs/plugins.md tells how it is built and named. Both bases
+# need Python 3.11 or newer at the same path, the first one its venv and a C compiler too.
+ARG BUILD_BASE=python:3.13
+ARG BASE=python:3.13-slim
+
+FROM ${BUILD_BASE} AS build
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --wheel-dir /wheels .
+RUN python3 -m venv /opt/simkubelet && /opt/simkubelet/bin/pip install --no-cache-dir .
 
-FROM python:3.13-slim
-RUN --mount=from=build,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels simkubelet
-ENV PYTHONUNBUFFERED=1
+FROM ${BASE}
+COPY --from=build /opt/simkubelet /opt/simkubelet
+ENV PATH=/opt/simkubelet/bin:$PATH PYTHONUNBUFFERED=1
 # Root, as in the originals' images: the kubelet's folder of sockets is root's.
 ENTRYPOINT ["simkubelet", "plugin"]
