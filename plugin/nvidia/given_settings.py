@@ -8,22 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from .settings import NvidiaSettings, SettingsError, Sharing
+from .settings import FileSettings, NvidiaSettings, SettingsError, Sharing
 
-__all__ = ["FileSettings", "GivenSettings"]
+__all__ = ["GivenSettings"]
 
 _log = logging.getLogger(__name__)
-
-
-class FileSettings(NamedTuple):
-    """What a file gives: fields of `NvidiaSettings` by name, what is shared, and what of it does not count."""
-
-    fields: Mapping[str, Any] = MappingProxyType({})
-    sharing: Sharing = Sharing()
-    warnings: tuple[str, ...] = ()
 
 
 class GivenSettings(NamedTuple):

@@ -5,8 +5,10 @@ Source: api/config/v1 and cmd/nvidia-device-plugin/main.go, ``validateFlags`` (k
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ..framework.device import ResourceName
@@ -15,6 +17,7 @@ __all__ = [
     "DeviceIdStrategy",
     "DeviceListStrategy",
     "DiscoveryStrategy",
+    "FileSettings",
     "MigStrategy",
     "NvidiaSettings",
     "ReplicatedResource",
@@ -188,6 +191,14 @@ class NvidiaSettings(NamedTuple):
             raise SettingsError(
                 f"invalid IMEX channel IDs: invalid IMEX config: channelIDs must be [] or [0]; found [{found}]"
             )
+
+
+class FileSettings(NamedTuple):
+    """What a file gives: fields of `NvidiaSettings` by name, what is shared, and what of it does not count."""
+
+    fields: Mapping[str, Any] = MappingProxyType({})
+    sharing: Sharing = Sharing()
+    warnings: tuple[str, ...] = ()
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from ..given_settings import FileSettings
-from ..settings import ReplicatedResources, Sharing
+from ..settings import FileSettings, ReplicatedResources, Sharing
 from .decoding import Place, boolean, integer, items, raw_object, string, structure
 from .errors import ConfigError
 from .go_yaml import go_json, parse
