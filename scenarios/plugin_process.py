@@ -287,6 +287,10 @@ class PluginProcess:
                     env={**self.command.env, MARK: self._mark},
                     start_new_session=True,
                 )
+        except asyncio.CancelledError:
+            # The process has been killed, what it had started by then has not.
+            await kill_marked(self._mark)
+            raise
         except (FileNotFoundError, PermissionError) as error:
             raise InputError(f"plugin '{self.command.name}': cannot run {self.command.argv[0]}: {error}") from None
         except ValueError as error:

@@ -17,7 +17,6 @@ class ServerEnd(End):
         super().connection_made(transport)
         self._pieces: list[bytes] = []
         self.write(Frame(Type.SETTINGS, 0, 0, b"").encoded())
-        self.resume()
 
     def write(self, data: bytes) -> None:
         if not self._pieces:

@@ -89,7 +89,6 @@ class Link:
         loop = asyncio.get_running_loop()
         await loop.connect_accepted_socket(lambda: self.caller, connection)
         await loop.create_unix_connection(lambda: self.server, sock=to_server)
-        self.caller.resume()
 
     def _close(self) -> None:
         self.caller.close()

@@ -41,7 +41,7 @@ class End(asyncio.Protocol):
 
     Args:
         heed: Told what comes.
-        begins: Whether the other side began the connection; then a preface comes first, and nothing before `resume`.
+        begins: Whether the other side began the connection; then a preface comes first.
     """
 
     def __init__(self, heed: Heed, *, begins: bool) -> None:
@@ -54,6 +54,7 @@ class End(asyncio.Protocol):
         self._decoder.max_allowed_table_size = _NO_LIMIT
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] | None = []
         self._outbox = Outbox(self.write)
         self._unacknowledged = deque[Frame]()
 
@@ -62,8 +63,9 @@ class End(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101  # of a stream socket
         self._transport = transport
-        if self._awaits_preface:
-            transport.pause_reading()
+        early, self._early = self._early, None
+        for data in early or ():
+            transport.write(data)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
@@ -91,11 +93,6 @@ class End(asyncio.Protocol):
         if not self._is_raw:
             self._is_raw = True
             self._heed.raw(self._reader.rest())
-
-    def resume(self) -> None:
-        """Take what comes from the one who began."""
-        if self._transport is not None:
-            self._transport.resume_reading()
 
     def _has_begun(self) -> bool:
         """Whether it is known what is spoken; what is no HTTP/2 is passed on as it is."""
@@ -182,8 +179,10 @@ class End(asyncio.Protocol):
             self._apply(self._unacknowledged.popleft())
 
     def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
-        if self._transport is not None and not self._transport.is_closing():
+        """Send bytes as they are, once there is a connection."""
+        if self._early is not None:
+            self._early.append(data)
+        elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def close(self) -> None:

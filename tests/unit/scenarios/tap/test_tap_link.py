@@ -33,9 +33,6 @@ class Wire(asyncio.Transport):
     def is_closing(self) -> bool:
         return False
 
-    def pause_reading(self) -> None:
-        pass
-
     def taken(self, kind: Type) -> list[Frame]:
         """The frames of a kind since the last look."""
         return [frame for frame in self._reader.frames() if frame.type == kind]
