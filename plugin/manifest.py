@@ -28,7 +28,7 @@ def manifest(plugin: str, arguments: Sequence[str], kubelet_dir: Path, needs: Po
         needs: What it needs of node and cluster.
 
     Raises:
-        UsageError: the file that it is configured with cannot be read.
+        UsageError: the file that it is configured with cannot be read, or a pod cannot have a folder of the node.
     """
     name = f"{plugin}-device-plugin"
     objects = [
@@ -127,6 +127,15 @@ def _daemon_set(name: str, plugin: str, arguments: Sequence[str], kubelet_dir: P
 
 
 def _host_volume(name: str, path: str) -> dict[str, Any]:
+    """A folder of the node.
+
+    Source: pkg/apis/core/validation/validation.go, ``validateHostPathVolumeSource`` (kubernetes v1.34.4); what is
+    relative it lets pass, for a container runtime to fail on.
+    """
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise UsageError(
+            f"'{path}' cannot be mounted into a pod; give the folder's whole path on the node, without '..'"
+        )
     return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 

@@ -127,6 +127,8 @@ def test_rights_grow_with_what_the_nvidia_plugin_is_to_do(capsys: pytest.Capture
     [
         pytest.param(["gopher", "--host-root", "/"], "--host-root makes no sense with --manifest", id="host root"),
         pytest.param(["iluvatar", "--config-file", "/nowhere"], "--config-file /nowhere: No such file", id="no file"),
+        pytest.param(["gopher", "--directory", "gophers"], "'gophers' cannot be mounted into a pod", id="relative"),
+        pytest.param(["gopher", "--kubelet-dir", "/a/../b"], "'/a/../b' cannot be mounted into a pod", id="backstep"),
         pytest.param(["generic"], "Missing option '--config'", id="no description"),
     ],
 )
