@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -36,12 +38,10 @@ class SimFiles:
             InputError: it is there, or something else is in its way.
         """
         place = self.place(path)
-        try:
+        with self._told(path, "created"):
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("x", encoding="utf-8") as file:
                 file.write(content)
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be created: {error.strerror}") from None
 
     def write(self, path: str, content: str) -> None:
         """Give the file at an absolute path of the node another content.
@@ -49,12 +49,9 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        try:
-            with self.place(path).open("r+", encoding="utf-8") as file:
-                file.write(content)
-                file.truncate()
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be written: {error.strerror}") from None
+        with self._told(path, "written"), self.place(path).open("r+", encoding="utf-8") as file:
+            file.write(content)
+            file.truncate()
 
     def move(self, path: str, to: str) -> None:
         """Give the file at an absolute path of the node another one.
@@ -64,10 +61,8 @@ class SimFiles:
         """
         if os.path.lexists(self.place(to)):
             raise InputError(f"{self._node}:{to}: is there already; remove it first")
-        try:
+        with self._told(path, f"moved to {to}"):
             self.place(path).rename(self.place(to))
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be moved to {to}: {error.strerror}") from None
 
     def remove(self, path: str) -> None:
         """Remove the file at an absolute path of the node.
@@ -75,10 +70,8 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        try:
+        with self._told(path, "removed"):
             self.place(path).unlink()
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be removed: {error.strerror}") from None
 
     def create_folder(self, path: str) -> None:
         """Make a folder at an absolute path of the node.
@@ -86,10 +79,8 @@ class SimFiles:
         Raises:
             InputError: it is there, or something else is in its way.
         """
-        try:
+        with self._told(path, "created"):
             self.place(path).mkdir(parents=True)
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be created: {error.strerror}") from None
 
     def remove_folder(self, path: str) -> None:
         """Remove the folder at an absolute path of the node with all that is in it.
@@ -97,10 +88,8 @@ class SimFiles:
         Raises:
             InputError: there is no such folder.
         """
-        try:
+        with self._told(path, "removed"):
             shutil.rmtree(self.place(path))
-        except OSError as error:
-            raise InputError(f"{self._node}:{path}: cannot be removed: {error.strerror}") from None
 
     def place(self, path: str) -> Path:
         """Where a file of the node lies here."""
@@ -108,3 +97,10 @@ class SimFiles:
         if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
             return self._directory.joinpath(*below_kubelet)
         return self.root / path.lstrip("/")
+
+    @contextmanager
+    def _told(self, path: str, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._node}:{path}: cannot be {what}: {error.strerror}") from None
