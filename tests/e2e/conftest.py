@@ -9,6 +9,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,7 +102,12 @@ def is_every_minor(pytestconfig: pytest.Config) -> bool:
 @pytest.fixture
 def run() -> Iterator[Run]:
     scratch = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
-    yield Run(scratch)
+    runs = Run(scratch)
+    yield runs
+    # Of a test that failed; all others look themselves.
+    for pid in runs.process_ids():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     shutil.rmtree(scratch)
 
 
