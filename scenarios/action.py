@@ -79,7 +79,11 @@ class Apply(_ManifestPart):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
-class AddStaticPod(Part):
+class FileAction(Part):
+    """Base: what is done to the files of the node that it names (None: the only one); a static pod is a file."""
+
+
+class AddStaticPod(FileAction):
     """Put a pod's manifest into a node's folder of static pods, where its kubelet finds it without the API server.
 
     In the cluster the pod goes by its name and its node's: ``agent-node-1``.
@@ -89,7 +93,7 @@ class AddStaticPod(Part):
     node: Name | None = None
 
 
-class RemoveStaticPod(Part):
+class RemoveStaticPod(FileAction):
     """Take the manifest of a static pod away; `pod` is the name that the manifest gives."""
 
     pod: Name
@@ -110,7 +114,7 @@ class ExitContainer(Part):
     code: Annotated[StrictInt, Field(ge=0, le=255)] = 0
 
 
-class CreateFile(Part):
+class CreateFile(FileAction):
     """Create a file on a node, and the folders above it where they are missing."""
 
     path: NodePath
@@ -118,7 +122,7 @@ class CreateFile(Part):
     node: Name | None = None
 
 
-class WriteFile(Part):
+class WriteFile(FileAction):
     """Give a file on a node another content."""
 
     path: NodePath
@@ -126,7 +130,7 @@ class WriteFile(Part):
     node: Name | None = None
 
 
-class MoveFile(Part):
+class MoveFile(FileAction):
     """Give a file on a node another path, in a folder that is there."""
 
     path: NodePath
@@ -134,7 +138,7 @@ class MoveFile(Part):
     node: Name | None = None
 
 
-class RemoveFile(Part):
+class RemoveFile(FileAction):
     """Remove a file from a node: by its `path`, or the one in `directory` named as a device that `held_by` holds."""
 
     path: NodePath | None = None
@@ -150,14 +154,14 @@ class RemoveFile(Part):
         return self
 
 
-class CreateFolder(Part):
+class CreateFolder(FileAction):
     """Create an empty folder on a node, and the folders above it where they are missing."""
 
     path: NodePath
     node: Name | None = None
 
 
-class RemoveFolder(Part):
+class RemoveFolder(FileAction):
     """Remove a folder from a node with all that is in it."""
 
     path: NodePath
@@ -175,7 +179,7 @@ class Advance(RootModel[Duration]):
         return self.root
 
 
-FileAction = (
+AnyFileAction = (
     AddStaticPod | RemoveStaticPod | CreateFile | WriteFile | MoveFile | RemoveFile | CreateFolder | RemoveFolder
 )
 Action = (
@@ -189,7 +193,7 @@ Action = (
     | AnyStubAction
     | AnyCallAction
     | HardwareAction
-    | FileAction
+    | AnyFileAction
     | Advance
 )
 

@@ -17,10 +17,10 @@ from simkubelet.pod import pod_from_manifest
 
 from .action import (
     AddStaticPod,
+    AnyFileAction,
     Apply,
     Delete,
     ExitContainer,
-    FileAction,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
@@ -49,7 +49,7 @@ from .pod_action import Annotate, Bind
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
-_NodeAction = KubeletAction | RuntimeAction | PluginAction | HardwareAction | FileAction | Bind
+_NodeAction = KubeletAction | RuntimeAction | PluginAction | HardwareAction | AnyFileAction | Bind
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,18 +28,11 @@ from simkubelet.version import Version, version
 
 from ..action import (
     Action,
-    AddStaticPod,
     Advance,
     Apply,
-    CreateFile,
-    CreateFolder,
     Delete,
     ExitContainer,
-    MoveFile,
-    RemoveFile,
-    RemoveFolder,
-    RemoveStaticPod,
-    WriteFile,
+    FileAction,
 )
 from ..backend import Capability
 from ..events import ClockAdvanced
@@ -152,16 +145,7 @@ class SimBackend:
                 change_gpus(action, self._node(action.node), await self.observe(), self.trace)
             case FailDevice() | HealDevice():
                 change_device(action, self._node(action.node), await self.observe(), self.trace)
-            case (
-                CreateFile()
-                | WriteFile()
-                | MoveFile()
-                | RemoveFile()
-                | CreateFolder()
-                | RemoveFolder()
-                | AddStaticPod()
-                | RemoveStaticPod()
-            ):
+            case FileAction():
                 change_file(action, self._node(action.node), await self.observe(), self.trace)
             case Advance(seconds=seconds):
                 await settled(self.trace)

@@ -9,9 +9,9 @@ from simkubelet.runtime.cri import Cri
 
 from ..action import (
     AddStaticPod,
+    AnyFileAction,
     CreateFile,
     CreateFolder,
-    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
@@ -95,7 +95,7 @@ def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Trace)
             cri.resume()
 
 
-def change_file(action: FileAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+def change_file(action: AnyFileAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
     """Create or remove a file or a folder of a node.
 
     Raises:

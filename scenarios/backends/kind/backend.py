@@ -20,18 +20,11 @@ from simkubelet.errors import HostError, InputError
 
 from ...action import (
     Action,
-    AddStaticPod,
     Advance,
     Apply,
-    CreateFile,
-    CreateFolder,
     Delete,
     ExitContainer,
-    MoveFile,
-    RemoveFile,
-    RemoveFolder,
-    RemoveStaticPod,
-    WriteFile,
+    FileAction,
 )
 from ...backend import Capability, needed
 from ...hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
@@ -172,16 +165,7 @@ class KindBackend:
                 node = self._node(action.node)
                 devices = self._devices.get(node.name, ())
                 await change_device(action, node, devices, await self.observe(), self.trace)
-            case (
-                CreateFile()
-                | WriteFile()
-                | MoveFile()
-                | RemoveFile()
-                | CreateFolder()
-                | RemoveFolder()
-                | AddStaticPod()
-                | RemoveStaticPod()
-            ):
+            case FileAction():
                 await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
             case Advance():
                 raise InputError("a real cluster's time cannot be advanced")

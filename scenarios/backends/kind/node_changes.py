@@ -9,9 +9,9 @@ from simkubelet.errors import InputError
 
 from ...action import (
     AddStaticPod,
+    AnyFileAction,
     CreateFile,
     CreateFolder,
-    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
@@ -62,7 +62,7 @@ async def change_device(
 
 
 async def change_file(
-    action: FileAction,
+    action: AnyFileAction,
     node: KindNode,
     pods: KindPods,
     seen: Snapshot,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.action import CreateFile, CreateFolder, FileAction, MoveFile, RemoveFile, RemoveFolder, WriteFile
+from scenarios.action import AnyFileAction, CreateFile, CreateFolder, MoveFile, RemoveFile, RemoveFolder, WriteFile
 from scenarios.backends.sim_changes import change_file, change_runtime
 from scenarios.backends.sim_node import SimNode
 from scenarios.node_action import PauseRuntime, RefuseCri, ResumeRuntime
@@ -33,7 +33,7 @@ def trace() -> Trace:
     return Trace()
 
 
-def change(node: SimNode, trace: Trace, action: FileAction) -> None:
+def change(node: SimNode, trace: Trace, action: AnyFileAction) -> None:
     change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
 
 
