@@ -108,15 +108,17 @@ FG_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsign
 
 FG_ALIAS(nvmlDeviceGetGpuInstancePossiblePlacements, nvmlDeviceGetGpuInstancePossiblePlacements_v2);
 
+/* nvidia-smi lists the profiles of every GPU that can be partitioned, and of one whose MIG mode is off none is free.
+ * Source: nvidia-smi 550.163.01 asks without regard to the mode and ends at any other code; `mig -lgip` of driver
+ * 550.54.14 before the mode's change took effect, in public reports: 0/7, 0/4, ... */
 FG_API nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int id, unsigned int *count)
 {
     unsigned int profile;
     FG_ENTER(device, count != NULL);
     FG_READ_MIG;
-    FG_REQUIRE_MODE;
     FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(fg_mig_profile_by_id(&mig, id, &profile) != NULL, NVML_ERROR_NOT_SUPPORTED);
-    *count = fg_mig_capacity(&mig, profile);
+    *count = modes.mig_current ? fg_mig_capacity(&mig, profile) : 0;
     return NVML_SUCCESS;
 }
 

@@ -8,14 +8,14 @@
 FG_GETTER(nvmlDeviceGetPersistenceMode, nvmlEnableState_t, modes, true, modes.persistence)
 FG_SETTER(nvmlDeviceSetPersistenceMode, nvmlEnableState_t, FG_IS_SWITCH(value), modes, true, persistence)
 
-/* On a GPU in MIG mode each MIG device has a compute mode, and the GPU none. */
+/* In MIG mode each MIG device has a compute mode. The GPU's cannot be set, and is the default. */
 FG_API nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mode)
 {
     FG_ENTER_ANY(device, mode != NULL);
     FG_READ(gpu, modes, modes);
-    FG_REQUIRE(FG_IS_MIG_DEVICE || !modes.mig_current, NVML_ERROR_NOT_SUPPORTED);
     FG_READ(gpu, mig, mig);
-    *mode = (nvmlComputeMode_t)(FG_IS_MIG_DEVICE ? mig.compute_instances[slot].mode : modes.compute);
+    uint32_t of_gpu = modes.mig_current ? NVML_COMPUTEMODE_DEFAULT : modes.compute;
+    *mode = (nvmlComputeMode_t)(FG_IS_MIG_DEVICE ? mig.compute_instances[slot].mode : of_gpu);
     return NVML_SUCCESS;
 }
 

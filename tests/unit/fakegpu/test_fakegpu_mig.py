@@ -14,6 +14,7 @@ from fakegpu import InputError, Machine
 SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, IN_USE, NO_ROOM = 0, 2, 3, 6, 19, 23
 MIG_CONFIG_CHANGE = 0x100
 NOWHERE = 0xFFFFFFFF
+DEFAULT, EXCLUSIVE = 0, 3
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML")
 
@@ -153,6 +154,31 @@ def test_mig_devices_in_nvml(machine: Machine, nvml: ctypes.CDLL) -> None:
     assert number_of(nvml.nvmlDeviceIsMigDeviceHandle, parent) == (SUCCESS, 0)
 
 
+@pytest.mark.parametrize(
+    ("model", "profile", "bar1_mib"),
+    [
+        ("a100-40gb", "1g.5gb", 8191),
+        ("a100-40gb", "2g.10gb", 16383),
+        ("a100-40gb", "7g.40gb", 65535),
+        ("a100-80gb", "3g.40gb", 65535),
+        ("h100-80gb", "1g.10gb", 16383),
+        ("h100-80gb", "2g.20gb", 32767),
+        ("h200", "2g.35gb", 65535),
+        ("a30", "1g.6gb", 8191),
+        ("a30", "2g.12gb", 16383),
+    ],
+)
+def test_bar1_of_a_mig_device_is_as_in_public_reports(tmp_path: Path, model: str, profile: str, bar1_mib: int) -> None:
+    machine = Machine.create(tmp_path / model, model, 1)
+    machine.mig(0).create(profile)
+    nvml, window = ctypes.CDLL(str(machine.library)), Memory()
+    assert nvml.nvmlInit_v2() == SUCCESS
+
+    code = nvml.nvmlDeviceGetBAR1MemoryInfo(mig_device_of(nvml, 0, 0), ctypes.byref(window))
+
+    assert (code, window.total, window.free, window.used) == (SUCCESS, bar1_mib << 20, bar1_mib << 20, 0)
+
+
 def test_gpu_in_mig_mode_tells_no_utilization(machine: Machine, nvml: ctypes.CDLL) -> None:
     rates, two = (ctypes.c_uint * 2)(), (ctypes.c_uint * 2)()
     assert nvml.nvmlDeviceGetUtilizationRates(device_of(nvml, 0), rates) == SUCCESS
@@ -162,7 +188,27 @@ def test_gpu_in_mig_mode_tells_no_utilization(machine: Machine, nvml: ctypes.CDL
     assert nvml.nvmlDeviceGetUtilizationRates(device_of(nvml, 0), rates) == NOT_SUPPORTED
     engine = ctypes.byref(two, 0), ctypes.byref(two, 4)
     assert nvml.nvmlDeviceGetEncoderUtilization(device_of(nvml, 0), *engine) == NOT_SUPPORTED
-    assert number_of(nvml.nvmlDeviceGetComputeMode, device_of(nvml, 0))[0] == NOT_SUPPORTED
+
+
+def test_gpu_in_mig_mode_has_the_default_compute_mode(machine: Machine, nvml: ctypes.CDLL) -> None:
+    machine.set(0, "compute_mode", EXCLUSIVE)
+    assert number_of(nvml.nvmlDeviceGetComputeMode, device_of(nvml, 0)) == (SUCCESS, EXCLUSIVE)
+
+    machine.mig(0).create("1g.10gb")
+
+    assert number_of(nvml.nvmlDeviceGetComputeMode, device_of(nvml, 0)) == (SUCCESS, DEFAULT)
+    assert number_of(nvml.nvmlDeviceGetComputeMode, mig_device_of(nvml, 0, 0)) == (SUCCESS, DEFAULT)
+    assert nvml.nvmlDeviceSetComputeMode(device_of(nvml, 0), EXCLUSIVE) == NOT_SUPPORTED
+
+
+@needs_root
+def test_no_profile_is_free_while_mig_is_off(machine: Machine, nvml: ctypes.CDLL) -> None:
+    free = [
+        number_of(nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, device_of(nvml, 0), profile.id)
+        for profile in machine.mig(0).profiles
+    ]
+
+    assert free == [(SUCCESS, 0)] * 7
 
 
 def test_handle_of_a_mig_device_dies_with_it(machine: Machine, nvml: ctypes.CDLL) -> None:
