@@ -1,8 +1,8 @@
-"""Fetch NVIDIA's own nvidia-smi for the tests, unpacked and not installed, and print the program's path.
+"""Fetch NVIDIA's own nvidia-smi for the tests, unpacked and not installed, and print the folder that has the programs.
 
-Debian carries it in its non-free part. The place to ask is the one that this machine's apt asks for Debian's main part,
-with the release named here, so that every machine tests with the same version; apt checks the signature. What apt keeps
-lies in a folder of its own, and the system's lists stay as they are.
+Debian carries it in its non-free part, one version in each release. The place to ask is the one that this machine's apt
+asks for Debian's main part, with the releases named here, so that every machine tests with the same versions; apt
+checks the signature. What apt keeps lies in a folder of its own, and the system's lists stay as they are.
 
 Exit status 3 where it cannot be had: no Debian, no network.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / "build" / "nvidia-smi"
-RELEASE = "bookworm"
-VERSION = "535"
+RELEASES = {"535": "bookworm", "550": "trixie"}
+"""The Debian release of each version."""
 PACKAGE = "nvidia-smi"
 PROGRAM = Path("usr", "lib", "nvidia", "current", "nvidia-smi")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -30,26 +30,27 @@ class FetchError(Exception):
 
 
 def fetch() -> Path:
-    """Return the path of the program, fetched now if it is not there from before.
+    """Return the folder of the programs ``nvidia-smi-VERSION``, fetched now if they are not there from before.
 
     Raises:
         FetchError: No apt, no Debian, or no answer.
     """
-    program = CACHE / f"{PACKAGE}-{VERSION}"
-    if not program.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
-            unpacked = _unpack(Path(scratch), _download(Path(scratch)))
-            shutil.copy2(unpacked / PROGRAM, Path(scratch, "program"))
-            Path(scratch, "program").replace(program)
-    return program
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for version, release in RELEASES.items():
+        program = CACHE / f"{PACKAGE}-{version}"
+        if not program.exists():
+            with tempfile.TemporaryDirectory(dir=CACHE) as scratch:
+                unpacked = _unpack(Path(scratch), _download(Path(scratch), version, release))
+                shutil.copy2(unpacked / PROGRAM, Path(scratch, "program"))
+                Path(scratch, "program").replace(program)
+    return CACHE
 
 
-def _download(scratch: Path) -> Path:
+def _download(scratch: Path, version: str, release: str) -> Path:
     source = scratch / "sources" / "debian.sources"
     for folder in (source.parent, scratch / "lists" / "partial", scratch / "cache" / "archives" / "partial"):
         folder.mkdir(parents=True)
-    lines = ("Types: deb", f"URIs: {_mirror()}", f"Suites: {RELEASE}", "Components: non-free", f"Signed-By: {KEYRING}")
+    lines = ("Types: deb", f"URIs: {_mirror()}", f"Suites: {release}", "Components: non-free", f"Signed-By: {KEYRING}")
     source.write_text("\n".join(lines) + "\n", encoding="utf-8")
     options = {
         "Dir::Etc::sourcelist": "/dev/null",
@@ -61,7 +62,7 @@ def _download(scratch: Path) -> Path:
     }
     given = [argument for name, value in options.items() for argument in ("-o", f"{name}={value}")]
     _run("apt-get", *given, "--quiet", "update", where=scratch)
-    _run("apt-get", *given, "--quiet", "download", f"{PACKAGE}={VERSION}.*", where=scratch)
+    _run("apt-get", *given, "--quiet", "download", f"{PACKAGE}={version}.*", where=scratch)
     return next(scratch.glob(f"{PACKAGE}_*.deb"))
 
 

@@ -3,13 +3,13 @@
  * nvidia-smi names a table by 16 bytes and gets an array of pointers whose first word is the array's size in bytes. It
  * takes a pointer only below that size, and where it is null goes on as if the driver did not support the question. So
  * a null pointer is a good answer, and a guessed function, which writes through an argument of unknown meaning, is not.
- * Only those are here whose arguments could be seen: two strings or a handle, and the place of one number, or of an
- * array whose every byte read is known.
+ * Only those are here whose arguments could be seen: two strings, a handle or an index, and the place of one number, of
+ * a text, or of an array whose every byte read is known.
  *
  * Source: nvidia-smi 535.261.03: the arguments of its calls, seen in a debugger and with a table of functions that
  * noted them, and what it does with the answers (objdump). 550.163.01 runs on the same table.
  */
-#include "nvml_api.h"
+#include "mig.h"
 #include "processes.h"
 #include "writer.h"
 
@@ -21,6 +21,8 @@
 enum {
     COMMON_ANCESTOR = 0x0b8,
     IS_SUPPORTED = 0x240,
+    BUS_ID = 0x288,
+    ENFORCED_POWER_LIMIT = 0x360,
     COMPUTE_PROCESSES = 0x6a8,
     MPS_PROCESSES = 0x6b0,
     GRAPHICS_PROCESSES = 0x6b8,
@@ -41,32 +43,30 @@ struct named_process {
 
 _Static_assert(sizeof(struct named_process) == 0x1020, "as nvidia-smi steps from one to the next");
 
+/* Of a GPU, or of a MIG device: nvidia-smi asks for those of each where the GPU is in MIG mode. */
 static nvmlReturn_t list_processes(nvmlDevice_t device, uint32_t kind, unsigned int *count, struct named_process *out)
 {
-    FG_ENTER(device, count != NULL && out != NULL);
-    struct fg_processes alive;
-    FG_TRY(fg_processes_alive(gpu, &alive));
-    unsigned int found = 0;
-    for (uint32_t index = 0; index < alive.count; index++) {
-        const struct fg_process *process = &alive.entries[index];
-        if ((process->kind & kind) == 0)
-            continue;
-        FG_REQUIRE(found < *count, NVML_ERROR_INSUFFICIENT_SIZE);
-        memset(&out[found], 0, sizeof out[found]);
-        out[found].pid = process->pid;
-        out[found].used_bytes = process->used_bytes;
-        out[found].gpu_instance = process->gpu_instance;
-        out[found].compute_instance = process->compute_instance;
-        nvmlSystemGetProcessName(process->pid, out[found].name, sizeof out[found].name);
-        found++;
+    FG_ENTER_ANY(device, count != NULL && out != NULL);
+    struct fg_processes found;
+    FG_TRY(fg_processes_of(gpu, slot, kind, &found));
+    FG_REQUIRE(found.count <= *count, NVML_ERROR_INSUFFICIENT_SIZE);
+    for (uint32_t index = 0; index < found.count; index++) {
+        const struct fg_process *process = &found.entries[index];
+        memset(&out[index], 0, sizeof out[index]);
+        out[index].pid = process->pid;
+        out[index].used_bytes = process->used_bytes;
+        out[index].gpu_instance = process->gpu_instance;
+        out[index].compute_instance = process->compute_instance;
+        nvmlSystemGetProcessName(process->pid, out[index].name, sizeof out[index].name);
     }
-    *count = found;
+    *count = found.count;
     return NVML_SUCCESS;
 }
 
+/* Those under MPS too: nvidia-smi shows no process that is in the list of MPS alone, and calls one in both M+C. */
 static nvmlReturn_t compute_processes(nvmlDevice_t device, unsigned int *count, struct named_process *out)
 {
-    return list_processes(device, FG_PROCESS_COMPUTE, count, out);
+    return list_processes(device, FG_PROCESS_COMPUTE | FG_PROCESS_MPS, count, out);
 }
 
 static nvmlReturn_t graphics_processes(nvmlDevice_t device, unsigned int *count, struct named_process *out)
@@ -109,6 +109,20 @@ static nvmlReturn_t is_supported(nvmlDevice_t device, unsigned int *answer)
     return NVML_SUCCESS;
 }
 
+/* What a message calls the GPU that hands out no handle: a lost one has its place nevertheless. */
+static nvmlReturn_t bus_id_of(unsigned int index, char *text, unsigned int length)
+{
+    FG_ENTER_SYSTEM(text != NULL && index < fg_visible_count);
+    nvmlPciInfo_t info;
+    FG_TRY(nvmlDeviceGetPciInfo_v3(fg_handle_of(fg_visible_gpu(segment, index)), &info));
+    return FG_ANSWER_TEXT(info.busIdLegacy, text, length);
+}
+
+static nvmlReturn_t enforced_power_limit(nvmlDevice_t device, unsigned int *limit_mw)
+{
+    return nvmlDeviceGetEnforcedPowerLimit(device, limit_mw);
+}
+
 static nvmlReturn_t host_link_generation(nvmlDevice_t device, unsigned int *generation)
 {
     return nvmlDeviceGetMaxPcieLinkGeneration(device, generation);
@@ -144,6 +158,8 @@ FG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void **table, const unsi
 #define FG_SLOT(offset, function) .functions[(offset) / sizeof(void *) - 1u] = (const void *)(function)
         FG_SLOT(COMMON_ANCESTOR, common_ancestor),
         FG_SLOT(IS_SUPPORTED, is_supported),
+        FG_SLOT(BUS_ID, bus_id_of),
+        FG_SLOT(ENFORCED_POWER_LIMIT, enforced_power_limit),
         FG_SLOT(COMPUTE_PROCESSES, compute_processes),
         FG_SLOT(GRAPHICS_PROCESSES, graphics_processes),
         FG_SLOT(MPS_PROCESSES, mps_processes),

@@ -50,8 +50,7 @@ nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *a
     return NVML_SUCCESS;
 }
 
-/* Reads the living processes of one kind into `found`: all of the GPU, or those of the MIG device in `slot`. */
-static nvmlReturn_t list_kind(const struct fg_gpu *gpu, int slot, uint32_t kind, struct fg_processes *found)
+nvmlReturn_t fg_processes_of(const struct fg_gpu *gpu, int slot, uint32_t kind, struct fg_processes *found)
 {
     FG_READ(gpu, mig, mig);
     if (!FG_IS_MIG_DEVICE)
@@ -100,7 +99,7 @@ static nvmlProcessInfo_t with_instances(const struct fg_process *process)
     {                                                                                                                  \
         FG_ENTER_ANY(device, count != NULL);                                                                           \
         struct fg_processes found;                                                                                     \
-        FG_TRY(list_kind(gpu, slot, (kind), &found));                                                                        \
+        FG_TRY(fg_processes_of(gpu, slot, (kind), &found));                                                            \
         FG_TRY(check_room(count, found.count, processes));                                                             \
         for (unsigned int index = 0; index < found.count; index++)                                                     \
             processes[index] = convert(&found.entries[index]);                                                         \
@@ -128,7 +127,7 @@ FG_API nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDet
     FG_REQUIRE_VERSION(list, nvmlProcessDetailList_v1);
     FG_REQUIRE(list->mode < NVML_PROCESS_MODE_MAX, NVML_ERROR_INVALID_ARGUMENT);
     struct fg_processes found;
-    FG_TRY(list_kind(gpu, slot, kinds[list->mode], &found));
+    FG_TRY(fg_processes_of(gpu, slot, kinds[list->mode], &found));
     FG_TRY(check_room(&list->numProcArrayEntries, found.count, list->procArray));
     for (unsigned int index = 0; index < found.count; index++)
         list->procArray[index] = (nvmlProcessDetail_v1_t){

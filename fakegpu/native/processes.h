@@ -10,6 +10,10 @@ bool fg_is_alive(const struct fg_process *process);
 /* Copies the entries whose process is still there. Costs a look into /proc for each entry. */
 nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *alive);
 
+/* Copies the living processes of one FG_PROCESS_* kind: all of the GPU, or those of the MIG device in `slot` where that
+ * is not negative. */
+nvmlReturn_t fg_processes_of(const struct fg_gpu *gpu, int slot, uint32_t kind, struct fg_processes *found);
+
 /* What each process has of the engines' work, in percent: they share it evenly, and the shares add up to all of it. */
 struct fg_share {
     unsigned int gpu, memory, encoder, decoder, jpeg, ofa;

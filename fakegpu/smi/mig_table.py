@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pynvml
@@ -13,6 +13,7 @@ from .selection import Selected
 
 _EDGE: Final = f"+{'-' * 87}+"
 _RULE: Final = "+------------------+--------------------------------+-----------+-----------------------+"
+_SHARED_RULE: Final = "+------------------+                                +-----------+-----------------------+"
 
 
 def lines(gpus: Selected) -> Iterator[str]:
@@ -28,24 +29,41 @@ def lines(gpus: Selected) -> Iterator[str]:
     yield "|      ID  ID  Dev |                     BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |"
     yield "|                  |                                |        ECC|                       |"
     yield "|==================+================================+===========+=======================|"
-    rows = [row for index, handle in gpus for device in mig_devices(handle) for row in _rows(index, device)]
+    rows = [row for index, handle in gpus for row in _gpu_rows(index, mig_devices(handle))]
     yield from rows or [f"|{'  No MIG devices found':<87}|", _EDGE]
 
 
-def _rows(gpu: int, device: MigDevice) -> Iterator[str]:
+def _gpu_rows(gpu: int, devices: Sequence[MigDevice]) -> Iterator[str]:
+    """Yield the rows of one GPU; the devices of a GPU instance share its memory, which stands beside the first."""
+    for device, before, after in zip(devices, (None, *devices), (*devices[1:], None), strict=False):
+        memory, window = ("", "") if _share(before, device) else (_memory(device), _bar1(device))
+        yield from _rows(gpu, device, memory, window)
+        yield _SHARED_RULE if _share(device, after) else _RULE
+
+
+def _share(one: MigDevice | None, other: MigDevice | None) -> bool:
+    return one is not None and other is not None and one.gpu_instance == other.gpu_instance
+
+
+def _rows(gpu: int, device: MigDevice, used: str, window: str) -> Iterator[str]:
     attributes = ask(pynvml.nvmlDeviceGetAttributes_v2, device.handle)
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle)
-    bar1 = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, device.handle)
     counts = ("sharedCopyEngineCount", "sharedEncoderCount", "sharedDecoderCount", "sharedOfaCount", "sharedJpegCount")
     shared = [NOT_AVAILABLE if attributes is None else getattr(attributes, count) for count in counts]
     engines = f"{shared[0]:>3}{shared[1]:>4}{shared[2]:>5}{shared[3]:>5}{shared[4]:>5}"
     cores = NOT_AVAILABLE if attributes is None else attributes.multiprocessorCount
     place = f"{gpu:>3}{device.gpu_instance:>5}{device.compute_instance:>4}{device.index:>4}"
-    used = NOT_AVAILABLE if memory is None else f"{memory.used // MIB}MiB / {f'{memory.total // MIB}MiB':>8}"
-    window = NOT_AVAILABLE if bar1 is None else f"{bar1.bar1Used // MIB}MiB / {f'{bar1.bar1Total // MIB}MiB':>8}"
     yield f"|{place}  | {used:>29}  | {cores:<3} {_errors(device):>5} |{engines} |"
     yield f"|{'':18}| {window:>29}  |{'':11}|{'':23}|"
-    yield _RULE
+
+
+def _memory(device: MigDevice) -> str:
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle)
+    return NOT_AVAILABLE if memory is None else f"{memory.used // MIB}MiB / {f'{memory.total // MIB}MiB':>8}"
+
+
+def _bar1(device: MigDevice) -> str:
+    bar1 = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, device.handle)
+    return NOT_AVAILABLE if bar1 is None else f"{bar1.bar1Used // MIB}MiB / {f'{bar1.bar1Total // MIB}MiB':>8}"
 
 
 def _errors(device: MigDevice) -> str:

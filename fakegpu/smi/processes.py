@@ -8,6 +8,7 @@ from typing import Any
 
 import pynvml
 
+from .mig_devices import mig_devices
 from .reading import ALL_BITS_32, NOT_AVAILABLE, ask
 
 
@@ -24,7 +25,15 @@ class Process:
 
 
 def processes_of(handle: object) -> list[Process]:
-    """The processes on a GPU by number; each once, though it computes and draws."""
+    """The processes on a GPU or its MIG devices, each once, though it computes and draws: by device and number."""
+    return [process for place in _places(handle) for process in _on(place)]
+
+
+def _places(handle: object) -> list[object]:
+    return [device.handle for device in mig_devices(handle)] or [handle]
+
+
+def _on(handle: object) -> list[Process]:
     compute = _by_pid(ask(pynvml.nvmlDeviceGetComputeRunningProcesses, handle))
     graphics = _by_pid(ask(pynvml.nvmlDeviceGetGraphicsRunningProcesses, handle))
     mps = _by_pid(ask(pynvml.nvmlDeviceGetMPSComputeRunningProcesses, handle))

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pynvml
 
 from . import mig_table
-from .processes import processes_of
+from .processes import Process, processes_of
 from .reading import MIB, NOT_AVAILABLE, SHORT_COMPUTE_MODES, ask, compute_mode, cuda_version, performance_state
 from .selection import Selected
 
@@ -41,7 +41,7 @@ def lines(gpus: Selected) -> Iterator[str]:
 
 def _gpu_rows(index: int, handle: Any) -> Iterator[str]:
     name = pynvml.nvmlDeviceGetName(handle)
-    short = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 3]}..."
+    short = _short(name, _NAME_WIDTH)
     persistence = _on_off(ask(pynvml.nvmlDeviceGetPersistenceMode, handle))
     display = _on_off(ask(pynvml.nvmlDeviceGetDisplayActive, handle))
     address = pynvml.nvmlDeviceGetPciInfo(handle).busId
@@ -53,7 +53,7 @@ def _gpu_rows(index: int, handle: Any) -> Iterator[str]:
     busy = _utilization(handle)
     yield (
         f"| {_fan(handle):>3}  {heat:>4}    {state:<14}{_power(handle, pynvml.nvmlDeviceGetPowerUsage):>5} /"
-        f" {_power(handle, pynvml.nvmlDeviceGetEnforcedPowerLimit):>4} | {used:>20} | {busy:>7} {mode:>12} |"
+        f" {_short(_power(handle, pynvml.nvmlDeviceGetEnforcedPowerLimit), 4):>4} | {used:>20} | {busy:>7} {mode:>12} |"
     )
     yield f"| {'':39} | {'':20} | {_mig_mode(handle):>20} |"
 
@@ -76,7 +76,11 @@ def _memory(handle: Any) -> str:
     memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
     if memory is None:
         return NOT_AVAILABLE
-    return f"{f'{memory.used // MIB}MiB':>9} / {f'{memory.total // MIB}MiB':>8}"
+    return f"{f'{memory.used // MIB}MiB':>9} / {_short(f'{memory.total // MIB}MiB', 8):>8}"
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _utilization(handle: Any) -> str:
@@ -116,13 +120,19 @@ def _process_table(gpus: Selected) -> Iterator[str]:
         yield f"|{text:<{_WIDTH}}|"
     yield f"|{'=' * _WIDTH}|"
     rows = [
-        f"|  {index:>3}  {process.gpu_instance:>4} {process.compute_instance:>4} {process.pid:>9}"
-        f" {process.kind:>6}   {_cut(process.name):<{_COMMAND_WIDTH}} {_used(process.used_bytes):>11} |"
+        f"|{_place(index, process)}{process.kind:>7}"
+        f"   {_cut(process.name):<{_COMMAND_WIDTH}} {_used(process.used_bytes):>11} |"
         for index, handle in gpus
         for process in processes_of(handle)
     ]
     yield from rows or [f"|{'  No running processes found':<{_WIDTH}}|"]
     yield _EDGE
+
+
+def _place(gpu: int, process: Process) -> str:
+    instances = process.gpu_instance, process.compute_instance
+    gi_width, pid_width = (6, 10) if NOT_AVAILABLE in instances else (5, 11)
+    return f"{gpu:>5}{instances[0]:>{gi_width}}{instances[1]:>5}{process.pid:>{pid_width}}"
 
 
 def _cut(name: str) -> str:

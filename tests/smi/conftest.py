@@ -1,7 +1,8 @@
 """NVIDIA's own nvidia-smi and ours on fake machines.
 
-``real`` runs the program that the session `smi` fetched and names in the environment; without it the tests that need it
-are skipped. ``ours`` runs the machine's own nvidia-smi. Both return what the program wrote and its exit status.
+``real`` runs the version that ours follows, ``every_real`` each version in turn, from the folder that the session `smi`
+fetched them into and names in the environment; without it the tests that need them are skipped. ``ours`` runs the
+machine's own nvidia-smi. All return what the program wrote and its exit status.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pytest
 from fakegpu import Machine
 
 REAL = "SIMKUBELET_NVIDIA_SMI"
+FOLLOWED, *NEWER = ("535", "550")
 Make = Callable[..., Machine]
 
 
@@ -59,16 +61,25 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
-@pytest.fixture
-def real() -> Ask:
-    program = os.environ.get(REAL)
-    if program is None:
+def asking(version: str) -> Ask:
+    folder = os.environ.get(REAL)
+    if folder is None:
         pytest.skip(f"NVIDIA's nvidia-smi: the session `smi` fetches it and sets {REAL}")
 
     def ask(machine: Machine, *arguments: str) -> Answer:
-        return run(machine, program, *arguments)
+        return run(machine, str(Path(folder, f"nvidia-smi-{version}")), *arguments)
 
     return ask
+
+
+@pytest.fixture
+def real() -> Ask:
+    return asking(FOLLOWED)
+
+
+@pytest.fixture(params=[FOLLOWED, *NEWER])
+def every_real(request: pytest.FixtureRequest) -> Ask:
+    return asking(request.param)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from fakegpu import Load, Machine
 
-from .conftest import Ask, Make
+from .conftest import Ask, Make, asking
 
 PROFILES = ["h100-80gb", "a100-40gb", "t4", "rtx-4090", "b200"]
 VIEWS = [
@@ -35,63 +35,101 @@ VIEWS = [
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_view_is_shown_whole(make: Make, real: Ask, profile: str) -> None:
+def test_view_is_shown_whole(make: Make, every_real: Ask, profile: str) -> None:
     machine = make(profile)
 
-    answers = {" ".join(view) or "table": real(machine, *view) for view in VIEWS}
+    answers = {" ".join(view) or "table": every_real(machine, *view) for view in VIEWS}
 
     assert {view: answer.status for view, answer in answers.items() if answer.status != 0} == {}
     for answer in answers.values():
         assert not re.search(r"Uninitialized|Invalid Argument|Failed|Unknown Error|ERR!", answer.text), answer.text
 
 
-def test_list_names_every_gpu(make: Make, real: Ask) -> None:
+def test_list_names_every_gpu(make: Make, every_real: Ask) -> None:
     machine = make(count=8)
 
-    answer = real(machine, "-L")
+    answer = every_real(machine, "-L")
 
     assert answer.lines == [f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})" for gpu in machine.gpus]
 
 
-def test_table_shows_what_is_set(make: Make, real: Ask) -> None:
+def test_table_shows_what_is_set(make: Make, every_real: Ask) -> None:
     machine = make(count=1)
     machine.set_many(0, {"temperature": 71, "memory_used": "40GiB", "utilization_gpu": 93, "power_usage": 512_000})
 
-    answer = real(machine)
+    answer = every_real(machine)
 
     assert "71C" in answer.text
-    assert "512W / 700W" in answer.text
-    assert "40960MiB / 81559MiB" in answer.text
+    assert re.search(r"512W / +700W", answer.text)
+    assert re.search(r"40960MiB / +81559MiB", answer.text)
     assert "93%" in answer.text
 
 
-def test_report_as_xml_is_one_document(make: Make, real: Ask) -> None:
+def test_report_as_xml_is_one_document(make: Make, every_real: Ask) -> None:
     machine = make(count=3)
 
-    log = ElementTree.fromstring(real(machine, "-q", "-x").text)  # noqa: S314 - the program's own output
+    log = ElementTree.fromstring(every_real(machine, "-q", "-x").text)  # noqa: S314 - the program's own output
 
     assert log.findtext("attached_gpus") == "3"
     assert [gpu.findtext("uuid") for gpu in log.findall("gpu")] == [gpu.uuid for gpu in machine.gpus]
     assert log.findtext("gpu/temperature/gpu_temp") == f"{machine.gpu(0).temperature_c} C"
 
 
-def test_links_to_switches_stand_in_the_matrix(make: Make, real: Ask) -> None:
+def test_links_to_switches_stand_in_the_matrix(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
 
-    matrix, links = real(machine, "topo", "-m"), real(machine, "nvlink", "-s", "-i", "0")
+    matrix, links = every_real(machine, "topo", "-m"), every_real(machine, "nvlink", "-s", "-i", "0")
 
     assert "NV18" in matrix.text
     assert sum("GB/s" in line for line in links.lines) == 18
 
 
-def test_lost_gpu_is_told_and_the_others_are_shown(make: Make, real: Ask) -> None:
+def test_lost_gpu_is_told_and_the_others_are_shown(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
     machine.fail(0, lost=True)
 
-    answer = real(machine, "-L")
+    answer = every_real(machine, "-L")
 
-    assert "Unable to determine the device handle" in answer.text
+    assert "Unable to determine the device handle for gpu 0000:1B:00.0: GPU is lost." in answer.text
     assert machine.gpu(1).uuid in answer.text
+    assert every_real(machine).text.splitlines()[0] == (
+        "Unable to determine the device handle for GPU0000:1B:00.0: GPU is lost.  Reboot the system to recover this GPU"
+    )
+
+
+def test_enforced_limit_is_shown(make: Make, every_real: Ask) -> None:
+    machine = make(count=1)
+    machine.set(0, "power_limit", 512_000)
+
+    limit = every_real(machine, "--query-gpu=enforced.power.limit", "--format=csv,noheader")
+
+    assert limit.lines == ["512.00 W"]
+
+
+def test_process_of_a_mig_device_has_its_instances(make: Make, every_real: Ask, worker: subprocess.Popen[bytes]) -> None:
+    machine = make("a100-40gb", 1)
+    machine.mig(0).create("1g.5gb", "2g.10gb")
+    device = machine.mig(0).devices[1]
+    machine.enter_process(device.uuid, worker.pid, 1 << 30)
+
+    table = every_real(machine).text
+
+    assert re.search(rf"\|    0 +{device.gpu_instance} +0 +{worker.pid} +C .*1024MiB \|", table), table
+    assert re.search(r"\| +0MiB / 16383MiB +\|.*\n.*\n.*1024MiB / +4864MiB .*\n\| +\| +0MiB / +8191MiB ", table), table
+    assert re.search(r"\| +N/A +Default \|\n.* Enabled \|", table), table
+
+
+def test_profiles_of_a_gpu_without_mig_mode_are_listed_by_550(make: Make) -> None:
+    machine, ask = make("a100-40gb", 2), asking("550")
+
+    without = ask(machine, "mig", "-lgip")
+    machine.mig(1).create("1g.5gb")
+    mixed = ask(machine, "mig", "-lgip")
+
+    assert (without.status, mixed.status) == (0, 0), without.text + mixed.text
+    free = re.compile(r"\|   (\d)  MIG (\S+) +\d+ +(\d+)/\d+")
+    assert {(gpu, left) for gpu, _, left in free.findall(without.text)} == {("0", "0"), ("1", "0")}
+    assert {(gpu, left) for gpu, name, left in free.findall(mixed.text) if name == "1g.5gb"} == {("0", "0"), ("1", "6")}
 
 
 @pytest.fixture
@@ -100,24 +138,24 @@ def worker() -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def test_process_is_listed_with_its_memory(make: Make, real: Ask, worker: subprocess.Popen[bytes]) -> None:
+def test_process_is_listed_with_its_memory(make: Make, every_real: Ask, worker: subprocess.Popen[bytes]) -> None:
     machine = make(count=2)
     machine.enter_process(1, worker.pid, 10 << 30)
 
-    table = real(machine)
-    query = real(machine, "--query-compute-apps=pid,used_memory,gpu_uuid", "--format=csv,noheader")
-    monitor = real(machine, "pmon", "-c", "1")
+    table = every_real(machine)
+    query = every_real(machine, "--query-compute-apps=pid,used_memory,gpu_uuid", "--format=csv,noheader")
+    monitor = every_real(machine, "pmon", "-c", "1")
 
     assert re.search(rf"\|    1 +N/A +N/A +{worker.pid} +C .*10240MiB \|", table.text)
     assert query.lines == [f"{worker.pid}, 10240 MiB, {machine.gpu(1).uuid}"]
     assert str(worker.pid) in monitor.text
 
 
-def test_own_process_name_is_shown(make: Make, real: Ask) -> None:
+def test_own_process_name_is_shown(make: Make, every_real: Ask) -> None:
     machine = make(count=1)
     machine.enter_process(0, os.getpid(), 1 << 20)
 
-    names = real(machine, "--query-compute-apps=name", "--format=csv,noheader").lines
+    names = every_real(machine, "--query-compute-apps=name", "--format=csv,noheader").lines
 
     assert names == [_command_of(os.getpid())]
 
@@ -127,11 +165,11 @@ def _command_of(pid: int) -> str:
         return file.read().partition("\0")[0]
 
 
-def test_load_moves_what_is_shown(make: Make, real: Ask) -> None:
+def test_load_moves_what_is_shown(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
     machine.load(0, Load(gpu_percent=80))
 
-    figures = real(machine, "--query-gpu=utilization.gpu,power.draw,pstate", "--format=csv,noheader,nounits").lines
+    figures = every_real(machine, "--query-gpu=utilization.gpu,power.draw,pstate", "--format=csv,noheader,nounits").lines
 
     busy, idle = (line.split(", ") for line in figures)
     assert busy[0] == "80"
@@ -139,12 +177,12 @@ def test_load_moves_what_is_shown(make: Make, real: Ask) -> None:
     assert float(busy[1]) > 500 > float(idle[1])
 
 
-def test_state_of_a_removed_machine_is_told_in_one_line(make: Make, real: Ask) -> None:
+def test_state_of_a_removed_machine_is_told_in_one_line(make: Make, every_real: Ask) -> None:
     machine = make(count=1)
     Machine.open(machine.directory)
     (machine.directory / "segment").unlink()
 
-    answer = real(machine, "-L")
+    answer = every_real(machine, "-L")
 
     assert answer.status == 9
     assert "couldn't communicate with the NVIDIA driver" in answer.text

@@ -13,8 +13,8 @@ from fakegpu.smi.query_properties import PROPERTIES
 from .conftest import Answer, Ask, Make
 
 PROFILES = ["h100-80gb", "a100-40gb", "t4", "rtx-4090"]
-# The real program writes the time of its own, N/A without brackets, and asks for a limit where NVML does not tell it.
-NOT_COMPARED = {"timestamp", "temperature.memory", "enforced.power.limit"}
+# The real program writes the time of its own, and N/A without brackets.
+NOT_COMPARED = {"timestamp", "temperature.memory"}
 OWN = re.compile(r"^\| NVIDIA-SMI|^\w{3} \w{3} +\d+ |^Timestamp ")
 
 
@@ -28,6 +28,12 @@ def test_view_equals_the_real_one(make: Make, real: Ask, ours: Ask, profile: str
     machine = make(profile)
 
     assert comparable(ours(machine, *view.split())) == comparable(real(machine, *view.split()))
+
+
+def test_wide_figures_are_cut_as_the_real_one_cuts_them(make: Make, real: Ask, ours: Ask) -> None:
+    machine = make("gb200")
+
+    assert comparable(ours(machine)) == comparable(real(machine))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -83,6 +89,28 @@ class TestMig:
         assert len(made.lines) == 4
         for view in ("mig -lgip", "mig -lgi", "-L", ""):
             assert comparable(ours(machine, *view.split())) == comparable(real(machine, *view.split())), view
+
+    def test_processes_of_mig_devices_equal_the_real_ones(self, machine: Machine, real: Ask, ours: Ask) -> None:
+        whole, small = machine.mig(0).create("3g.40gb", "1g.10gb", compute=False)
+        machine.mig(0).create_compute(whole.id, 2)
+        machine.mig(0).create_compute(whole.id, 1)
+        machine.mig(0).create_compute(small.id, 1)
+        with subprocess.Popen(["sleep", "300"]) as one, subprocess.Popen(["sleep", "300"]) as other:  # noqa: S607
+            _, second, third = machine.mig(0).devices
+            machine.enter_process(second.uuid, one.pid, 3 << 30)
+            machine.enter_process(third.uuid, other.pid, 1 << 30, "mps")
+            machine.enter_process(1, one.pid, 2 << 30)
+
+            pairs = [(ours(machine, *view), real(machine, *view)) for view in ((), ("-q", "-d", "PIDS"))]
+            one.kill()
+            other.kill()
+
+        table = pairs[0][1].text
+        assert re.search(rf"\|    0 +{second.gpu_instance} +1 +{one.pid} +C .* 3072MiB \|", table), table
+        assert re.search(rf"\|    0 +{third.gpu_instance} +0 +{other.pid} +M\+C .* 1024MiB \|", table), table
+        assert re.search(rf"\|    1 +N/A +N/A +{one.pid} +C .* 2048MiB \|", table), table
+        for mine, theirs in pairs:
+            assert comparable(mine) == comparable(theirs)
 
     def test_creating_says_what_the_real_one_says(self, machine: Machine, make: Make, real: Ask, ours: Ask) -> None:
         twin = make(count=1)

@@ -11,7 +11,8 @@ import pytest
 from fakegpu import Machine
 
 UNINITIALIZED, INVALID_ARGUMENT, INSUFFICIENT_SIZE = 1, 2, 7
-COMMON_ANCESTOR, IS_SUPPORTED, COMPUTE_PROCESSES, TEMPERATURE_LIMIT = 0xB8, 0x240, 0x6A8, 0x780
+COMMON_ANCESTOR, IS_SUPPORTED, BUS_ID, ENFORCED_POWER_LIMIT = 0xB8, 0x240, 0x288, 0x360
+COMPUTE_PROCESSES, MPS_PROCESSES, GRAPHICS_PROCESSES, TEMPERATURE_LIMIT = 0x6A8, 0x6B0, 0x6B8, 0x780
 ENTRY_BYTES = 0x1020
 SAME_SWITCH, NODE, SYSTEM = 0, 3, 4
 
@@ -109,6 +110,52 @@ def test_process_has_number_memory_and_name(table: Table, nvml: ctypes.CDLL, mac
     assert int.from_bytes(room.raw[8:16], "little") == 1 << 30
     assert room.raw[32:].partition(b"\0")[0]
     assert room.raw[ENTRY_BYTES:] == b"\x55" * ENTRY_BYTES
+
+
+def test_mig_device_has_its_own_processes(table: Table, nvml: ctypes.CDLL, machine: Machine) -> None:
+    machine.mig(0).create("1g.10gb", "1g.10gb")
+    first, second = machine.mig(0).devices
+    machine.enter_process(first.uuid, os.getpid(), 1 << 30)
+    machine.enter_process(second.uuid, os.getppid(), 1 << 30)
+    device, count, room = ctypes.c_void_p(), ctypes.c_uint(2), ctypes.create_string_buffer(2 * ENTRY_BYTES)
+    nvml.nvmlDeviceGetHandleByUUID(second.uuid.encode(), ctypes.byref(device))
+
+    code = table[COMPUTE_PROCESSES](device, ctypes.addressof(count), ctypes.addressof(room), None)
+
+    assert (code, count.value) == (0, 1)
+    assert int.from_bytes(room.raw[:4], "little") == os.getppid()
+    assert int.from_bytes(room.raw[16:20], "little") == second.gpu_instance
+    assert int.from_bytes(room.raw[20:24], "little") == 0
+
+
+def test_process_under_mps_is_in_two_lists(table: Table, nvml: ctypes.CDLL, machine: Machine) -> None:
+    machine.enter_process(0, os.getpid(), kind="mps")
+
+    def count_in(offset: int) -> int:
+        count, room = ctypes.c_uint(2), ctypes.create_string_buffer(2 * ENTRY_BYTES)
+        assert table[offset](handle_of(nvml, 0), ctypes.addressof(count), ctypes.addressof(room), None) == 0
+        return count.value
+
+    assert [count_in(offset) for offset in (COMPUTE_PROCESSES, MPS_PROCESSES, GRAPHICS_PROCESSES)] == [1, 1, 0]
+
+
+def test_lost_gpu_has_its_address(table: Table, nvml: ctypes.CDLL, machine: Machine) -> None:
+    machine.fail(1, lost=True)
+    text = ctypes.create_string_buffer(b"\x55" * 34, 34)
+
+    assert table[BUS_ID](1, ctypes.addressof(text), 34, None) == 0
+    assert text.value == machine.gpu(1).pci_bus_id[4:].encode()
+    assert table[BUS_ID](1, ctypes.addressof(text), 4, None) == INSUFFICIENT_SIZE
+    assert table[BUS_ID](4, ctypes.addressof(text), 34, None) == INVALID_ARGUMENT
+
+
+def test_enforced_limit_is_the_published_functions(table: Table, nvml: ctypes.CDLL, machine: Machine) -> None:
+    limit_mw = ctypes.c_uint()
+    machine.set(0, "power_limit", 512_000)
+
+    assert table[ENFORCED_POWER_LIMIT](handle_of(nvml, 0), ctypes.addressof(limit_mw), None, None) == 0
+
+    assert limit_mw.value == 512_000
 
 
 def test_margin_is_the_published_functions(table: Table, nvml: ctypes.CDLL, machine: Machine) -> None:
