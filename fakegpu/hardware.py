@@ -12,6 +12,9 @@ from .places import NVIDIA_VENDOR, Place, fill_links, pci_address, places
 from .profile_model import Profile
 
 _MIB: Final = 1024 * 1024
+# What drivers keep is no whole number of MiB: nvidia-smi, which rounds up (550 and newer), prints a reserved and a free
+# size that are together 1 MiB more than the total, of every board that was seen. The half is an estimate.
+_RESERVED_SHORT_OF_MIB: Final = _MIB // 2
 _BRANDS: Final = {"tesla": 2, "geforce": 5, "nvidia": 14}
 _ARCHITECTURES: Final = {"volta": 5, "turing": 6, "ampere": 7, "ada": 8, "hopper": 9, "blackwell": 10}
 _ADDRESSING: Final = {"none": 0, "hmm": 1, "ats": 2}
@@ -124,7 +127,7 @@ def _fill_pci(state: _layout.GpuState, place: Place) -> None:
 def _fill_memory(state: _layout.GpuState, profile: Profile) -> None:
     memory = state.memory
     memory.total_bytes = profile.memory.total_mib * _MIB
-    memory.reserved_bytes = profile.memory.reserved_mib * _MIB
+    memory.reserved_bytes = max(0, profile.memory.reserved_mib * _MIB - _RESERVED_SHORT_OF_MIB)
     memory.bar1_total_bytes = profile.memory.bar1_mib * _MIB
     memory.bar1_used_bytes = _MIB
     memory.bus_width_bits = profile.memory.bus_width_bits

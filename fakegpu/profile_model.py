@@ -69,7 +69,7 @@ class Memory(Section):
     """Device memory; sizes in MiB."""
 
     total_mib: Mebibytes = Field(gt=0)
-    reserved_mib: Mebibytes = Field(description="kept by the driver, part of the total")
+    reserved_mib: Mebibytes = Field(description="kept by the driver, part of the total; rounded up as nvidia-smi does")
     bar1_mib: Mebibytes = Field(gt=0)
     bus_width_bits: int = Field(gt=0, le=65_536)
 

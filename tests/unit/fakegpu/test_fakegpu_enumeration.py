@@ -107,7 +107,7 @@ def test_h100_machine_as_nvidia_ml_py_sees_it(tmp_path: Path) -> None:
         "capability": [9, 0],
         "cores": 16896,
         "memory": 81559 << 20,
-        "memory_v2": 480 << 20,
+        "memory_v2": (480 << 20) - (1 << 19),
         "bar1": 131072 << 20,
         "power_limit": 700_000,
         "constraints": [200_000, 700_000],

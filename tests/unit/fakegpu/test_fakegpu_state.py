@@ -76,7 +76,7 @@ for line in sys.stdin:
             reader.stdin.flush()
             seen.append(reader.stdout.readline().strip())
 
-    assert seen == ["29 480", "88 10720", f"NVMLError_GpuIsLost {machine.gpu(1).uuid}", "88 10720"]
+    assert seen == ["29 479", "88 10719", f"NVMLError_GpuIsLost {machine.gpu(1).uuid}", "88 10719"]
 
 
 def test_lost_gpu_is_counted_keeps_its_name_and_gives_no_handle(machine: Machine, nvml: ctypes.CDLL) -> None:
