@@ -10,7 +10,7 @@ import ctypes
 from typing import Final
 
 MAGIC: Final = int.from_bytes(b"FFAKEGPU", "little")
-VERSION: Final = 4
+VERSION: Final = 5
 GPUS_MAX: Final = 1024
 EVENTS_MAX: Final = 1024
 LINKS_MAX: Final = 18
@@ -173,6 +173,19 @@ class Power(ctypes.Structure):
         ("limit_max_mw", _u32),
         ("memory_usage_mw", _u32),
         ("energy_mj", _u64),
+    ]
+
+
+class ModulePower(ctypes.Structure):
+    """``fg_module_power``."""
+
+    _fields_ = [
+        ("usage_mw", _u32),
+        ("limit_mw", _u32),
+        ("default_limit_mw", _u32),
+        ("limit_min_mw", _u32),
+        ("limit_max_mw", _u32),
+        ("padding", _u32),
     ]
 
 
@@ -483,6 +496,7 @@ class GpuState(ctypes.Structure):
         ("thermal", Thermal),
         ("fans", Fans),
         ("power", Power),
+        ("module_power", ModulePower),
         ("clocks", Clocks),
         ("utilization", Utilization),
         ("ecc", Ecc),
@@ -615,6 +629,7 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "fg_thermal": Thermal,
     "fg_fans": Fans,
     "fg_power": Power,
+    "fg_module_power": ModulePower,
     "fg_clocks": Clocks,
     "fg_utilization": Utilization,
     "fg_ecc": Ecc,

@@ -147,6 +147,11 @@ def _fill_thermal_and_power(state: _layout.GpuState, profile: Profile) -> None:
     power.limit_min_mw = profile.power.limit_min_w * 1000
     power.limit_max_mw = profile.power.limit_max_w * 1000
     power.memory_usage_mw = (profile.power.memory_idle_w or 0) * 1000
+    if module := profile.power.module:
+        state.module_power.usage_mw = module.idle_w * 1000
+        state.module_power.limit_mw = state.module_power.default_limit_mw = module.limit_w * 1000
+        state.module_power.limit_min_mw = module.limit_min_w * 1000
+        state.module_power.limit_max_mw = module.limit_max_w * 1000
 
 
 def _fill_fans(state: _layout.GpuState, profile: Profile) -> None:

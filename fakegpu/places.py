@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -81,6 +82,9 @@ def fill_links(state: _layout.GpuState, place: Place) -> None:
     if nvlink.has_fabric:
         fabric = state.fabric
         fabric.is_supported, fabric.state = True, _FABRIC_COMPLETED
+        fabric.clique_id = nvlink.clique_id
+        if nvlink.cluster_uuid is not None:
+            fabric.cluster_uuid[:] = uuid.UUID(nvlink.cluster_uuid).bytes
         fabric.health_mask, fabric.health_summary = _FABRIC_FULL_BANDWIDTH, _FABRIC_HEALTHY
 
 

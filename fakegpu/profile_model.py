@@ -22,6 +22,9 @@ PciAddress = Annotated[str, StringConstraints(pattern=r"^([0-9a-f]{4}:)?[0-9a-f]
 Text = Annotated[str, StringConstraints(pattern=r"^[ -~]*$")]
 """Characters of ASCII, which are one byte each in what NVML answers."""
 
+Uuid = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+"""A UUID in lower-case hex."""
+
 Celsius = Annotated[int, Field(ge=0, le=200)]
 Watts = Annotated[int, Field(ge=0, le=10_000)]
 Mebibytes = Annotated[int, Field(ge=0, le=1 << 24)]
@@ -106,22 +109,28 @@ class Fans(Section):
     max_rpm: int = Field(gt=0, le=100_000)
 
 
-class Power(Section):
-    """Power in watts."""
+class PowerRange(Part):
+    """A draw at rest and its limits, in watts."""
 
     idle_w: Watts = Field(gt=0)
-    memory_idle_w: Watts | None = Field(None, gt=0, description="of the memory alone; missing: not measured")
-    limit_w: Watts = Field(description="default limit, the board's power rating")
+    limit_w: Watts = Field(description="default limit, the power rating")
     limit_min_w: Watts
     limit_max_w: Watts
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
+    def _check_limits(self) -> Self:
         if not self.limit_min_w <= self.limit_w <= self.limit_max_w:
             raise ValueError("limits must rise: limitMinW, limitW, limitMaxW")
         if self.idle_w > self.limit_max_w:
             raise ValueError(f"idleW {self.idle_w} is above limitMaxW {self.limit_max_w}")
         return self
+
+
+class Power(PowerRange, Section):
+    """Power of the board in watts."""
+
+    memory_idle_w: Watts | None = Field(None, gt=0, description="of the memory alone; missing: not measured")
+    module: PowerRange | None = Field(None, description="of the module of GPU and CPU; missing: the board is in none")
 
 
 class ClockSet(Part):
@@ -217,6 +226,12 @@ class NvLink(Section):
     switches: Sequence[NvSwitch] = ()
     bridges: Sequence[Bridge] = ()
     has_fabric: bool = Field(False, description="GPUs register with the fabric manager's fabric (Hopper and newer)")
+    cluster_uuid: Uuid | None = Field(
+        None, description="of the fabric that joins several servers; missing: zeros, it ends at this server"
+    )
+    clique_id: int = Field(
+        0, ge=0, lt=1 << 32, description="GPUs of a fabric that may use each other's memory share it"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -226,6 +241,8 @@ class NvLink(Section):
             raise ValueError(f"a GPU has at most {LINKS_MAX} links")
         if any(switch.address for switch in self.switches) and self.switch_device_id is None:
             raise ValueError("switches with an address need switchDeviceId")
+        if (self.cluster_uuid or self.clique_id) and not self.has_fabric:
+            raise ValueError("clusterUuid and cliqueId need hasFabric")
         return self
 
 

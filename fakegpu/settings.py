@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -26,6 +27,7 @@ class Setting:
         high: greatest value.
         path: member of the state: topic and member, with a position for arrays.
         is_size: whether the value may end in KiB, MiB or GiB.
+        is_uuid: whether the value is a UUID, whose 16 bytes the member holds.
         event: posted to whoever registered for it when the value changes (``PSTATE``) or grows (ECC counters).
     """
 
@@ -34,11 +36,13 @@ class Setting:
     high: int
     path: tuple[str | int, ...]
     is_size: bool = False
+    is_uuid: bool = False
     event: EventType | None = None
 
 
 _U32: Final = (1 << 32) - 1
 _U63: Final = (1 << 63) - 1
+_U128: Final = (1 << 128) - 1
 _DRAM: Final = 2
 
 SETTINGS: Final[dict[str, Setting]] = {
@@ -62,12 +66,18 @@ SETTINGS: Final[dict[str, Setting]] = {
         ("ecc", "errors", 1, 0, _DRAM),
         event=EventType.DOUBLE_BIT_ECC,
     ),
+    "energy": Setting("mJ since the driver was loaded", 0, _U63, ("power", "energy_mj")),
     "event_types": Setting(
         "mask of the NVML event types that can be registered", 0, 0xFFFF, ("fault", "supported_events")
     ),
-    "energy": Setting("mJ since the driver was loaded", 0, _U63, ("power", "energy_mj")),
+    "fabric_clique": Setting("clique id of the NVLink fabric", 0, _U32, ("fabric", "clique_id")),
+    "fabric_cluster": Setting(
+        "UUID of the NVLink fabric's cluster", 0, _U128, ("fabric", "cluster_uuid"), is_uuid=True
+    ),
     "memory_temperature": Setting("degrees Celsius", 0, 200, ("thermal", "memory_c")),
     "memory_used": Setting("bytes, or with KiB, MiB, GiB", 0, _U63, ("memory", "used_bytes"), is_size=True),
+    "module_power_limit": Setting("mW, of the module of GPU and CPU", 0, 10_000_000, ("module_power", "limit_mw")),
+    "module_power_usage": Setting("mW, of the module of GPU and CPU", 0, 10_000_000, ("module_power", "usage_mw")),
     "numa_node": Setting("node, -1 for none", -1, 1023, ("placement", "numa_node")),
     "pcie_generation": Setting("current PCIe generation", 1, 6, ("pci", "link_generation")),
     "pcie_replays": Setting("replay counter", 0, _U32, ("pci", "replay_count")),
@@ -131,6 +141,11 @@ def _size_of(text: str) -> int | None:
 def _parse_number(key: str, setting: Setting, text: str) -> int:
     if setting.is_size and (size := _size_of(text)) is not None:
         return size
+    if setting.is_uuid:
+        try:
+            return uuid.UUID(text).int
+        except ValueError:
+            raise InputError(f"{key}={text}: not a UUID, such as {uuid.UUID(int=1)} ({setting.meaning})") from None
     if not _WHOLE.fullmatch(text):
         raise InputError(f"{key}={text}: not a whole number ({setting.meaning})")
     return int(text)
@@ -153,6 +168,9 @@ def apply(state: _layout.GpuState, key: str, number: int) -> EventType | None:
     holder: object = state
     for step in path:
         holder = holder[step] if isinstance(step, int) else getattr(holder, step)  # type: ignore[index]
+    if setting.is_uuid:
+        getattr(holder, str(last))[:] = number.to_bytes(16, "big")
+        return None
     before: int = holder[last] if isinstance(last, int) else getattr(holder, last)  # type: ignore[index]
     if isinstance(last, int):
         holder[last] = number  # type: ignore[index]
@@ -173,7 +191,21 @@ def _check_memory_temperature(state: _layout.GpuState, number: int) -> None:
         raise InputError(f"memory_temperature={number}: {state.identity.name.decode()} has no memory sensor")
 
 
+def _check_fabric(state: _layout.GpuState, _number: int) -> None:
+    if not state.fabric.is_supported:
+        raise InputError(f"{state.identity.name.decode()} registers with no NVLink fabric")
+
+
+def _check_module(state: _layout.GpuState, _number: int) -> None:
+    if not state.module_power.limit_max_mw:
+        raise InputError(f"{state.identity.name.decode()} reports no power of a module of GPU and CPU")
+
+
 _CHECKS: Final[dict[str, Callable[[_layout.GpuState, int], None]]] = {
+    "fabric_clique": _check_fabric,
+    "fabric_cluster": _check_fabric,
+    "module_power_limit": _check_module,
+    "module_power_usage": _check_module,
     "memory_used": _check_memory_used,
     "memory_temperature": _check_memory_temperature,
 }

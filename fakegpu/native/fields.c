@@ -86,9 +86,32 @@ static nvmlReturn_t answer_retired_pages(const struct fg_gpu *gpu, nvmlFieldValu
     }
 }
 
+/* A module draws as much more than is set as its GPU does. */
+static nvmlReturn_t answer_module_power(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
+{
+    FG_READ(gpu, module_power, module);
+    FG_READ(gpu, power, now);
+    FG_READ_EVEN_IF_LOST(gpu, power, set);
+    FG_REQUIRE(module.limit_max_mw != 0, NVML_ERROR_NOT_SUPPORTED);
+    uint32_t usage_mw = module.usage_mw + (now.usage_mw > set.usage_mw ? now.usage_mw - set.usage_mw : 0);
+    switch (field->fieldId) {
+    case NVML_FI_DEV_POWER_AVERAGE:
+    case NVML_FI_DEV_POWER_INSTANT:
+        return fg_field_small(field, usage_mw < module.limit_mw ? usage_mw : module.limit_mw);
+    case NVML_FI_DEV_POWER_MIN_LIMIT: return fg_field_small(field, module.limit_min_mw);
+    case NVML_FI_DEV_POWER_MAX_LIMIT: return fg_field_small(field, module.limit_max_mw);
+    case NVML_FI_DEV_POWER_DEFAULT_LIMIT: return fg_field_small(field, module.default_limit_mw);
+    case NVML_FI_DEV_POWER_CURRENT_LIMIT:
+    case NVML_FI_DEV_POWER_REQUESTED_LIMIT: return fg_field_small(field, module.limit_mw);
+    default: return NVML_ERROR_NOT_SUPPORTED;
+    }
+}
+
 static nvmlReturn_t answer_power(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
     FG_READ(gpu, power, power);
+    if (field->scopeId == NVML_POWER_SCOPE_MODULE)
+        return answer_module_power(gpu, field);
     if (field->scopeId == NVML_POWER_SCOPE_MEMORY && power.memory_usage_mw != 0 &&
         (field->fieldId == NVML_FI_DEV_POWER_AVERAGE || field->fieldId == NVML_FI_DEV_POWER_INSTANT))
         return fg_field_small(field, power.memory_usage_mw);

@@ -25,12 +25,24 @@ FG_API nvmlDeviceSetPowerManagementLimit(nvmlDevice_t device, unsigned int limit
     return set_limit(segment, gpu, limit_mw);
 }
 
-/* The module is the GPU and the CPU beside it, which no board here has. */
+static nvmlReturn_t set_module_limit(const struct fg_segment *segment, const struct fg_gpu *gpu, unsigned int limit_mw)
+{
+    FG_READ(gpu, module_power, module);
+    FG_REQUIRE(module.limit_max_mw != 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(limit_mw >= module.limit_min_mw && limit_mw <= module.limit_max_mw, NVML_ERROR_INVALID_ARGUMENT);
+    FG_CHANGE(gpu, change);
+    change.state.module_power.limit_mw = limit_mw;
+    return fg_change_commit(&change);
+}
+
+/* The module is the GPU and the CPU beside it. */
 FG_API nvmlDeviceSetPowerManagementLimit_v2(nvmlDevice_t device, nvmlPowerValue_v2_t *value)
 {
     FG_ENTER(device, value != NULL);
     FG_REQUIRE_VERSION(value, nvmlPowerValue_v2);
     FG_REQUIRE(value->powerScope < NVML_POWER_SCOPE_COUNT, NVML_ERROR_INVALID_ARGUMENT);
+    if (value->powerScope == NVML_POWER_SCOPE_MODULE)
+        return set_module_limit(segment, gpu, value->powerValueMw);
     FG_REQUIRE(value->powerScope == NVML_POWER_SCOPE_GPU, NVML_ERROR_NOT_SUPPORTED);
     return set_limit(segment, gpu, value->powerValueMw);
 }

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
-#define FG_VERSION 4u
+#define FG_VERSION 5u
 #define FG_GPUS_MAX 1024u
 #define FG_EVENTS_MAX 1024u
 #define FG_LINKS_MAX 18u
@@ -152,6 +152,16 @@ struct fg_power {
     uint32_t limit_max_mw;
     uint32_t memory_usage_mw; /* zero: the board does not measure it */
     uint64_t energy_mj;
+};
+
+/* Of the module of GPU and CPU to which the board belongs; all zeros: it belongs to none. */
+struct fg_module_power {
+    uint32_t usage_mw; /* while the GPU draws what is set for it */
+    uint32_t limit_mw;
+    uint32_t default_limit_mw;
+    uint32_t limit_min_mw;
+    uint32_t limit_max_mw;
+    uint32_t padding;
 };
 
 struct fg_clocks {
@@ -380,6 +390,7 @@ struct fg_gpu_state {
     struct fg_thermal thermal;
     struct fg_fans fans;
     struct fg_power power;
+    struct fg_module_power module_power;
     struct fg_clocks clocks;
     struct fg_utilization utilization;
     struct fg_ecc ecc;
@@ -536,6 +547,7 @@ FG_WHOLE_WORDS(fg_memory);
 FG_WHOLE_WORDS(fg_thermal);
 FG_WHOLE_WORDS(fg_fans);
 FG_WHOLE_WORDS(fg_power);
+FG_WHOLE_WORDS(fg_module_power);
 FG_WHOLE_WORDS(fg_clocks);
 FG_WHOLE_WORDS(fg_utilization);
 FG_WHOLE_WORDS(fg_ecc);

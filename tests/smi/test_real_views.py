@@ -106,7 +106,9 @@ def test_enforced_limit_is_shown(make: Make, every_real: Ask) -> None:
     assert limit.lines == ["512.00 W"]
 
 
-def test_process_of_a_mig_device_has_its_instances(make: Make, every_real: Ask, worker: subprocess.Popen[bytes]) -> None:
+def test_process_of_a_mig_device_has_its_instances(
+    make: Make, every_real: Ask, worker: subprocess.Popen[bytes]
+) -> None:
     machine = make("a100-40gb", 1)
     machine.mig(0).create("1g.5gb", "2g.10gb")
     device = machine.mig(0).devices[1]
@@ -169,7 +171,9 @@ def test_load_moves_what_is_shown(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
     machine.load(0, Load(gpu_percent=80))
 
-    figures = every_real(machine, "--query-gpu=utilization.gpu,power.draw,pstate", "--format=csv,noheader,nounits").lines
+    figures = every_real(
+        machine, "--query-gpu=utilization.gpu,power.draw,pstate", "--format=csv,noheader,nounits"
+    ).lines
 
     busy, idle = (line.split(", ") for line in figures)
     assert busy[0] == "80"
@@ -186,3 +190,23 @@ def test_state_of_a_removed_machine_is_told_in_one_line(make: Make, every_real: 
 
     assert answer.status == 9
     assert "couldn't communicate with the NVIDIA driver" in answer.text
+
+
+def test_memory_module_and_fabric_of_a_gb200_are_as_captured(make: Make) -> None:
+    machine, ask = make("gb200", 1), asking("550")
+
+    report = ask(machine, "-q").text
+
+    sections = {
+        "FB Memory Usage": {"Total": "189471 MiB", "Reserved": "742 MiB", "Used": "0 MiB", "Free": "188730 MiB"},
+        "Module Power Readings": {
+            "Average Power Draw": "467.00 W",
+            "Current Power Limit": "2500.00 W",
+            "Min Power Limit": "500.00 W",
+        },
+        "Fabric": {"CliqueId": "2", "ClusterUUID": "00000001-0000-0000-0000-000000000001"},
+    }
+    for section, lines in sections.items():
+        shown = report.partition(f"    {section}\n")[2]
+        for label, value in lines.items():
+            assert re.search(rf"^ +{label} +: (.*)$", shown, re.MULTILINE)[1] == value, label  # type: ignore[index]

@@ -165,6 +165,7 @@ def test_made_up_identities_hide_the_real_ones(node: Node) -> None:
     for call in ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial", "nvmlDeviceGetPdi"):
         for secret in answers(before, call):
             assert str(secret) not in text
+    assert str(before.gpus[0]["nvmlDeviceGetGpuFabricInfo"]["clusterUuid"]) not in text
     assert len(set(answers(after, "nvmlDeviceGetUUID"))) == 2
     assert answers(after, "nvmlDeviceGetComputeRunningProcesses_v3") == [[], []]
     assert list(differences(after, before)) == []

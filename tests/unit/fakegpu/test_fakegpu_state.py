@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -262,7 +263,8 @@ def test_two_machines_in_one_process_do_not_mix(machine: Machine, nvml: ctypes.C
 
 
 @pytest.mark.parametrize("key", SETTINGS)
-def test_every_setting_takes_both_ends_of_its_range_or_says_why_not(machine: Machine, key: str) -> None:
+def test_every_setting_takes_both_ends_of_its_range_or_says_why_not(tmp_path: Path, key: str) -> None:
+    machine = Machine.create(tmp_path / "node", "gb200", 1)
     setting = SETTINGS[key]
 
     machine.set(0, key, setting.low)
@@ -280,6 +282,29 @@ def test_refused_value_changes_none_of_several(machine: Machine) -> None:
         machine.set_many(0, {"temperature": 90, "memory_used": "1000GiB"})
 
     assert machine.gpu(0).temperature_c == 29
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("fabric_clique", "1", "Tesla T4 registers with no NVLink fabric"),
+        ("fabric_cluster", str(UUID(int=1)), "Tesla T4 registers with no NVLink fabric"),
+        ("module_power_usage", "100000", "Tesla T4 reports no power of a module of GPU and CPU"),
+        ("module_power_limit", "100000", "Tesla T4 reports no power of a module of GPU and CPU"),
+    ],
+)
+def test_setting_of_what_the_board_has_not_is_refused(tmp_path: Path, key: str, value: str, message: str) -> None:
+    machine = Machine.create(tmp_path / "node", "t4", 1)
+
+    with pytest.raises(InputError, match=message):
+        machine.set(0, key, value)
+
+
+def test_text_that_is_no_uuid_is_refused(machine: Machine) -> None:
+    with pytest.raises(
+        InputError, match=r"^fabric_cluster=rack-7: not a UUID, such as .* \(UUID of the NVLink fabric's"
+    ):
+        machine.set(0, "fabric_cluster", "rack-7")
 
 
 def test_memory_temperature_needs_a_sensor(tmp_path: Path) -> None:
