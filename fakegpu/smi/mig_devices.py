@@ -35,6 +35,13 @@ def mig_devices(handle: Any) -> list[MigDevice]:
     return devices
 
 
+def uncorrected_errors(device: MigDevice) -> int | None:
+    """Volatile uncorrected errors in the device's part of the SRAM."""
+    where = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC, pynvml.NVML_MEMORY_LOCATION_SRAM)
+    count: int | None = ask(pynvml.nvmlDeviceGetMemoryErrorCounter, device.handle, *where)
+    return count
+
+
 def _describe(index: int, device: Any) -> MigDevice:
     # A MIG device's name ends in "MIG" and its profile.
     return MigDevice(

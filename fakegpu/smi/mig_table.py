@@ -7,8 +7,8 @@ from typing import Final
 
 import pynvml
 
-from .mig_devices import MigDevice, mig_devices
-from .reading import MIB, NOT_AVAILABLE, ask
+from .mig_devices import MigDevice, mig_devices, uncorrected_errors
+from .reading import MIB, NOT_AVAILABLE, ask, text
 from .selection import Selected
 
 _EDGE: Final = f"+{'-' * 87}+"
@@ -52,7 +52,7 @@ def _rows(gpu: int, device: MigDevice, used: str, window: str) -> Iterator[str]:
     engines = f"{shared[0]:>3}{shared[1]:>4}{shared[2]:>5}{shared[3]:>5}{shared[4]:>5}"
     cores = NOT_AVAILABLE if attributes is None else attributes.multiprocessorCount
     place = f"{gpu:>3}{device.gpu_instance:>5}{device.compute_instance:>4}{device.index:>4}"
-    yield f"|{place}  | {used:>29}  | {cores:<3} {_errors(device):>5} |{engines} |"
+    yield f"|{place}  | {used:>29}  | {cores:<3} {text(uncorrected_errors(device)):>5} |{engines} |"
     yield f"|{'':18}| {window:>29}  |{'':11}|{'':23}|"
 
 
@@ -64,9 +64,3 @@ def _memory(device: MigDevice) -> str:
 def _bar1(device: MigDevice) -> str:
     bar1 = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, device.handle)
     return NOT_AVAILABLE if bar1 is None else f"{bar1.bar1Used // MIB}MiB / {f'{bar1.bar1Total // MIB}MiB':>8}"
-
-
-def _errors(device: MigDevice) -> str:
-    where = (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC, pynvml.NVML_MEMORY_LOCATION_SRAM)
-    count = ask(pynvml.nvmlDeviceGetMemoryErrorCounter, device.handle, *where)
-    return NOT_AVAILABLE if count is None else str(count)

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pynvml
 
+from .mig_devices import MigDevice, mig_devices, uncorrected_errors
 from .reading import NOT_AVAILABLE, ask, bus_id, field_value, switch, text
 from .report_tree import Tree
+from .report_use import bar1, memory
 
 _BRANDS: Final = {
     pynvml.NVML_BRAND_QUADRO: "Quadro",
@@ -44,6 +46,7 @@ def tree(handle: Any) -> Tree:
         ("Persistence Mode", switch(ask(pynvml.nvmlDeviceGetPersistenceMode, handle))),
         ("Addressing Mode", _named(_ADDRESSING_MODES, ask(pynvml.nvmlDeviceGetAddressingMode, handle))),
         ("MIG Mode", _two_switches(ask(pynvml.nvmlDeviceGetMigMode, handle))),
+        *(("MIG Device", _mig_device(device)) for device in mig_devices(handle)),
         ("Accounting Mode", switch(ask(pynvml.nvmlDeviceGetAccountingMode, handle))),
         ("Accounting Mode Buffer Size", text(ask(pynvml.nvmlDeviceGetAccountingBufferSize, handle))),
         ("Driver Model", [("Current", NOT_AVAILABLE), ("Pending", NOT_AVAILABLE)]),
@@ -82,6 +85,28 @@ def _hex(value: int | None) -> str:
 def _two_switches(values: Any) -> Tree:
     current, pending = values or (None, None)
     return [("Current", switch(current)), ("Pending", switch(pending))]
+
+
+def _mig_device(device: MigDevice) -> Tree:
+    attributes = ask(pynvml.nvmlDeviceGetAttributes_v2, device.handle)
+    counts = {
+        "Multiprocessor count": "multiprocessorCount",
+        "Copy Engine count": "sharedCopyEngineCount",
+        "Encoder count": "sharedEncoderCount",
+        "Decoder count": "sharedDecoderCount",
+        "OFA count": "sharedOfaCount",
+        "JPG count": "sharedJpegCount",
+    }
+    shared: Tree = [(label, text(getattr(attributes, name, None))) for label, name in counts.items()]
+    return [
+        ("Index", str(device.index)),
+        ("GPU Instance ID", str(device.gpu_instance)),
+        ("Compute Instance ID", str(device.compute_instance)),
+        ("Device Attributes", [("Shared", shared)]),
+        ("ECC Errors", [("Volatile", [("SRAM Uncorrectable", text(uncorrected_errors(device)))])]),
+        ("FB Memory Usage", memory(device.handle)),
+        ("BAR1 Memory", bar1(device.handle)),
+    ]
 
 
 def _inforom(handle: Any) -> Tree:

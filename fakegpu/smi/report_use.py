@@ -29,8 +29,8 @@ def tree(handle: Any) -> Tree:
         ("Performance State", performance_state(handle)),
         ("Clocks Event Reasons", _event_reasons(handle)),
         ("Sparse Operation Mode", NOT_AVAILABLE),
-        ("FB Memory Usage", _memory(handle)),
-        ("BAR1 Memory Usage", _bar1(handle)),
+        ("FB Memory Usage", memory(handle)),
+        ("BAR1 Memory Usage", bar1(handle)),
         ("Conf Compute Protected Memory Usage", _protected(handle)),
         ("Compute Mode", compute_mode(handle)),
         ("Utilization", _utilization(handle)),
@@ -46,13 +46,15 @@ def _event_reasons(handle: Any) -> str | Tree:
     return [(label, "Active" if reasons & bit else "Not Active") for label, bit in _EVENT_REASONS.items()]
 
 
-def _memory(handle: Any) -> Tree:
-    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
+def memory(handle: Any) -> Tree:
+    """The memory of a GPU or a MIG device."""
+    info = ask(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
     figures = ("total", "reserved", "used", "free")
-    return [(name.title(), NOT_AVAILABLE if memory is None else mib(getattr(memory, name))) for name in figures]
+    return [(name.title(), NOT_AVAILABLE if info is None else mib(getattr(info, name))) for name in figures]
 
 
-def _bar1(handle: Any) -> Tree:
+def bar1(handle: Any) -> Tree:
+    """The BAR1 window of a GPU or a MIG device."""
     window = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, handle)
     figures = {"Total": "bar1Total", "Used": "bar1Used", "Free": "bar1Free"}
     return [(label, NOT_AVAILABLE if window is None else mib(getattr(window, name))) for label, name in figures.items()]

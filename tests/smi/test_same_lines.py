@@ -101,7 +101,7 @@ class TestMig:
             machine.enter_process(third.uuid, other.pid, 1 << 30, "mps")
             machine.enter_process(1, one.pid, 2 << 30)
 
-            pairs = [(ours(machine, *view), real(machine, *view)) for view in ((), ("-q", "-d", "PIDS"))]
+            pairs = [(ours(machine, *view), real(machine, *view)) for view in ((), ("-q",))]
             one.kill()
             other.kill()
 
