@@ -33,7 +33,12 @@ _NEEDED_IN_SECRETS: Final = {
     _BASIC_AUTH: ("username", "password"),
 }
 """Type -> keys that must be there; of those of the last, one."""
+_MAX_BYTES: Final = 1024 * 1024
 _IMMUTABLE: Final = "field is immutable when `immutable` is set"
+
+
+def _decoded_bytes(data: Mapping[str, str]) -> int:
+    return sum(len(base64.b64decode(text)) for text in data.values())
 
 
 class NamespaceStrategy(Strategy):
@@ -59,7 +64,10 @@ class NamespaceStrategy(Strategy):
 
 
 class _DataStrategy(Strategy):
-    """What config maps and secrets have in common: keys, and that they can be made immutable."""
+    """What config maps and secrets have in common: keys, a size, and that they can be made immutable."""
+
+    _too_long = "[]"
+    """The path in the message about their size; Go's for the whole object."""
 
     def validate(self, new: JSON) -> list[FieldError]:
         texts, binary = new.get("data") or {}, new.get("binaryData") or {}
@@ -70,7 +78,15 @@ class _DataStrategy(Strategy):
             if not _KEY.fullmatch(key) or len(key) > 253
         ]
         both = "duplicate of key present in binaryData"
-        return errors + [FieldError.invalid(f"data[{key}]", key, both) for key in texts if key in binary]
+        errors += [FieldError.invalid(f"data[{key}]", key, both) for key in texts if key in binary]
+        if self._bytes(new) > _MAX_BYTES:
+            errors.append(FieldError.too_long(self._too_long, _MAX_BYTES))
+        return errors
+
+    def _bytes(self, new: JSON) -> int:
+        """The size of all values, as they are once base64 is decoded."""
+        texts = sum(len(text.encode()) for text in (new.get("data") or {}).values())
+        return texts + _decoded_bytes(new.get("binaryData") or {})
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = []
@@ -88,6 +104,8 @@ class _DataStrategy(Strategy):
 class SecretStrategy(_DataStrategy):
     """A secret's texts are stored as bytes, its type stays."""
 
+    _too_long = "data"
+
     def default(self, new: JSON) -> None:
         new.setdefault("type", "Opaque")
         texts = new.pop("stringData", None) or {}
@@ -101,6 +119,9 @@ class SecretStrategy(_DataStrategy):
         if new["type"] == _BASIC_AUTH and not data.keys().isdisjoint(needed):
             return errors
         return errors + [FieldError.required(f"data[{key}]") for key in needed if key not in data]
+
+    def _bytes(self, new: JSON) -> int:
+        return _decoded_bytes(new.get("data") or {})
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
         errors = super().validate_update(new, old)

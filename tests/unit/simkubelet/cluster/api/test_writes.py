@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
+import json
 
 import pytest
 
@@ -395,6 +397,52 @@ async def test_secret_has_the_keys_of_its_type(client: Client, type_: str, data:
     body = {"metadata": {"name": "s"}, "type": type_, "data": data}
     answer = await client.post("/api/v1/namespaces/default/secrets", body)
     assert [cause["field"] for cause in answer.body.get("details", {}).get("causes", ())] == missing
+
+
+async def test_manager_of_an_agent_in_other_bytes_is_readable(server: ApiServer) -> None:
+    body = json.dumps(config_map("a", key="value")).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    writer.write(head.encode() + b"User-Agent: agent\xff\xc3\xa9" + b"x" * 200 + b"/1.0\r\n\r\n" + body)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+
+    made = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert made["metadata"]["managedFields"][0]["manager"] == "agent\ufffdé" + "x" * (128 - 10)
+
+
+def big(data: JSON) -> io.BytesIO:
+    return io.BytesIO(json.dumps({"metadata": {"name": "big"}, **data}, ensure_ascii=False).encode())
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "field"),
+    [
+        ("configmaps", {"data": {"a": "x", "b": "é" * 2**19}}, "[]"),
+        ("configmaps", {"data": {"a": "x"}, "binaryData": {"b": base64.b64encode(b"x" * 2**20).decode()}}, "[]"),
+        ("secrets", {"data": {"a": base64.b64encode(b"x" * (2**20 + 1)).decode()}}, "data"),
+        ("secrets", {"stringData": {"a": "x" * (2**20 + 1)}}, "data"),
+    ],
+)
+async def test_data_of_more_than_a_mebibyte_is_refused(client: Client, kind: str, data: JSON, field: str) -> None:
+    answer = await client.post(f"/api/v1/namespaces/default/{kind}", big(data))
+
+    title = {"configmaps": "ConfigMap", "secrets": "Secret"}[kind]
+    assert answer.code == 422
+    assert answer.body["message"] == f'{title} "big" is invalid: {field}: Too long: may not be more than 1048576 bytes'
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("configmaps", {"data": {"a": "x" * 2**20}}),
+        ("configmaps", {"binaryData": {"a": base64.b64encode(b"x" * 2**20).decode()}}),
+        ("secrets", {"data": {"a": base64.b64encode(b"x" * 2**20).decode()}}),
+    ],
+)
+async def test_data_of_a_mebibyte_is_taken(client: Client, kind: str, data: JSON) -> None:
+    answer = await client.post(f"/api/v1/namespaces/default/{kind}", big(data))
+    assert answer.code == 201
 
 
 async def test_manager_of_a_name_that_cannot_be_is_refused(client: Client) -> None:
