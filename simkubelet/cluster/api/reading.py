@@ -78,7 +78,7 @@ class Reading:
         selected = selection(target, request.query)
         # Spread, so that not all clients come back at once.
         lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
-        events = watch(self._registry.objects, target.kind, selected, options)
+        events = watch(self._registry.objects, target.kind, selected, options, lasts_s)
         response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
         try:

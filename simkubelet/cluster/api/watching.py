@@ -24,6 +24,7 @@ __all__ = ["BOOKMARK", "ERROR", "WatchOptions", "watch"]
 BOOKMARK: Final = "BOOKMARK"
 ERROR: Final = "ERROR"
 _BOOKMARK_PERIOD_S: Final = 60.0
+_BOOKMARK_BEFORE_END_S: Final = 2.0
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -37,9 +38,13 @@ class WatchOptions:
 
 
 async def watch(
-    objects: Objects, kind: Kind, selection: Selection, options: WatchOptions
+    objects: Objects, kind: Kind, selection: Selection, options: WatchOptions, lasts_s: float
 ) -> AsyncGenerator[tuple[str, JSON], None]:
-    """The types and objects of the events of a watch, without end unless it is an error."""
+    """The types and objects of the events of a watch, without end unless it is an error.
+
+    Args:
+        lasts_s: when the caller is going to end it, in seconds of the event loop; a bookmark comes shortly before.
+    """
     since = options.since
     begins_with_state = options.send_initial_events
     if begins_with_state is None:
@@ -52,7 +57,8 @@ async def watch(
         if options.send_initial_events and options.bookmarks:
             yield BOOKMARK, _bookmark(kind, version, {_INITIAL_EVENTS_END: "true"})
     loop = asyncio.get_running_loop()
-    bookmark_at = loop.time() + _BOOKMARK_PERIOD_S
+    ends_at = loop.time() + lasts_s
+    bookmark_at = _next_bookmark(loop.time(), ends_at)
     seen = -1
     while True:
         count = objects.change.count
@@ -71,9 +77,18 @@ async def watch(
             async with asyncio.timeout_at(bookmark_at):
                 await objects.change.wait(seen)
         except TimeoutError:
-            bookmark_at = loop.time() + _BOOKMARK_PERIOD_S
+            bookmark_at = _next_bookmark(loop.time(), ends_at)
             if options.bookmarks:
                 yield BOOKMARK, _bookmark(kind, version)
+
+
+def _next_bookmark(now: float, ends_at: float) -> float | None:
+    """When to send a bookmark: each minute, and shortly before the end; None where no other fits in.
+
+    Source: staging/src/k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go, ``nextBookmarkTime`` (kubernetes v1.34.4).
+    """
+    at = min(now + _BOOKMARK_PERIOD_S, ends_at - _BOOKMARK_BEFORE_END_S)
+    return at if at >= now else None
 
 
 def _seen_through(selection: Selection, written: list[Written]) -> Iterator[tuple[str, JSON]]:

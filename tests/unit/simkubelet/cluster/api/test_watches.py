@@ -15,7 +15,7 @@ from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.selectors import Selection
 from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.api.watching import WatchOptions, watch
+from simkubelet.cluster.api.watching import BOOKMARK, WatchOptions, watch
 from simkubelet.cluster.objects import JSON, Key, Objects
 from simkubelet.cluster.wall_time import WallTime
 
@@ -76,6 +76,20 @@ async def test_initial_events_need_a_version_match(client: Client) -> None:
     answer = await client.get(CONFIG_MAPS, params={"watch": "1", "sendInitialEvents": "true"})
     assert answer.code == 422
     assert "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in answer.body["message"]
+
+
+async def test_one_bookmark_comes_two_seconds_before_a_watch_ends(objects: Objects) -> None:
+    kind = kind_named("configmaps")
+    obj = objects.create(Key("configmaps", "default", "a"), {})
+    events = watch(objects, kind, Selection(kind, None), WatchOptions(bookmarks=True), 2.01)
+    assert (await anext(events))[0] == "ADDED"
+
+    type_, bookmark = await asyncio.wait_for(anext(events), 10)
+    awaited = asyncio.ensure_future(anext(events))
+    objects.create(Key("configmaps", "default", "b"), {})
+
+    assert (type_, bookmark["metadata"]) == (BOOKMARK, {"resourceVersion": obj["metadata"]["resourceVersion"]})
+    assert (await awaited)[0] == "ADDED"
 
 
 @pytest.mark.slow
@@ -145,7 +159,7 @@ async def test_list_and_watch_from_it_give_the_state(steps: list[Step], begin: i
     play(objects, steps[:begin])
     state = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
     options = WatchOptions(since=objects.version, send_initial_events=False)
-    events = watch(objects, kind_named("configmaps"), selection, options)
+    events = watch(objects, kind_named("configmaps"), selection, options, 60)
     play(objects, steps[begin:])
     expected = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
     for type_, obj in await there(events):
