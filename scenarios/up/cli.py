@@ -61,7 +61,7 @@ _cluster = click.option(
     help="What containers are: a record, or processes in a sandbox.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server (default: a free one).")
-@click.option("--plain", is_flag=True, help="API server without TLS and token.")
+@click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Write the kubeconfig here; FILE must be new.")
 @click.option(
     "--dir",

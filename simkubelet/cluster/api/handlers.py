@@ -6,7 +6,9 @@ Source: staging/src/k8s.io/apiserver/pkg/server, pkg/endpoints/handlers/response
 from __future__ import annotations
 
 import hmac
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -24,7 +26,10 @@ from .request import Target, as_bool, target_of
 from .views import View
 from .writing import Answer, Writing
 
-__all__ = ["Handlers"]
+__all__ = ["LARGEST_HEAD", "Handlers"]
+
+LARGEST_HEAD: Final = 1024 * 1024 + 4096
+"""Bytes of a request's first line and headers; Go's ``DefaultMaxHeaderBytes`` and what its server adds."""
 
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
@@ -50,6 +55,10 @@ class Handlers:
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """The answer to any request."""
+        if _head_bytes(request) > LARGEST_HEAD:
+            response = web.Response(text="431 Request Header Fields Too Large", status=431)
+            response.force_close()
+            return response
         try:
             self._authorize(request)
             return await self._answer(request)
@@ -122,13 +131,41 @@ class Handlers:
 
     def _authorize(self, request: web.Request) -> None:
         if self._token is None:
+            _check_local(request)
             return
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme:
-            if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            given = token.strip().encode(errors="surrogateescape")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token.encode()):
                 raise StatusError.unauthorized()
         elif request.path.rstrip("/") not in _OPEN:
             raise _forbidden_to_anonymous(request)
+
+
+def _head_bytes(request: web.Request) -> int:
+    headers = sum(len(name) + len(value) + len(": \r\n") for name, value in request.raw_headers)
+    return len(request.method) + len(request.path_qs) + len("  HTTP/1.1\r\n") + headers
+
+
+def _check_local(request: web.Request) -> None:
+    """Refuse what a web page of somebody else makes a browser of this machine ask.
+
+    A page cannot set these headers; its own name in ``Host`` means that the name leads to this machine.
+    """
+    for header in ("Host", "Origin"):
+        given = request.headers.get(header)
+        if given is not None and not _is_local(given if header == "Origin" else f"//{given}"):
+            asked = f"{header} {quoted(given)} is not this machine"
+            why = f"forbidden: {asked}; without TLS only requests to 127.0.0.1 or localhost are answered"
+            raise StatusError(403, "Forbidden", why, {})
+
+
+def _is_local(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _health(path: str, request: web.Request) -> web.Response | None:

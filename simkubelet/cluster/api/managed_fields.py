@@ -22,6 +22,7 @@ __all__ = [
     "entries",
     "managed_part",
     "manager_faults",
+    "manager_of_agent",
     "managers_of",
     "track_update",
 ]
@@ -51,6 +52,16 @@ class Manager:
     operation: str
     api_version: str
     subresource: str
+
+
+def manager_of_agent(user_agent: str) -> str:
+    """The manager that a client without a name of one is, by its ``User-Agent``.
+
+    Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, ``prefixFromUserAgent`` (kubernetes v1.34.4).
+    """
+    agent = user_agent.partition("/")[0].encode(errors="surrogateescape").decode(errors="replace")
+    printable = "".join(filter(str.isprintable, agent))
+    return printable.encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def managers_of(obj: JSON) -> dict[Manager, tuple[FieldSet, str]]:

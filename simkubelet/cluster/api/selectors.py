@@ -6,6 +6,7 @@ Source: staging/src/k8s.io/apimachinery/pkg/labels/selector.go, pkg/fields/selec
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -59,13 +60,13 @@ class Requirement:
 
 class _Tokens:
     def __init__(self, text: str) -> None:
-        self._tokens = _TOKEN.findall(text)
+        self._tokens: deque[str] = deque(_TOKEN.findall(text))
 
     def look(self) -> str:
         return self._tokens[0] if self._tokens else ""
 
     def take(self) -> str:
-        return self._tokens.pop(0) if self._tokens else ""
+        return self._tokens.popleft() if self._tokens else ""
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:

@@ -13,7 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ..objects import JSON, Objects
 from .certificates import Certificates, make_certificates
-from .handlers import Handlers
+from .handlers import LARGEST_HEAD, Handlers
 from .pod_logs import PodLogs
 from .registry import Registry
 from .strategy import Strategy
@@ -22,6 +22,8 @@ __all__ = ["ApiServer"]
 
 _HOST: Final = "127.0.0.1"
 _LARGEST_BODY: Final = 3 * 1024 * 1024
+# What is too large is read, up to here, so that it can be answered as `handlers` does.
+_READ_LINE: Final = 4 * LARGEST_HEAD
 _SHUTDOWN_S: Final = 2.0
 _LOG: Final = logging.getLogger(__name__)
 
@@ -42,7 +44,7 @@ class ApiServer:
         logs: where the output of containers is.
         version: the Kubernetes version that it says to be.
         port: where to listen; a free one where it is 0.
-        plain: without TLS and without asking for a token.
+        plain: without TLS and without asking for a token; it answers only requests to a name of this machine.
         name: of the cluster in its kubeconfig.
     """
 
@@ -99,7 +101,13 @@ class ApiServer:
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.router.add_route("*", "/{path:.*}", self._handlers.answer)
         self._runner = web.AppRunner(
-            app, access_log=None, logger=_LOG, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S
+            app,
+            access_log=None,
+            logger=_LOG,
+            handler_cancellation=True,
+            shutdown_timeout=_SHUTDOWN_S,
+            max_line_size=_READ_LINE,
+            max_field_size=_READ_LINE,
         )
         await self._runner.setup()
         context = self._certificates.server_context() if self._certificates is not None else None

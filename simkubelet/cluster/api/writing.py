@@ -19,7 +19,7 @@ from .decoding import PROTOBUF, Decoder
 from .errors import FieldError, GroupName, StatusError
 from .kinds import Kind
 from .listing import Listed, ListOptions, list_objects
-from .managed_fields import manager_faults, track_update
+from .managed_fields import manager_faults, manager_of_agent, track_update
 from .metadata import check_place, check_uid
 from .patches import APPLY, PATCH_TYPES, patched
 from .registry import Registry, Write
@@ -197,7 +197,7 @@ class Writing:
     def _tracked(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> JSON:
         """An object of a request in its stored form, with its defaults and with who manages which field."""
         kind, now = target.kind, self._registry.objects.wall_time.now()
-        manager = request.query.get("fieldManager") or request.headers.get("User-Agent", "unknown").partition("/")[0]
+        manager = request.query.get("fieldManager") or manager_of_agent(request.headers.get("User-Agent", "unknown"))
         stored = kind.to_stored(new)
         stored.setdefault("metadata", {})
         strategy = self._registry.strategy(kind)

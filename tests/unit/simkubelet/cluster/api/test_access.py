@@ -99,6 +99,70 @@ async def test_bytes_that_are_no_request_are_refused_and_not_told(
     assert caplog.records == []
 
 
+async def first_answer(server: ApiServer, head: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer to bytes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    writer.write(head + b"Connection: close\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "localhost:8001", "[::1]:80", "127.1.2.3"])
+async def test_host_of_this_machine_is_let_in(client: Client, host: str) -> None:
+    headers = {"Host": host, "Origin": f"http://{host}"}
+    assert (await client.get("/version", headers=headers)).code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "rebound.example"},
+        {"Host": "rebound.example:8080"},
+        {"Host": "127.0.0.1.rebound.example"},
+        {"Host": "[::1"},
+        {"Host": ""},
+        {"Origin": "https://rebound.example"},
+        {"Origin": "null"},
+    ],
+    ids=str,
+)
+async def test_web_page_of_elsewhere_is_forbidden_without_tls(client: Client, headers: Mapping[str, str]) -> None:
+    answer = await client.get("/api/v1/pods", headers=headers)
+
+    ((header, value),) = headers.items()
+    assert (answer.code, answer.body["kind"], answer.body["reason"]) == (403, "Status", "Forbidden")
+    assert answer.body["message"] == (
+        f'forbidden: {header} "{value}" is not this machine; without TLS only requests to 127.0.0.1 or localhost '
+        "are answered"
+    )
+
+
+async def test_token_of_any_bytes_is_unauthorized(locked: ApiServer) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(locked.url.rpartition(":")[2]), ssl=trusting(locked)
+    )
+    writer.write(b"GET /api/v1/pods HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer \xff\xfe\r\n\r\n")
+    assert (await reader.readline()).split()[1] == b"401"
+    writer.close()
+
+
+async def test_first_line_of_a_request_may_have_a_mebibyte(client: Client) -> None:
+    keys = ",".join(f"!key-{n:05}" for n in range(90_000))
+
+    answer = await client.get(f"/api/v1/pods?labelSelector={keys}")
+
+    assert (answer.code, answer.body["kind"]) == (200, "PodList")
+
+
+@pytest.mark.parametrize("place", ["line", "header"])
+async def test_head_of_more_than_a_mebibyte_is_too_large(open_to_all: ApiServer, place: str) -> None:
+    long = b"x" * (1024 * 1024 + 4096)
+    line, header = (long, b"") if place == "line" else (b"", long)
+    head = b"GET /version?" + line + b" HTTP/1.1\r\nHost: localhost\r\nUser-Agent: " + header + b"\r\n"
+    assert await first_answer(open_to_all, head) == (431, b"431 Request Header Fields Too Large")
+
+
 async def test_unknown_path_is_not_found(client: Client) -> None:
     for path in ("/nothing", "/apis/example.com/v1/things", "/healthz/none", "/healthz/ping/ping"):
         answer = await client.get(path)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,6 +14,7 @@ from hypothesis import strategies as st
 
 from simkubelet.cluster.api.kinds import KINDS, Kind
 from simkubelet.cluster.api.schema import Schema, resolved, schema_of
+from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import Strategy
 from simkubelet.cluster.objects import Objects
 from simkubelet.cluster.strategies.table import strategies
@@ -70,3 +74,36 @@ async def test_every_request_has_an_answer(client: Client, kind: Kind, data: st.
         ]
         for answer in answers:
             assert answer.code < 500 or answer.body["message"], answer
+
+
+PLACES = ("/api/v1/pods", "/api/v1/namespaces/default/configmaps", "/api/v1/nodes/a", "/apis", "/openapi/v3")
+OPTIONS = ("continue", "limit", "watch", "labelSelector", "fieldSelector", "resourceVersion", "pretty", "x", "dryRun")
+HEADERS = ("Authorization", "User-Agent", "Accept", "Content-Type", "Origin", "Accept-Encoding", "Impersonate-User")
+_STRAY: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+VALUES = st.binary(max_size=20) | st.sampled_from(
+    [b"Bearer \xff", b"application/json;as=\xff", b"text/\xe9", b"1", b"W10", b"[[[[", b"a in (b)", b"spec.nodeName="]
+)
+
+
+@pytest.mark.slow
+@given(
+    method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH"]),
+    place=st.sampled_from(PLACES),
+    query=st.lists(st.tuples(st.sampled_from(OPTIONS), VALUES), max_size=3),
+    headers=st.dictionaries(st.sampled_from(HEADERS), VALUES, max_size=2),
+    body=st.binary(max_size=30) | st.sampled_from([b"{}", b'{"metadata":{"name":"a"}}', b"[" * 10_000]),
+)
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+async def test_any_bytes_have_an_answer(
+    server: ApiServer, method: str, place: str, query: list[tuple[str, bytes]], headers: dict[str, bytes], body: bytes
+) -> None:
+    target = f"{place}?{urlencode([*query, ('timeoutSeconds', '0')])}"
+    lines = [f"{name}: ".encode() + _STRAY.sub(b"", value) for name, value in headers.items()]
+    lines += [b"Host: localhost", b"Connection: close", f"Content-Length: {len(body)}".encode()]
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+    writer.write(f"{method} {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines) + b"\r\n\r\n" + body)
+
+    status = (await asyncio.wait_for(reader.readline(), 30)).split()[1]
+
+    writer.close()
+    assert status != b"500" or b'"Status"' in await reader.read()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from typing import Any
+
 import pytest
 
 from simkubelet.cluster.objects import Key, Objects
@@ -52,6 +56,40 @@ async def test_continue_that_is_too_old_expires_with_a_way_on(client: Client, ob
     assert (answer.code, answer.body["reason"]) == (410, "Expired")
     assert answer.body["message"].startswith("The provided continue parameter is too old to display")
     assert await names(client, CONFIG_MAPS, **{"continue": answer.body["metadata"]["continue"]}) == ["b", "c"]
+
+
+def token(content: Any) -> str:
+    text = content if isinstance(content, str) else json.dumps(content)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def form(**fields: Any) -> str:
+    return token({"v": "meta.k8s.io/v1", "rv": 1, "start": "default/a", **fields})
+
+
+@pytest.mark.parametrize(
+    ("continued", "why"),
+    [
+        ("a=", "illegal base64 data at input byte 1"),
+        ("é", "illegal base64 data at input byte 0"),
+        ("abcde", "illegal base64 data at input byte 5"),
+        (token("[" * 100_000), "exceeded max depth"),
+        (token("x"), "invalid character 'x' looking for beginning of value"),
+        (token([]), "json: cannot unmarshal array into Go value of type storage.continueToken"),
+        (form(start={}), "json: cannot unmarshal object into Go struct field continueToken.start of type string"),
+        (form(rv="1"), "json: cannot unmarshal string into Go struct field continueToken.rv of type int64"),
+        (form(rv=True), "json: cannot unmarshal bool into Go struct field continueToken.rv of type int64"),
+        (form(v="meta.k8s.io/v2"), "server does not recognize this encoded version meta.k8s.io/v2"),
+        (form(rv=0), "incorrect encoded start resourceVersion (version meta.k8s.io/v1)"),
+        (form(start=""), "encoded start key empty (version meta.k8s.io/v1)"),
+    ],
+    ids=lambda value: value[:30],
+)
+async def test_continue_that_is_no_token_is_refused(client: Client, continued: str, why: str) -> None:
+    answer = await client.get(CONFIG_MAPS, params={"continue": continued})
+
+    assert (answer.code, answer.body["reason"]) == (400, "BadRequest")
+    assert answer.body["message"].removeprefix("invalid continue token: continue key is not valid: ") == why
 
 
 async def test_exact_version_shows_what_was_there(client: Client) -> None:
