@@ -62,7 +62,12 @@ _cluster = click.option(
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server (default: a free one).")
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
-@click.option("--kubeconfig", type=_FILE, metavar="FILE", help="Write the kubeconfig here; FILE must be new.")
+@click.option(
+    "--kubeconfig",
+    type=_FILE,
+    metavar="FILE",
+    help="Write the kubeconfig here; FILE must be new, or one that a killed cluster left.",
+)
 @click.option(
     "--dir",
     "directory",

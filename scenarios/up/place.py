@@ -1,7 +1,7 @@
-"""Where running clusters are found: one folder each, by name, in a folder of the user's.
+"""Where running clusters are found: one folder each, by name, in a folder of the user's; and their kubeconfigs.
 
-The folder of a cluster is locked for as long as the cluster runs, however that ends; so a name is taken once, and what
-a killed process left is cleared by the next cluster of that name.
+The folder and the kubeconfig of a cluster are locked for as long as the cluster runs, however that ends; so a name is
+taken once, and what a killed process left is cleared by the next cluster.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from simkubelet.devices.plugin_folder import check_socket_path
 from simkubelet.errors import HostError, InputError
 
-__all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running"]
+__all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running", "written"]
 
 DEFAULT_NAME: Final = "simkubelet"
+_MARK: Final = b"# Written by 'simkubelet up', which removes this file when it ends.\n"
+_OTHERS: Final = "--kubeconfig: '{}' is there already; remove it or choose another file"
 
 
 def control_socket(folder: Path) -> Path:
@@ -53,6 +55,48 @@ def claimed(name: str) -> Iterator[Path]:
             _remove(folder)
         finally:
             os.close(lock)
+
+
+@contextmanager
+def written(path: Path, text: str) -> Iterator[None]:
+    """A new kubeconfig, which is removed in the end; one that a killed cluster left is replaced.
+
+    Raises:
+        InputError: a file is there that is the user's or a running cluster's, or it cannot be written.
+    """
+    try:
+        file = _new_or_left(path)
+        file.write(_MARK + text.encode())
+        file.flush()
+    except OSError as error:
+        raise InputError(f"--kubeconfig: '{path}' cannot be written: {error.strerror}") from None
+    with file:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _new_or_left(path: Path) -> BinaryIO:
+    """A locked empty file, which nobody else may read."""
+    try:
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "r+b")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except FileExistsError:
+        if not path.is_file():
+            raise InputError(_OTHERS.format(path)) from None
+        file = path.open("r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            raise InputError(f"--kubeconfig: '{path}' is that of a running cluster; choose another file") from None
+        if file.read(len(_MARK)) != _MARK:
+            file.close()
+            raise InputError(_OTHERS.format(path)) from None
+        file.seek(0)
+        file.truncate()
+    return file
 
 
 def running() -> dict[str, Path]:

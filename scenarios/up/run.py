@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import yaml
 
-from simkubelet.errors import InputError, SimkubeletError
+from simkubelet.errors import SimkubeletError
 
 from ..backends.sim_node import new_folder, removed_at_end
 from ..interruption import run_interruptibly
@@ -56,22 +56,10 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
         if where.directory is not None:
             folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
         cluster = await stack.enter_async_context(LiveCluster(spec, folder))
-        _write(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False))
-        stack.callback(kubeconfig.unlink, missing_ok=True)
+        stack.enter_context(place.written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
         await stack.enter_async_context(serving(place.control_socket(own), cluster.perform))
         _introduce(cluster, spec, kubeconfig)
         await asyncio.get_running_loop().create_future()
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            path.chmod(0o600)
-            file.write(text)
-    except FileExistsError:
-        raise InputError(f"--kubeconfig: '{path}' is there already; remove it or choose another file") from None
-    except OSError as error:
-        raise InputError(f"--kubeconfig: '{path}' cannot be written: {error.strerror}") from None
 
 
 def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path) -> None:

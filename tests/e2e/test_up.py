@@ -119,6 +119,20 @@ def test_folder_and_kubeconfig_of_the_users_choice_are_used_and_removed(tmp_path
         assert list(tmp_path.iterdir()) == []
 
 
+def test_kubeconfig_that_a_killed_cluster_left_is_taken_over(tmp_path: Path) -> None:
+    options = f"--kubeconfig {tmp_path}/config"
+    with live_cluster(options) as killed:
+        killed.process.kill()
+        killed.process.wait()
+        assert killed.kubeconfig.exists()
+
+    with live_cluster(options) as cluster:
+        assert cluster.server != ""
+        cluster.interrupt()
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
     with live_cluster("--plugin broken=false") as cluster:
         assert cluster.process.stderr is not None

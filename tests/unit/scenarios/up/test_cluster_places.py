@@ -97,3 +97,48 @@ def test_place_where_no_folder_can_be_made_is_refused(monkeypatch: pytest.Monkey
     refused = r"^/proc/simkubelet/one: cannot be made: No such file or directory; set XDG_RUNTIME_DIR to a folder"
     with pytest.raises(InputError, match=refused), place.claimed("one"):
         pass
+
+
+def test_kubeconfig_is_the_users_only_and_goes_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+
+    with place.written(path, "kind: Config\n"):
+        assert path.read_text().endswith("\nkind: Config\n")
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    assert not path.exists()
+
+
+def test_kubeconfig_of_a_killed_cluster_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    code = (
+        "import os, signal, sys; from pathlib import Path; from scenarios.up import place\n"
+        "with place.written(Path(sys.argv[1]), 'kind: Old\\nlong: yes'):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert "kind: Old" in path.read_text()
+
+    with place.written(path, "kind: New\n"):
+        assert path.read_text().splitlines()[1:] == ["kind: New"]
+
+
+def test_kubeconfig_of_a_running_cluster_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    with place.written(path, "kind: Config\n"):
+        refused = r"^--kubeconfig: '.*/config' is that of a running cluster; choose another file$"
+        with pytest.raises(InputError, match=refused), place.written(path, ""):
+            pass
+
+        assert "kind: Config" in path.read_text()
+
+
+def test_kubeconfig_of_the_user_stays(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("kind: Config\n")
+
+    with pytest.raises(InputError, match="is there already; remove it or choose"), place.written(path, ""):
+        pass
+
+    assert path.read_text() == "kind: Config\n"
