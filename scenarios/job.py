@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from simkubelet.errors import InputError
+from simkubelet.open_files import raise_limit
 
 from .backend import Backend
 from .crosscheck import is_supported, unknown, unsupported
@@ -84,11 +85,12 @@ class Played:
 
 
 async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
-    """Play one story in this process; see `runner.play`.
+    """Play one story in this process, which takes all open files that it may have; see `runner.play`.
 
     Raises:
         InputError: What the user gave cannot be used.
     """
+    raise_limit()
     document = job.document()
     return await play_in(_backend(document, job.options), document, job, progress, afterwards)
 

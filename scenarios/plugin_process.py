@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from simkubelet.clock import Clock
 from simkubelet.errors import HostError, InputError, PluginError
+from simkubelet.open_files import with_first_limit
 
 from .call_book import CallBook
 from .events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
@@ -279,7 +280,7 @@ class PluginProcess:
         try:
             with self.command.log.open("ab") as log:
                 return await asyncio.create_subprocess_exec(
-                    *self.command.argv,
+                    *with_first_limit(self.command.argv),
                     stdin=asyncio.subprocess.PIPE if self.command.is_told else asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE if self.command.is_told else log,
                     stderr=log,

@@ -13,7 +13,8 @@ from typing import NoReturn
 import click
 
 from . import _bundle
-from .errors import InputError, SimkubeletError
+from .errors import HostError, InputError, SimkubeletError
+from .open_files import too_many
 
 INTERRUPTED = 130
 _STORIES = "cli"
@@ -102,19 +103,24 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = _complain(f"error: {_with_help(error)}", status=InputError.exit_status)
     except click.ClickException as error:
         status = _complain(f"error: {error.format_message()}", status=InputError.exit_status)
-    except SimkubeletError as error:
-        # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
-        status = _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
+    except (SimkubeletError, OSError) as error:
+        status = _failed(error)
     except (KeyboardInterrupt, click.Abort):
         status = _complain("interrupted; everything was ended", status=INTERRUPTED)
-    except BrokenPipeError:
-        _give_up_output()
-        status = 1
-    except OSError as error:
-        if error.filename is None:
-            _give_up_output()
-        status = _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=3)
     sys.exit(status)
+
+
+def _failed(error: SimkubeletError | OSError) -> int:
+    if (reason := too_many(error)) is not None:
+        return _complain(f"error: {reason}", status=HostError.exit_status)
+    if isinstance(error, SimkubeletError):
+        # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
+        return _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
+    if error.filename is None:
+        _give_up_output()
+    if isinstance(error, BrokenPipeError):
+        return 1
+    return _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=HostError.exit_status)
 
 
 def _give_up_output() -> None:

@@ -17,6 +17,7 @@ from typing import Final, get_args
 from simkubelet.clock import Clock
 from simkubelet.devices.run_options import DeviceRunOptions
 from simkubelet.kubelet import CONTAINER_LOGS
+from simkubelet.open_files import with_first_limit
 from simkubelet.pod import Container, Pod
 from simkubelet.runtime.container_runtime import (
     ContainerHandle,
@@ -135,7 +136,7 @@ async def _started(command: PluginCommand, clock: Clock) -> _PluginContainer:
     try:
         with command.log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *command.argv,
+                *with_first_limit(command.argv),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

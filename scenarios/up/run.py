@@ -11,6 +11,7 @@ import click
 import yaml
 
 from simkubelet.errors import SimkubeletError
+from simkubelet.open_files import raise_limit
 
 from ..backends.sim_node import new_folder, removed_at_end
 from ..interruption import run_interruptibly
@@ -39,13 +40,16 @@ def run(spec: ClusterSpec, where: Where) -> None:
         HostError: the machine failed.
         OSError: standard output cannot be written, or the machine failed in another way.
     """
+    raise_limit()
     try:
-        run_interruptibly(_keep(spec, where))
+        return run_interruptibly(_keep(spec, where))
     except BaseExceptionGroup as errors:
         # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
         if (told := errors.subgroup((SimkubeletError, OSError))) is None:
             raise
-        raise next(single_errors(told)) from None
+        first = next(single_errors(told))
+    # Not within `except`, where it would lose what led to it.
+    raise first
 
 
 async def _keep(spec: ClusterSpec, where: Where) -> None:

@@ -15,11 +15,12 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from ..open_files import check_room
 from ..version import Version
 from .message import UnreadableMessageError, read_message
 from .text import quoted
 
-__all__ = ["Context", "MethodHandler", "go_server", "method_handler"]
+__all__ = ["Context", "MethodHandler", "go_server", "listen", "method_handler"]
 
 Q = TypeVar("Q", bound=Message)
 A = TypeVar("A", bound=Message)
@@ -34,6 +35,20 @@ def go_server(services: Mapping[str, dict[str, MethodHandler]]) -> grpc.aio.Serv
     served = (grpc.method_handlers_generic_handler(service, methods) for service, methods in services.items())
     server.add_generic_rpc_handlers((*served, _UnknownCalls(services.keys())))
     return server
+
+
+def listen(server: grpc.aio.Server, address: str) -> None:
+    """Have a server listen.
+
+    Raises:
+        OSError: no file can be opened any more.
+        RuntimeError: gRPC cannot use the address, and does not say why.
+    """
+    try:
+        server.add_insecure_port(address)
+    except RuntimeError:
+        check_room()
+        raise
 
 
 def method_handler(request: type[Q], method: Callable[[Q, Context], Awaitable[A]], version: Version) -> MethodHandler:

@@ -17,7 +17,7 @@ from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
 from ..config import KubeletConfig
 from ..errors import HostError
-from ..go.server import Context, go_server, method_handler
+from ..go.server import Context, go_server, listen, method_handler
 from .metrics import Metrics, PodResourcesMethod
 from .pod_resources_messages import PodResourcesBooks, allocatable_devices, pod_resources, pod_resources_v1alpha1
 from .rate_limit import RateLimit
@@ -86,7 +86,7 @@ class PodResourcesServer:
         try:
             self._directory.mkdir(mode=0o750, parents=True, exist_ok=True)
             self.socket.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix:{temporary}")
+            listen(server, f"unix:{temporary}")
             temporary.rename(self.socket)
         except (OSError, RuntimeError) as error:
             raise HostError(f"{self.socket}: cannot listen: {error}") from None

@@ -18,7 +18,7 @@ import grpc
 
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
 from ..errors import HostError
-from ..go.server import Context, go_server, method_handler
+from ..go.server import Context, go_server, listen, method_handler
 from ..go.text import quoted
 from ..resources import ResourceName, is_extended_resource
 from ..version import Version
@@ -88,7 +88,7 @@ class RegistrationServer:
             if can_be_abandoned:
                 self._folder_descriptor = os.open(self._directory, os.O_PATH)
                 folder = f"/proc/self/fd/{self._folder_descriptor}"
-            server.add_insecure_port(f"unix:{folder}/{KUBELET_SOCKET_NAME}")
+            listen(server, f"unix:{folder}/{KUBELET_SOCKET_NAME}")
         except (OSError, RuntimeError):
             self._close_folder()
             raise HostError(f"{self.socket}: cannot listen; remove what lies there, or choose another folder") from None

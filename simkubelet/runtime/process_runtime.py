@@ -22,6 +22,7 @@ from typing import BinaryIO, Final
 from ..clock import Clock
 from ..devices.run_options import DeviceRunOptions
 from ..errors import HostError
+from ..open_files import with_first_limit
 from ..pod import Container, Pod
 from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
@@ -166,7 +167,7 @@ def _options_file(arguments: Sequence[str]) -> BinaryIO:
 async def _run(argv: Sequence[str], log: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env={}, pass_fds=descriptors
+            *with_first_limit(argv), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env={}, pass_fds=descriptors
         )
     except ValueError as error:
         raise init_error(str(error)) from None

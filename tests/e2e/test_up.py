@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import socket
 import subprocess
@@ -141,6 +142,30 @@ def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
             "it said nothing; it is started again in 10 s\n"
         )
         assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
+
+
+def test_many_nodes_fit_under_a_low_soft_limit_that_plugins_keep(tmp_path: Path) -> None:
+    command = shlex.quote(f"limits=sh -c 'ulimit -Sn >{tmp_path}/limit; ulimit -Hn >>{tmp_path}/limit; exec sleep 999'")
+    options = f"--nodes 16 --profile t4 --gpus 1 --plugin nvidia --plugin {command}"
+    with live_cluster(options, prefix=["prlimit", "--nofile=100:2000"]) as cluster:
+        eventually(lambda: (tmp_path / "limit").exists() and (tmp_path / "limit").read_text() == "100\n2000\n")
+
+        assert cluster.command("simkubelet kubelet restart node-16") == "the kubelet of node-16 was restarted\n"
+
+
+def test_hard_limit_that_is_too_low_is_named(scratch: Path) -> None:
+    done = subprocess.run(
+        ["prlimit", "--nofile=60:60", sys.executable, "-m", "simkubelet", "up", "--nodes", "16", "--profile", "t4"],
+        env=environment(scratch),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        3,
+        "error: too many open files: this process may have 60; allow more with 'ulimit -n', or start fewer nodes",
+    )
 
 
 def test_gpu_of_a_node_is_broken_from_another_terminal() -> None:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,12 +108,12 @@ def environment(scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def live_cluster(options: str = "") -> Iterator[LiveCluster]:
-    """A cluster until the end of the block, by then ended as its user would."""
+def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[LiveCluster]:
+    """A cluster until the end of the block, by then ended as its user would; `prefix` is a program that starts it."""
     with tempfile.TemporaryDirectory(prefix="up-", dir="/tmp") as folder:
         env = environment(Path(folder))
         process = subprocess.Popen(
-            [sys.executable, "-m", "simkubelet", "up", *shlex.split(options)],
+            [*prefix, sys.executable, "-m", "simkubelet", "up", *shlex.split(options)],
             env=env,
             cwd=folder,
             stdin=subprocess.DEVNULL,
