@@ -15,6 +15,7 @@ from .devices.pod_devices import DeviceID
 from .errors import InputError
 from .events import KubeletCrashed, KubeletStarted, KubeletStopped
 from .kubelet_instance import KubeletInstance
+from .node.node_paths import DEVICE_PLUGINS
 from .node.node_publisher import NodePublisher
 from .panic import KubeletPanicError
 from .pod import Pod, PodUID
@@ -29,7 +30,6 @@ __all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause
 
 StartPause = Callable[[], Awaitable[None]]
 
-DEVICE_PLUGINS: Final = "device-plugins"
 CONTAINER_LOGS: Final = "logs/pods"
 """Below the node's folder, where runtimes that run processes write what these say; see `ContainerFiles`."""
 START_S: Final = 0.1

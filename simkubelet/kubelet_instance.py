@@ -28,6 +28,7 @@ from .panic import KubeletPanicError
 from .plugins.device_plugin_handler import DevicePluginHandler
 from .pods.active_pods import ActivePods
 from .pods.pod_manager import Pods
+from .pods.volumes import Volumes
 from .resources import ResourceName
 from .runtime.container_records import ContainerRecords
 from .runtime.runtime_state import RuntimeState
@@ -67,7 +68,8 @@ class KubeletInstance:
             exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
             observe=surroundings.observe,
         )
-        self.pods = Pods(config, self.containers, records, surroundings, active, self._allocatable, state, on_panic)
+        volumes = Volumes(directory, surroundings.store.objects)
+        self.pods = Pods(config, self.containers, records, surroundings, active, volumes, self._allocatable, state, on_panic)
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
         self._services = NodeServices(directory, config, surroundings, self.containers, self.pods, records)

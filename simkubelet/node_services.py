@@ -6,7 +6,6 @@ Source: kubelet/kubelet.go, ``initializeRuntimeDependentModules``, ``ListenAndSe
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 from .apis.pluginregistration import DEVICE_PLUGIN_TYPE
 from .config import KubeletConfig
@@ -16,6 +15,7 @@ from .monitoring.health import checks_of
 from .monitoring.kubelet_http import KubeletHttp
 from .monitoring.pod_resources import PodResourcesServer
 from .monitoring.pod_resources_books import KubeletBooks
+from .node.node_paths import PLUGINS_REGISTRY, POD_RESOURCES
 from .plugins.device_plugin_handler import DevicePluginHandler
 from .plugins.plugin_manager import PluginManager
 from .pods.pod_manager import Pods
@@ -23,9 +23,6 @@ from .runtime.container_records import ContainerRecords
 from .surroundings import Surroundings
 
 __all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "NodeServices"]
-
-PLUGINS_REGISTRY: Final = "plugins_registry"
-POD_RESOURCES: Final = "pod-resources"
 
 
 class NodeServices:

@@ -6,16 +6,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import Final
+from pathlib import Path
 
 from simkubelet.errors import InputError
-from simkubelet.kubelet import DEVICE_PLUGINS
-from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
-
-_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
-_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
-"""Those of a kubelet's folders that lie in the node's own folder here."""
+from simkubelet.node.node_paths import node_path
 
 
 class SimFiles:
@@ -93,10 +87,7 @@ class SimFiles:
 
     def place(self, path: str) -> Path:
         """Where a file of the node lies here."""
-        below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
-        if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
-            return self._directory.joinpath(*below_kubelet)
-        return self.root / path.lstrip("/")
+        return node_path(self._directory, path)
 
     @contextmanager
     def _told(self, path: str, what: str) -> Iterator[None]:

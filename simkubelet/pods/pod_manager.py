@@ -36,6 +36,7 @@ from .static_pods import read_static_pods, watch_static_pods
 from .status_generator import StatusGenerator
 from .terminated_pod import terminated
 from .termination import end_orphan
+from .volumes import Volumes
 
 __all__ = ["Pods"]
 
@@ -53,6 +54,7 @@ class Pods:
         records: what the runtime knows.
         surroundings: the cluster, and the owner of all tasks.
         active: kept by this object.
+        volumes: sets those of the pods up.
         allocatable: the node's allocatable as published.
         state: what keeps the kubelet from taking news of pods.
         on_panic: told of a panic in a worker.
@@ -65,6 +67,7 @@ class Pods:
         records: ContainerRecords,
         surroundings: Surroundings,
         active: ActivePods,
+        volumes: Volumes,
         allocatable: Callable[[], Mapping[ResourceName, int]],
         state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
@@ -98,6 +101,8 @@ class Pods:
             back_off=CrashLoopBackOff.of(config, surroundings.clock),
             publish=self._publish,
             record=self._record,
+            volumes=volumes,
+            objects=surroundings.store.objects,
         )
 
     async def run(self, first: Sequence[str] = ()) -> None:

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from ..admission import AllocationError
 from ..change import Change
 from ..clock import Clock
+from ..cluster.objects import Objects
 from ..config import KubeletConfig
 from ..container_manager import ContainerManager
 from ..pod import Container, ContainerKind, Pod
@@ -25,10 +26,12 @@ from ..pod_status import PodPhase, PodStatus, Waiting
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
 from .back_off import CrashLoopBackOff, go_duration
+from .environment import MissingVariableError, environment
 from .pod_actions import PodActions, actions_for
 from .status_generator import StatusGenerator
 from .terminated_pod import terminated
 from .termination import end_containers
+from .volumes import VolumeRetry, Volumes
 
 __all__ = ["PodTools", "PodWorker"]
 
@@ -65,6 +68,8 @@ class PodTools:
     records: ContainerRecords
     statuses: StatusGenerator
     back_off: CrashLoopBackOff
+    volumes: Volumes
+    objects: Objects
     publish: Callable[[Pod, PodStatus], None]
     record: RecordEvent
 
@@ -87,6 +92,8 @@ class PodWorker:
         self._grace_s: float | None = None
         self._reasons: dict[str, Waiting] = {}
         self._change = Change()
+        self._volumes: VolumeRetry | None = VolumeRetry()
+        """None once the volumes are set up."""
 
     def wake(self) -> None:
         """Something about the pod or its containers has changed."""
@@ -138,6 +145,8 @@ class PodWorker:
     async def _sync(self) -> float | None:
         """Do what is to be done now; the seconds until the next try of what could not be, None when nothing is left."""
         await self._records.cri.until_resumed()
+        if (retry_s := self._set_volumes_up()) is not None:
+            return retry_s
         actions = actions_for(
             self.pod,
             self._records.containers(self.pod.uid),
@@ -153,6 +162,21 @@ class PodWorker:
         self._make_sandbox()
         retry_s = await self._start(actions)
         return None if retry_s is None else min(retry_s, _RELIST_S)
+
+    def _set_volumes_up(self) -> float | None:
+        """Set the volumes up, once; the seconds until the next try where that was not possible."""
+        clock, retry = self._tools.clock, self._volumes
+        if retry is None:
+            return None
+        if clock.now() >= retry.due:
+            faults = self._tools.volumes.set_up(self.pod)
+            if not faults:
+                self._volumes = None
+                return None
+            for fault in faults:
+                self._tools.record(self.pod, "Warning", "FailedMount", fault)
+            retry.failed(clock)
+        return retry.due - clock.now()
 
     def _make_sandbox(self) -> None:
         if self._records.had_sandbox(self.pod.uid):
@@ -202,14 +226,15 @@ class PodWorker:
         created = version.created_event.format(name=container.name)
         try:
             options = await self._tools.containers.allocator.run_options(self.pod, container)
-        except AllocationError as error:
+            env = environment(self.pod, container, self._tools.objects)
+        except (AllocationError, MissingVariableError) as error:
             # Of an error that is a gRPC status, only the description is told.
             message = _RPC_ERROR.sub("", str(error))
             self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)
             self._explain(container, Waiting(_CONFIG_ERROR, message))
             return _RETRY_S
         try:
-            await self._records.start(self.pod, container, options)
+            await self._records.start(self.pod, replace(container, env=env), options)
         except ContainerStartError as error:
             if error.failure is StartFailure.RUN:
                 self._tools.record(self.pod, "Normal", "Created", created, container.name)

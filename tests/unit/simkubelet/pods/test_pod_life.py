@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from simkubelet.cluster.objects import Key
 from simkubelet.pod_status import ConditionType, Running, Terminated, Waiting
 
 RESOURCE = "example.com/stub"
@@ -206,6 +207,34 @@ async def test_ended_pod_is_not_admitted_again_after_a_kubelet_restart(node: Any
     assert node.phase(other) == "Running"
     assert node.phase(name) == "Succeeded"
     assert node.container(name).restart_count == 0
+
+
+async def test_pod_waits_for_its_volume_and_tries_it_ever_later(node: Any) -> None:
+    volume = {"name": "v", "configMap": {"name": "late"}}
+    mounts = [{"name": "v", "mountPath": "/v"}]
+    name = node.pod(None, volumes=[volume], containers=[container("c", volumeMounts=mounts)])
+    said = 'MountVolume.SetUp failed for volume "v" : configmap "late" not found'
+    await node.until(lambda: events(node, name, "FailedMount") == [said])
+    assert (node.phase(name), node.container(name).state) == ("Pending", Waiting("ContainerCreating"))
+
+    node.store.objects.create(Key("configmaps", "default", "late"), {})
+    await node.clock.advance(0.4)
+    assert node.phase(name) == "Pending"
+    await node.clock.advance(0.1)
+
+    await node.until(lambda: node.phase(name) == "Running")
+
+
+async def test_container_waits_for_the_secret_of_a_variable(node: Any) -> None:
+    source = {"secretKeyRef": {"name": "late", "key": "token"}}
+    name = node.pod(None, containers=[container("c", env=[{"name": "TOKEN", "valueFrom": source}])])
+    await node.until(lambda: events(node, name, "Failed") == ['Error: secret "late" not found'])
+    assert node.container(name).state == Waiting("CreateContainerConfigError", 'secret "late" not found')
+
+    node.store.objects.create(Key("secrets", "default", "late"), {"data": {"token": ""}})
+    await node.clock.advance(10)
+
+    await node.until(lambda: node.phase(name) == "Running")
 
 
 async def test_node_at_rest_wakes_for_nothing_but_its_status(node: Any) -> None:

@@ -1,0 +1,28 @@
+"""Where the files of a simulated node lie: each at an absolute path there, in the node's folder here."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+__all__ = ["DEVICE_PLUGINS", "PLUGINS_REGISTRY", "POD_RESOURCES", "node_path"]
+
+DEVICE_PLUGINS: Final = "device-plugins"
+PLUGINS_REGISTRY: Final = "plugins_registry"
+POD_RESOURCES: Final = "pod-resources"
+_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+"""Those of a kubelet's folders that lie in the node's own folder here."""
+
+
+def node_path(directory: Path, path: str) -> Path:
+    """Where a file of a node lies.
+
+    Args:
+        directory: the node's folder, the kubelet's root directory; ``root``, below that, stands for its root file system.
+        path: absolute, on the node.
+    """
+    below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
+    if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
+        return directory.joinpath(*below_kubelet)
+    return directory / "root" / path.lstrip("/")

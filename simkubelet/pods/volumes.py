@@ -1,0 +1,164 @@
+"""A pod's volumes, as far as they can keep its containers from starting: no content is mounted anywhere.
+
+A path of the node is looked for in the node's folder first and on this host next; what is made is made in the folder.
+
+Source: pkg/volume/hostpath/host_path.go, ``checkTypeInternal``; pkg/volume/configmap, secret, projected; pkg/kubelet/
+volumemanager/volume_manager.go, ``WaitForAttachAndMount``; util/goroutinemap/exponentialbackoff (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ..clock import Clock
+from ..cluster.objects import Key, Objects
+from ..node.node_paths import node_path
+from ..pod import Pod
+
+__all__ = ["VolumeRetry", "Volumes"]
+
+_FIRST_RETRY_S: Final = 0.5
+_LAST_RETRY_S: Final = 122.0
+_KINDS: Final = {"configMap": ("configmaps", "configmap"), "secret": ("secrets", "secret")}
+_NO_KEY: Final = {
+    "configMap": "configmap references non-existent config key: {}",
+    "secret": "references non-existent secret key: {}",
+}
+_TYPES: Final = {
+    "Directory": (stat.S_IFDIR, "a directory"),
+    "File": (stat.S_IFREG, "a file"),
+    "Socket": (stat.S_IFSOCK, "a socket file"),
+    "CharDevice": (stat.S_IFCHR, "a character device"),
+    "BlockDevice": (stat.S_IFBLK, "a block device"),
+}
+
+
+class VolumeError(Exception):
+    """A volume that cannot be set up, in the kubelet's words."""
+
+
+@dataclass(slots=True)
+class VolumeRetry:
+    """When the volumes of a pod are tried next."""
+
+    due: float = 0.0
+    pause_s: float = 0.0
+
+    def failed(self, clock: Clock) -> None:
+        self.pause_s = min(self.pause_s * 2 or _FIRST_RETRY_S, _LAST_RETRY_S)
+        self.due = clock.now() + self.pause_s
+
+
+class Volumes:
+    """Sets the volumes of a node's pods up.
+
+    Args:
+        directory: the node's folder, see `node_path`.
+        objects: of the cluster.
+    """
+
+    def __init__(self, directory: Path, objects: Objects) -> None:
+        self._directory = directory
+        self._objects = objects
+
+    def set_up(self, pod: Pod) -> list[str]:
+        """Make what volumes of a pod ask for; the messages of those that cannot be set up."""
+        return [message for volume in _mounted(pod) for message in self._fault(pod, volume)]
+
+    def _fault(self, pod: Pod, volume: Mapping[str, Any]) -> Iterator[str]:
+        name = volume["name"]
+        if claim := volume.get("persistentVolumeClaim"):
+            where = f"{pod.namespace}/{claim.get('claimName')}"
+            why = f'failed to fetch PVC from API server: persistentvolumeclaims "{claim.get("claimName")}" not found'
+            yield (
+                f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], "
+                f"failed to process volumes=[{name}]: error processing PVC {where}: {why}"
+            )
+        try:
+            if host_path := volume.get("hostPath"):
+                self._host_path(str(host_path.get("path")), host_path.get("type") or "")
+            else:
+                self._content(pod.namespace, volume)
+        except VolumeError as error:
+            yield f'MountVolume.SetUp failed for volume "{name}" : {error}'
+
+    def _content(self, namespace: str, volume: Mapping[str, Any]) -> None:
+        sources = (volume.get("projected") or {}).get("sources") or [volume]
+        faults = [fault for source in sources for fault in self._missing(namespace, source)]
+        if faults:
+            raise VolumeError(faults[0] if len(faults) == 1 else f"[{', '.join(dict.fromkeys(faults))}]")
+
+    def _missing(self, namespace: str, source: Mapping[str, Any]) -> Iterator[str]:
+        for field, (kind, word) in _KINDS.items():
+            wanted = source.get(field)
+            if wanted is None or wanted.get("optional"):
+                continue
+            name = wanted.get("secretName") or wanted.get("name") or ""
+            found = self._objects.get(Key(kind, namespace, name))
+            if found is None:
+                yield f'{word} "{name}" not found'
+                continue
+            known = {**(found.get("data") or {}), **(found.get("binaryData") or {})}
+            missing = [item["key"] for item in wanted.get("items") or () if item.get("key") not in known]
+            yield from (_NO_KEY[field].format(key) for key in missing[:1])
+
+    def _host_path(self, path: str, type_: str) -> None:
+        if ".." in path.split("/"):
+            raise VolumeError(f"invalid HostPath `{path}`: must not contain '..'")
+        plain = type_.removesuffix("OrCreate")
+        if not type_:
+            return
+        if plain not in _TYPES:
+            raise VolumeError(f"{type_} is an invalid volume type")
+        mode = self._mode(path)
+        if mode is None and type_ != plain:
+            self._make(path, is_folder=plain == "Directory")
+            return
+        wanted, words = _TYPES[plain]
+        if mode != wanted:
+            raise VolumeError(f"hostPath type check failed: {path} is not {words}")
+
+    def _mode(self, path: str) -> int | None:
+        """The type of a file of the node; None where there is none."""
+        own = node_path(self._directory, path)
+        for place in (own, Path(path)):
+            try:
+                mode = stat.S_IFMT(place.stat().st_mode)
+            except OSError:
+                continue
+            # A file of the node stands for a device, which nobody may make.
+            is_device = mode == stat.S_IFREG and place is own and path.startswith("/dev/")
+            return stat.S_IFCHR if is_device else mode
+        return None
+
+    def _make(self, path: str, *, is_folder: bool) -> None:
+        for ancestor in [str(parent) for parent in Path(path).parents]:
+            mode = self._mode(ancestor)
+            if mode is None and not is_folder:
+                raise VolumeError(f"open {path}: no such file or directory")
+            if mode not in (None, stat.S_IFDIR):
+                raise VolumeError(f"mkdir {ancestor}: not a directory" if is_folder else f"open {path}: not a directory")
+            if mode is not None:
+                break
+        place = node_path(self._directory, path)
+        call = "mkdir" if is_folder else "open"
+        if not place.resolve().is_relative_to(self._directory.resolve()):
+            raise VolumeError(f"{call} {path}: read-only file system")
+        try:
+            (place if is_folder else place.parent).mkdir(mode=0o755, parents=True, exist_ok=True)
+            if not is_folder:
+                place.touch(mode=0o644)
+        except OSError as error:
+            raise VolumeError(f"{call} {path}: {(error.strerror or '').lower()}") from None
+
+
+def _mounted(pod: Pod) -> list[Mapping[str, Any]]:
+    """The volumes of a pod that a container of it has; nobody sets the others up."""
+    containers = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
+    fields = ("volumeMounts", "volumeDevices")
+    used = {mount.get("name") for container in containers for field in fields for mount in container.get(field) or ()}
+    return [volume for volume in pod.spec.get("volumes") or () if volume.get("name") in used]

@@ -1,0 +1,87 @@
+"""Variables that come from config maps, secrets and the pod itself."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from simkubelet.clock import ManualClock
+from simkubelet.cluster import Objects, WallTime
+from simkubelet.cluster.objects import Key
+from simkubelet.pod import pod_from_manifest
+from simkubelet.pods.environment import MissingVariableError, environment
+from simkubelet.runtime.program import program_of
+
+
+@pytest.fixture
+def objects() -> Objects:
+    objects = Objects(WallTime(ManualClock()))
+    objects.create(Key("configmaps", "default", "c"), {"data": {"a": "1", "b": "$(X)"}})
+    objects.create(Key("secrets", "default", "s"), {"data": {"token": base64.b64encode(b"secret").decode()}})
+    return objects
+
+
+def variables(objects: Objects, **container: Any) -> dict[str, str]:
+    spec = {"containers": [{"name": "main", "image": "none", **container}], "nodeName": "node-1"}
+    pod = pod_from_manifest({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": spec})
+    return dict(environment(pod, pod.containers[0], objects))
+
+
+def from_(**source: Any) -> list[dict[str, Any]]:
+    return [{"name": "V", "valueFrom": source}]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ({"configMapKeyRef": {"name": "c", "key": "a"}}, "1"),
+        ({"secretKeyRef": {"name": "s", "key": "token"}}, "secret"),
+        ({"fieldRef": {"fieldPath": "metadata.name"}}, "p"),
+        ({"fieldRef": {"fieldPath": "spec.nodeName"}}, "node-1"),
+        ({"fieldRef": {"fieldPath": "metadata.labels['app']"}}, "x"),
+        ({"fieldRef": {"fieldPath": "metadata.annotations['none']"}}, ""),
+    ],
+)
+def test_variable_has_the_value_of_its_source(objects: Objects, source: dict[str, Any], value: str) -> None:
+    assert variables(objects, env=from_(**source)) == {"V": value}
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"configMapKeyRef": {"name": "none", "key": "a"}}, 'configmap "none" not found'),
+        ({"secretKeyRef": {"name": "none", "key": "a"}}, 'secret "none" not found'),
+        ({"configMapKeyRef": {"name": "c", "key": "x"}}, "couldn't find key x in ConfigMap default/c"),
+        ({"secretKeyRef": {"name": "s", "key": "x"}}, "couldn't find key x in Secret default/s"),
+    ],
+)
+def test_source_that_is_not_there_is_named_unless_optional(
+    objects: Objects, source: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(MissingVariableError) as error:
+        variables(objects, env=from_(**source))
+    assert str(error.value) == why
+
+    ((kind, reference),) = source.items()
+    assert variables(objects, env=from_(**{kind: {**reference, "optional": True}})) == {}
+
+
+def test_own_variables_go_before_those_of_a_whole_config_map(objects: Objects) -> None:
+    found = variables(
+        objects,
+        envFrom=[{"configMapRef": {"name": "c"}, "prefix": "P_"}, {"secretRef": {"name": "none", "optional": True}}],
+        env=[{"name": "P_a", "value": "own"}],
+    )
+    assert found == {"P_a": "own", "P_b": "$$(X)"}
+
+
+def test_value_of_a_config_map_is_taken_to_the_letter(objects: Objects) -> None:
+    spec = {"containers": [{"name": "main", "image": "none", "env": [{"name": "X", "value": "x"}]}]}
+    pod = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec})
+    (container,) = pod.containers
+    taken = replace(container, env=variables(objects, env=from_(configMapKeyRef={"name": "c", "key": "b"})))
+
+    assert program_of(pod, taken, {}).env == {"V": "$(X)"}
