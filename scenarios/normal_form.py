@@ -28,6 +28,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from simkubelet.events import (
+    SIMULATOR,
     ContainerExited,
     ContainerStarted,
     DevicesAllocated,
@@ -145,6 +146,8 @@ def normal_form(events: Sequence[Event], scenario: Scenario) -> NormalForm:
                 expect = scenario.steps[step].expect
                 if isinstance(expect, NodeExpectation) and (expect.capacity or expect.allocatable):
                     lanes[f"node {expect.node}"].append(entry(published.get(expect.node, "no resources")))
+            case EventRecorded.kind if fields["component"] == SIMULATOR:
+                continue
             case EventRecorded.kind if not _OF_IMAGES_AND_NETWORKS.match(f"{fields['reason']}: {fields['message']}"):
                 text = _UID.sub("<uid>", f"{fields['type']} {fields['reason']}: {fields['message']}")
                 sets[f"events of pod {fields['pod']}"].setdefault(text, entry(text))

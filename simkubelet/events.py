@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+SIMULATOR: Final = "simkubelet"
+"""The component of Events that say what the simulator does otherwise; no real cluster has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from simkubelet.cluster.strategies.priority_classes import ensure_priority_class
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.cluster.taint_eviction import TaintEviction
 from simkubelet.errors import InputError, PluginError
-from simkubelet.events import KubeletCrashed, NodeEvent, PluginRegistered
+from simkubelet.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
+from simkubelet.pod import Container, Pod
 from simkubelet.surroundings import Surroundings
 from simkubelet.version import version
 
@@ -195,7 +196,7 @@ class LiveCluster:
         config = node.kubelet_config()
         around = Surroundings(self._clock, self._store, self._observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self._clock)
-        runtime = PluginImages(node, self._spec.images, own, self._clock)
+        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note)
         kubelet = Kubelet(node.directory, config, around, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self._logs.of(node.name):
@@ -213,6 +214,9 @@ class LiveCluster:
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(end)
+
+    def _note(self, pod: Pod, container: Container, message: str) -> None:
+        self._store.record(pod, "Warning", "NotThePlugin", message, SIMULATOR, container=container.name)
 
     def _observe(self, event: NodeEvent) -> None:
         match event:

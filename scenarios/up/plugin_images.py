@@ -1,18 +1,22 @@
 """Containers that are device plugins: where an image stands for a plugin, its container is that plugin's process.
 
 The process runs as a plugin of the node does, with the node's paths and fake GPUs, and with the container's arguments
-and environment; the manifest's ``command`` and its volumes are not looked at, as the plugin has the node's folders
-anyway. Containers of all other images are the node's own runtime's.
+and environment; where its volumes are mounted is not looked at, as the plugin has the node's folders anyway. Images of
+vendors have more than one program, so a container whose ``command`` runs another one is the node's own runtime's, as
+are the containers of all other images.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, get_args
+from itertools import dropwhile
+from pathlib import PurePosixPath
+from typing import Any, Final, get_args
 
 from simkubelet.clock import Clock
 from simkubelet.devices.run_options import DeviceRunOptions
@@ -41,6 +45,7 @@ BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
     f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
 }
 """Image, without a tag -> the plugin that comes along; the stub would need somebody who tells it what to do."""
+_DEVICE_PLUGIN: Final = "device-plugin"
 
 
 class PluginImages:
@@ -49,9 +54,18 @@ class PluginImages:
     Args:
         images: image -> plugin; one without a tag stands for all its tags.
         others: starts the containers of all other images.
+        note: called with each container that has the image of a plugin and runs another program, and a sentence.
     """
 
-    def __init__(self, node: SimNode, images: Mapping[str, PluginSpec], others: ContainerRuntime, clock: Clock) -> None:
+    def __init__(
+        self,
+        node: SimNode,
+        images: Mapping[str, PluginSpec],
+        others: ContainerRuntime,
+        clock: Clock,
+        note: Callable[[Pod, Container, str], None],
+    ) -> None:
+        self._note = note
         self._node = node
         self._images = images
         self._others = others
@@ -64,10 +78,13 @@ class PluginImages:
         """See `ContainerRuntime`."""
         manifest = container_manifest(pod, container)
         spec = self._plugin(str(manifest.get("image") or ""))
-        if spec is None:
+        told = None if spec is None else _arguments(spec, manifest)
+        if spec is not None and told is None:
+            self._note(pod, container, _not_the_plugin(spec, manifest))
+        if spec is None or told is None:
             return await self._others.start(pod, container, options, attempt)
         env = program_of(pod, container, options.envs).env
-        args = tuple(expand(text, env) for text in manifest.get("args") or ())
+        args = tuple(expand(text, env) for text in told)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
         command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
         handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock)
@@ -83,6 +100,32 @@ class PluginImages:
         name = image.partition("@")[0]
         path, slash, last = name.rpartition("/")
         return self._images.get(image) or self._images.get(name) or self._images.get(path + slash + last.split(":")[0])
+
+
+def _arguments(spec: PluginSpec, manifest: Mapping[str, Any]) -> list[str] | None:
+    """What a container gives the plugin of its image; None where its ``command`` runs another program.
+
+    A command runs the plugin where it begins with words of the plugin's own command line, or with a file that calls
+    itself a device plugin; what follows them are arguments.
+    """
+    command, args = list(manifest.get("command") or ()), list(manifest.get("args") or ())
+    own = {_file_name(word) for word in spec.command or ("simkubelet", "plugin", spec.name)}
+    rest = list(dropwhile(lambda word: _file_name(word) in own, command))
+    if command and _DEVICE_PLUGIN in _file_name(command[0]):
+        rest = command[1:]
+    return [*rest, *args] if len(rest) < len(command) or not command else None
+
+
+def _file_name(word: str) -> str:
+    return PurePosixPath(word).name
+
+
+def _not_the_plugin(spec: PluginSpec, manifest: Mapping[str, Any]) -> str:
+    plugin = shlex.join(spec.command) if spec.command else f"the plugin {spec.name}"
+    return (
+        f"image {manifest['image']} stands for {plugin}, and this container runs {manifest['command'][0]}: it is "
+        "started as a container of any other image; leave 'command' out, or name the plugin's program in it"
+    )
 
 
 class _PluginContainer:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..change import Change
 from ..errors import InputError
-from ..events import Observer, PodRemoved, PodScheduled, PodStatusUpdated
+from ..events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
 from ..node.node import Node
 from ..node.node_status import NodeStatus
 from ..pod import Pod, PodUID, pod_from_manifest
@@ -30,6 +30,7 @@ from .pod_events import PodEvents
 from .pod_json import deleting_json, pod_key, read_pod, reread_pod, with_condition
 from .pod_status_json import condition_json, kubelet_status_json
 from .pod_watch import PodWatch
+from .strategies.not_simulated import not_simulated
 from .strategies.pod_creation import created_pod, decoded_pod
 from .strategies.priority import PriorityError
 
@@ -277,6 +278,12 @@ class Store:
         if old is not None:
             self._report_pod(old, pod)
         self._tell(pod)
+        if old is None:
+            self._report_not_simulated(pod)
+
+    def _report_not_simulated(self, pod: Pod) -> None:
+        for message in not_simulated(pod.spec):
+            self.record(pod, "Warning", "NotSimulated", message, SIMULATOR, host="")
 
     def _report_pod(self, old: Pod, new: Pod) -> None:
         if old.node_name is None and new.node_name is not None:

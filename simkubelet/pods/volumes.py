@@ -1,5 +1,6 @@
 """A pod's volumes, as far as they can keep its containers from starting: no content is mounted anywhere.
 
+What needs a driver or a claim is taken for set up; see `cluster.strategies.not_simulated`.
 A path of the node is looked for in the node's folder first and on this host next; what is made is made in the folder.
 
 Source: pkg/volume/hostpath/host_path.go, ``checkTypeInternal``; pkg/volume/configmap, secret, projected; pkg/kubelet/
@@ -70,21 +71,13 @@ class Volumes:
         return [message for volume in _mounted(pod) for message in self._fault(pod, volume)]
 
     def _fault(self, pod: Pod, volume: Mapping[str, Any]) -> Iterator[str]:
-        name = volume["name"]
-        if claim := volume.get("persistentVolumeClaim"):
-            where = f"{pod.namespace}/{claim.get('claimName')}"
-            why = f'failed to fetch PVC from API server: persistentvolumeclaims "{claim.get("claimName")}" not found'
-            yield (
-                f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], "
-                f"failed to process volumes=[{name}]: error processing PVC {where}: {why}"
-            )
         try:
             if host_path := volume.get("hostPath"):
                 self._host_path(str(host_path.get("path")), host_path.get("type") or "")
             else:
                 self._content(pod.namespace, volume)
         except VolumeError as error:
-            yield f'MountVolume.SetUp failed for volume "{name}" : {error}'
+            yield f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error}'
 
     def _content(self, namespace: str, volume: Mapping[str, Any]) -> None:
         sources = (volume.get("projected") or {}).get("sources") or [volume]

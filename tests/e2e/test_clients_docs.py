@@ -32,6 +32,7 @@ def test_every_command_of_the_page_works() -> None:
         said = cluster.run(bash, "-eu", "-o", "pipefail", "-c", f'PATH="{programs}:$PATH"\n' + "\n".join(blocks))
 
     assert "pod/train condition met" in said
+    assert "pod/digger condition met" in said
     assert "node/node-1 patched" in said
     assert "node-2 was rebooted" in said
     assert 'daemonset.apps "gophers" deleted' in said

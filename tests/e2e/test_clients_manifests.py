@@ -56,6 +56,23 @@ def test_cluster_takes_every_manifest_twice_and_deletes_it(plugin: str, config: 
         cluster.kubectl("delete -f -", roles)
 
 
+def test_gopher_of_a_manifest_gives_a_pod_its_device(config: Path, cluster: LiveCluster) -> None:
+    cluster.kubectl("apply --validate=strict -f -", manifest("gopher", config))
+    cluster.kubectl(f"{SYSTEM} rollout status daemonset/gopher-device-plugin --timeout=60s")
+    burrows = cluster.kubeconfig.parent / "node-1" / "root" / "etc" / "gophers"
+
+    (burrows / "tunnel").touch()
+
+    cluster.wait("node/node-1", r".status.allocatable.lixueduan\.com/gopher", 1)
+    container = {"name": "main", "image": "none", "resources": {"limits": {"lixueduan.com/gopher": 1}}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "digger"}, "spec": {"containers": [container]}}
+    cluster.kubectl("apply -f -", pod)
+    cluster.kubectl("wait pod/digger --for=condition=Ready --timeout=60s")
+    cluster.kubectl("delete pod digger")
+    cluster.kubectl("delete -f -", manifest("gopher", config))
+    eventually(lambda: not cluster.get(f"pods {SYSTEM}")["items"])
+
+
 def test_daemon_set_of_a_manifest_runs_the_plugin(config: Path, cluster: LiveCluster) -> None:
     cluster.kubectl("apply --validate=strict -f -", manifest("nvidia", config, "--gds-enabled=false"))
 

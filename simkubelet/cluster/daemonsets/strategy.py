@@ -14,6 +14,7 @@ from ..api.strategy import Strategy, keep_status
 from ..node_selection import as_integer
 from ..objects import JSON
 from ..strategies.label_validation import validate_label_selector
+from ..strategies.not_simulated import not_simulated
 from ..strategies.pod_defaults import default_pod_spec
 from ..strategies.pod_validation import validate_pod_spec
 from .placement import GENERATION_ANNOTATION, template_generation
@@ -73,6 +74,12 @@ class DaemonSetStrategy(Strategy):
         if selector != old["spec"].get("selector"):
             errors.insert(0, FieldError.invalid("spec.selector", selector, _NO_CHANGE))
         return errors
+
+
+    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
+        template = new["spec"]["template"]
+        is_new = old is None or template != old["spec"].get("template")
+        return not_simulated(template.get("spec") or {}, "spec.template.spec") if is_new else []
 
 
 def _no_pods() -> JSON:

@@ -18,6 +18,7 @@ from ..api.errors import FieldError, GroupName, StatusError
 from ..api.strategy import Strategy, keep_all_but_status, keep_status
 from ..objects import JSON, Key, Objects
 from .container_validation import choose
+from .not_simulated import not_simulated
 from .pod_creation import admit_pod, prepare_pod
 from .pod_defaults import default_pod, default_tolerations
 from .pod_validation import validate_pod_create, validate_pod_spec, validate_tolerations
@@ -100,6 +101,9 @@ class PodStrategy(Strategy):
                 errors += _validate_transitions(now, then, old["spec"], path)
             errors += _validate_health(now, new["spec"].get(kind) or (), path)
         return errors
+
+    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
+        return not_simulated(new["spec"]) if old is None else []
 
     def grace_s(self, obj: JSON, requested: int | None) -> int | None:
         if not obj["spec"].get("nodeName") or obj.get("status", {}).get("phase") in ("Succeeded", "Failed"):

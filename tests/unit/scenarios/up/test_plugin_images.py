@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,8 +44,21 @@ def a_pod(image: str, *args: str, **env: str) -> Pod:
     return pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [container]}})
 
 
-def images(node: SimNode) -> PluginImages:
-    return PluginImages(node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), RealClock())
+def images(node: SimNode, plugin: PluginSpec = SHELL, noted: list[str] | None = None) -> PluginImages:
+    notes = [] if noted is None else noted
+    return PluginImages(
+        node,
+        {"example.com/plugin": plugin},
+        BookKeepingRuntime(),
+        RealClock(),
+        lambda pod, container, message: notes.append(message),
+    )
+
+
+def with_command(pod: Pod, *command: str) -> Pod:
+    manifest = copy.deepcopy(dict(pod.manifest))
+    manifest["spec"]["containers"][0]["command"] = list(command)
+    return pod_from_manifest(manifest)
 
 
 def log_of(node: SimNode, pod: Pod, attempt: int = 0) -> str:
@@ -69,6 +83,48 @@ async def test_other_images_are_left_to_the_nodes_runtime(node: SimNode) -> None
     assert isinstance(container, BookKeepingContainer)
 
 
+@pytest.mark.parametrize(
+    ("plugin", "command", "said"),
+    [
+        (("echo",), [], "args"),
+        (("echo",), ["/usr/bin/echo"], "args"),
+        (("echo",), ["/usr/bin/echo", "--flag"], "--flag args"),
+        (("sh", "/opt/../bin/echo"), ["/bin/sh", "/app/echo", "--flag"], None),
+        (("echo",), ["vendor-device-plugin-v2", "--flag"], "--flag args"),
+    ],
+)
+async def test_command_that_names_the_plugin_runs_it_with_its_arguments(
+    node: SimNode, plugin: tuple[str, ...], command: list[str], said: str | None
+) -> None:
+    pod = with_command(a_pod("example.com/plugin", "args"), *command)
+    noted: list[str] = []
+
+    container = await images(node, PluginSpec(name="image", command=plugin), noted).start(
+        pod, pod.containers[0], NO_DEVICES
+    )
+    await container.wait()
+
+    assert noted == []
+    if said is not None:
+        assert log_of(node, pod) == f"{said}\n"
+
+
+@pytest.mark.parametrize("command", [["sh", "-c", "sleep 1"], ["gpu-feature-discovery"], ["/bin/true", "simkubelet"]])
+async def test_command_of_another_program_is_no_plugin_and_says_so(node: SimNode, command: list[str]) -> None:
+    pod = with_command(a_pod("example.com/plugin:v1"), *command)
+    noted: list[str] = []
+
+    container = await images(node, PluginSpec(name="nvidia", builtin="nvidia"), noted).start(
+        pod, pod.containers[0], NO_DEVICES
+    )
+
+    assert isinstance(container, BookKeepingContainer)
+    assert noted == [
+        f"image example.com/plugin:v1 stands for the plugin nvidia, and this container runs {command[0]}: it is started "
+        "as a container of any other image; leave 'command' out, or name the plugin's program in it"
+    ]
+
+
 async def test_plugin_may_end_by_itself_when_it_is_told_to(node: SimNode) -> None:
     pod = a_pod("example.com/plugin", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
     container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
@@ -82,7 +138,9 @@ async def test_plugin_may_end_by_itself_when_it_is_told_to(node: SimNode) -> Non
 
 async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode) -> None:
     clock = ManualClock()
-    runtime = PluginImages(node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock)
+    runtime = PluginImages(
+        node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock, lambda pod, container, message: None
+    )
     pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
     async with asyncio.timeout(20):
@@ -108,7 +166,7 @@ async def test_reboot_ends_all(node: SimNode) -> None:
 
 async def test_program_that_is_not_there_ends_as_in_a_shell(node: SimNode) -> None:
     gone = PluginSpec(name="gone", command=("/no/such/program",))
-    runtime = PluginImages(node, {"example.com/plugin": gone}, BookKeepingRuntime(), RealClock())
+    runtime = images(node, gone)
     pod = a_pod("example.com/plugin")
 
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)

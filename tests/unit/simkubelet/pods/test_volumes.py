@@ -175,10 +175,7 @@ def test_volume_that_no_container_has_is_not_set_up(volumes: Volumes, faker: Fak
 
 
 def test_every_volume_that_fails_is_named(volumes: Volumes) -> None:
-    claim = {"persistentVolumeClaim": {"claimName": "data"}}
-    assert faults(volumes, claim, {"secret": {"secretName": "none"}}) == [
-        "Unable to attach or mount volumes: unmounted volumes=[v0], unattached volumes=[], failed to process "
-        "volumes=[v0]: error processing PVC default/data: failed to fetch PVC from API server: "
-        'persistentvolumeclaims "data" not found',
+    assert faults(volumes, {"configMap": {"name": "none"}}, {"secret": {"secretName": "none"}}) == [
+        'MountVolume.SetUp failed for volume "v0" : configmap "none" not found',
         'MountVolume.SetUp failed for volume "v1" : secret "none" not found',
     ]
