@@ -92,6 +92,15 @@ def test_other_devices_of_the_same_history_are_no_difference(story: Document) ->
     assert not differ(story, first, second)
 
 
+def test_events_of_the_simulator_itself_are_no_difference(story: Document) -> None:
+    fields = {"pod": "first", "type": "Warning", "reason": "NotSimulated", "message": "not simulated: spec.x: no"}
+    first = trace(step(1), ("event", {**fields, "component": "simkubelet"}), step(2))
+    second = trace(step(1), step(2))
+
+    assert not differ(story, first, second)
+    assert differ(story, trace(step(1), ("event", {**fields, "component": "kubelet"}), step(2)), second)
+
+
 def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document) -> None:
     first = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-1"), step(2))
     second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0"), step(2))
