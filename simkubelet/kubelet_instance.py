@@ -69,7 +69,9 @@ class KubeletInstance:
             observe=surroundings.observe,
         )
         volumes = Volumes(directory, surroundings.store.objects)
-        self.pods = Pods(config, self.containers, records, surroundings, active, volumes, self._allocatable, state, on_panic)
+        self.pods = Pods(
+            config, self.containers, records, surroundings, active, volumes, self._allocatable, state, on_panic
+        )
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
         self._services = NodeServices(directory, config, surroundings, self.containers, self.pods, records)

@@ -49,8 +49,8 @@ _cluster = click.option(
     "images",
     multiple=True,
     metavar="IMAGE=PLUGIN",
-    help="Let containers of IMAGE be a plugin that comes along, or the program COMMAND; simkubelet/NAME of those that "
-    "come along are there always.",
+    help="Let containers of IMAGE be a built-in plugin, or the program COMMAND, unless their own command runs another "
+    "program; simkubelet/NAME of the built-in ones are there always.",
 )
 @click.option("--kubelet-version", "kubernetes", metavar="VERSION", help="A Kubernetes minor or patch (default: 1.34).")
 @click.option(

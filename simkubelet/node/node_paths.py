@@ -19,7 +19,7 @@ def node_path(directory: Path, path: str) -> Path:
     """Where a file of a node lies.
 
     Args:
-        directory: the node's folder, the kubelet's root directory; ``root``, below that, stands for its root file system.
+        directory: the node's folder, the kubelet's root directory; ``root`` in it stands for the root file system.
         path: absolute, on the node.
     """
     below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]

@@ -134,7 +134,9 @@ class Volumes:
             if mode is None and not is_folder:
                 raise VolumeError(f"open {path}: no such file or directory")
             if mode not in (None, stat.S_IFDIR):
-                raise VolumeError(f"mkdir {ancestor}: not a directory" if is_folder else f"open {path}: not a directory")
+                raise VolumeError(
+                    f"mkdir {ancestor}: not a directory" if is_folder else f"open {path}: not a directory"
+                )
             if mode is not None:
                 break
         place = node_path(self._directory, path)

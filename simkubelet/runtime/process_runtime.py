@@ -167,7 +167,12 @@ def _options_file(arguments: Sequence[str]) -> BinaryIO:
 async def _run(argv: Sequence[str], log: BinaryIO, descriptors: Sequence[int]) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(
-            *with_first_limit(argv), stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env={}, pass_fds=descriptors
+            *with_first_limit(argv),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={},
+            pass_fds=descriptors,
         )
     except ValueError as error:
         raise init_error(str(error)) from None

@@ -154,8 +154,10 @@ def test_many_nodes_fit_under_a_low_soft_limit_that_plugins_keep(tmp_path: Path)
 
 
 def test_hard_limit_that_is_too_low_is_named(scratch: Path) -> None:
+    up = [sys.executable, "-m", "simkubelet", "up", "--nodes", "16", "--profile", "t4"]
+    argv = ["prlimit", "--nofile=60:60", *up]
     done = subprocess.run(
-        ["prlimit", "--nofile=60:60", sys.executable, "-m", "simkubelet", "up", "--nodes", "16", "--profile", "t4"],
+        argv,
         env=environment(scratch),
         capture_output=True,
         text=True,

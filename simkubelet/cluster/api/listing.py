@@ -27,8 +27,8 @@ _CONTINUE_EXPIRED: Final = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
-_TOKEN_FORM: Final = "meta.k8s.io/v1"
-_NO_TOKEN: Final = "invalid continue token: continue key is not valid"
+_CONTINUE_FORM: Final = "meta.k8s.io/v1"
+_NO_CONTINUE: Final = "invalid continue token: continue key is not valid"
 _NO_BASE64: Final = re.compile(r"[^-_A-Za-z0-9]")
 _LARGEST: Final = 2**64 - 1
 _MOST_DIGITS: Final = 64
@@ -149,7 +149,7 @@ def _validate(options: ListOptions) -> None:
 
 
 def _encoded(version: int, after: str) -> str:
-    token = json.dumps({"v": _TOKEN_FORM, "rv": version, "start": after}, separators=(",", ":"))
+    token = json.dumps({"v": _CONTINUE_FORM, "rv": version, "start": after}, separators=(",", ":"))
     return base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
 
 
@@ -165,13 +165,13 @@ def _decoded(token: str) -> tuple[int, str]:
     try:
         form, version, start = _token_fields(json_document(_base64_decoded(token)))
     except ValueError as error:
-        raise StatusError.bad_request(f"{_NO_TOKEN}: {error}") from None
-    if form != _TOKEN_FORM:
-        raise StatusError.bad_request(f"{_NO_TOKEN}: server does not recognize this encoded version {form}")
+        raise StatusError.bad_request(f"{_NO_CONTINUE}: {error}") from None
+    if form != _CONTINUE_FORM:
+        raise StatusError.bad_request(f"{_NO_CONTINUE}: server does not recognize this encoded version {form}")
     if version == 0:
-        raise StatusError.bad_request(f"{_NO_TOKEN}: incorrect encoded start resourceVersion (version {form})")
+        raise StatusError.bad_request(f"{_NO_CONTINUE}: incorrect encoded start resourceVersion (version {form})")
     if not start:
-        raise StatusError.bad_request(f"{_NO_TOKEN}: encoded start key empty (version {form})")
+        raise StatusError.bad_request(f"{_NO_CONTINUE}: encoded start key empty (version {form})")
     return version, start
 
 

@@ -42,8 +42,7 @@ async def watch(
 ) -> AsyncGenerator[tuple[str, JSON], None]:
     """The types and objects of the events of a watch, without end unless it is an error.
 
-    Args:
-        lasts_s: when the caller is going to end it, in seconds of the event loop; a bookmark comes shortly before.
+    The caller ends it after `lasts_s` seconds of the event loop; a bookmark comes shortly before.
     """
     since = options.since
     begins_with_state = options.send_initial_events

@@ -75,7 +75,6 @@ class DaemonSetStrategy(Strategy):
             errors.insert(0, FieldError.invalid("spec.selector", selector, _NO_CHANGE))
         return errors
 
-
     def warnings(self, new: JSON, old: JSON | None) -> list[str]:
         template = new["spec"]["template"]
         is_new = old is None or template != old["spec"].get("template")

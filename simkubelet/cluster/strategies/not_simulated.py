@@ -22,7 +22,7 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "resources": "those of a whole pod are not counted",
     "runtimeClassName": "there are no RuntimeClasses; a real cluster refuses a pod of one that it does not have",
     "topologySpreadConstraints": "pods are not spread",
-    "volumes[*].persistentVolumeClaim": "there are no claims; a real cluster lets the pod wait until the claim is bound",
+    "volumes[*].persistentVolumeClaim": "there are no claims; on a real cluster the pod waits until the claim is bound",
     **{f"volumes[*].{type_}": _DRIVER for type_ in ("csi", "ephemeral", "image", "iscsi", "nfs")},
     "containers[*].livenessProbe": "not run; the container is not restarted",
     "containers[*].readinessProbe": _PROBE,

@@ -120,8 +120,8 @@ async def test_command_of_another_program_is_no_plugin_and_says_so(node: SimNode
 
     assert isinstance(container, BookKeepingContainer)
     assert noted == [
-        f"image example.com/plugin:v1 stands for the plugin nvidia, and this container runs {command[0]}: it is started "
-        "as a container of any other image; leave 'command' out, or name the plugin's program in it"
+        f"image example.com/plugin:v1 stands for the plugin nvidia, and this container runs {command[0]}: it is "
+        "started as a container of any other image; leave 'command' out, or name the plugin's program in it"
     ]
 
 

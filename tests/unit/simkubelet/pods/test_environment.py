@@ -58,9 +58,7 @@ def test_variable_has_the_value_of_its_source(objects: Objects, source: dict[str
         ({"secretKeyRef": {"name": "s", "key": "x"}}, "couldn't find key x in Secret default/s"),
     ],
 )
-def test_source_that_is_not_there_is_named_unless_optional(
-    objects: Objects, source: dict[str, Any], why: str
-) -> None:
+def test_source_that_is_not_there_is_named_unless_optional(objects: Objects, source: dict[str, Any], why: str) -> None:
     with pytest.raises(MissingVariableError) as error:
         variables(objects, env=from_(**source))
     assert str(error.value) == why

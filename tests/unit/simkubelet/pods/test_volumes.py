@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -124,7 +123,7 @@ def test_path_that_cannot_be_made_is_refused_and_the_host_stays(
     (node / "root/out").symlink_to(tmp_path)
 
     assert faults(volumes, on_host(path, type_)) == [f'MountVolume.SetUp failed for volume "v0" : {why}']
-    assert os.listdir(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
