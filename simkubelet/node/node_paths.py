@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-__all__ = ["DEVICE_PLUGINS", "PLUGINS_REGISTRY", "POD_RESOURCES", "node_path"]
+__all__ = ["DEVICE_PLUGINS", "KUBELET_FOLDERS", "PLUGINS_REGISTRY", "POD_RESOURCES", "node_path"]
 
 DEVICE_PLUGINS: Final = "device-plugins"
 PLUGINS_REGISTRY: Final = "plugins_registry"
@@ -13,6 +13,13 @@ POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
 _SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
 """Those of a kubelet's folders that lie in the node's own folder here."""
+KUBELET_FOLDERS: Final = frozenset(
+    str(_KUBELET / name) for name in ("", "plugins", "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+)
+"""What every node has once a kubelet ran there, also where nothing stands for it here.
+
+Source: pkg/kubelet/kubelet.go, ``setupDataDirs`` (kubernetes v1.34.4).
+"""
 
 
 def node_path(directory: Path, path: str) -> Path:

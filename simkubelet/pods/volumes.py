@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ..clock import Clock
 from ..cluster.objects import Key, Objects
-from ..node.node_paths import node_path
+from ..node.node_paths import KUBELET_FOLDERS, node_path
 from ..pod import Pod
 
 __all__ = ["VolumeRetry", "Volumes"]
@@ -117,8 +117,10 @@ class Volumes:
 
     def _mode(self, path: str) -> int | None:
         """The type of a file of the node; None where there is none."""
+        if path.rstrip("/") in KUBELET_FOLDERS:
+            return stat.S_IFDIR
         own = node_path(self._directory, path)
-        for place in (own, Path(path)):
+        for place in (own, Path("/", path)):
             try:
                 mode = stat.S_IFMT(place.stat().st_mode)
             except OSError:
@@ -129,7 +131,7 @@ class Volumes:
         return None
 
     def _make(self, path: str, *, is_folder: bool) -> None:
-        for ancestor in [str(parent) for parent in Path(path).parents]:
+        for ancestor in [str(parent) for parent in Path("/", path).parents]:
             mode = self._mode(ancestor)
             if mode is None and not is_folder:
                 raise VolumeError(f"open {path}: no such file or directory")

@@ -51,11 +51,11 @@ def on_host(path: str, type_: str) -> dict[str, Any]:
 def test_folder_or_file_that_is_not_there_is_made_in_the_nodes_folder(volumes: Volumes, node: Path) -> None:
     assert faults(volumes, on_host("/etc/gophers/deep", "DirectoryOrCreate")) == []
     assert faults(volumes, on_host("/etc/gophers/file", "FileOrCreate")) == []
-    assert faults(volumes, on_host("/var/lib/kubelet/device-plugins", "DirectoryOrCreate")) == []
+    assert faults(volumes, on_host("/var/lib/kubelet/device-plugins/own", "DirectoryOrCreate")) == []
 
     assert (node / "root/etc/gophers/deep").is_dir()
     assert (node / "root/etc/gophers/file").is_file()
-    assert (node / "device-plugins").is_dir()
+    assert (node / "device-plugins/own").is_dir()
     assert not Path("/etc/gophers").exists()
 
 
@@ -70,6 +70,8 @@ def test_folder_or_file_that_is_not_there_is_made_in_the_nodes_folder(volumes: V
         ("/dev/stand-in", "CharDevice"),
         ("/dev/null", "CharDevice"),
         ("/usr", "Directory"),
+        ("/var/lib/kubelet/", "Directory"),
+        ("/var/lib/kubelet/pods", "Directory"),
         ("/not/there", ""),
     ],
 )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simkubelet import open_files
 from simkubelet.apis import deviceplugin as api
 from simkubelet.config import RuntimeKind
 from simkubelet.errors import HostError
@@ -76,6 +79,29 @@ async def test_container_finds_all_that_its_plugin_asked_for(process_node: Any, 
     end = process_node.container(name).state
     assert isinstance(end, Terminated)
     assert (end.exit_code, end.reason, end.message) == (7, "Error", "d0 yes a device 7\n/dev/cdi0\n")
+
+
+@pytest.fixture
+def raised_limit() -> Iterator[int]:
+    """The limit on open files is another than at the start of this process, which is this."""
+    first, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first - 1, hard))
+    yield first
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first, hard))
+
+
+async def test_container_has_the_limit_on_open_files_that_the_simulator_began_with(
+    process_node: Any, raised_limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_files, "_FIRST", raised_limit)
+    plain = _plain("ulimit -Sn >/dev/termination-log")
+
+    name = await process_node.settled_pod(None, restartPolicy="Never", **plain)
+    await process_node.until(lambda: process_node.phase(name) == "Succeeded")
+
+    end = process_node.container(name).state
+    assert isinstance(end, Terminated)
+    assert end.message == f"{raised_limit}\n"
 
 
 async def test_container_with_unknown_cdi_devices_waits_for_them(process_node: Any, short_folder: Path) -> None:
