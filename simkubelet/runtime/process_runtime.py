@@ -5,7 +5,7 @@ it was written, without the runtime's time stamps. A container dies with the sim
 One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
 
 Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `toolkit_hook`), groups, RDT.
-Volumes and security contexts of a pod are not read.
+Volumes of a pod are not mounted, its security contexts are not read.
 """
 
 from __future__ import annotations
