@@ -25,7 +25,7 @@ _RESOURCE: Final = re.compile(
     r"(?=[^/]{1,253}/)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+/"
     r"(?=.{1,63}$)[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 )
-_PERMISSIONS: Final = re.compile("r?w?m?")
+_PERMISSIONS: Final = re.compile("[rwm]+")
 _PLACEHOLDER: Final = re.compile(r"\{(\w*)\}")
 _PLACEHOLDERS: Final = ("devices", "paths")
 _MAX_DEVICES: Final = 100_000
@@ -52,7 +52,7 @@ _MOUNT_KEYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DeviceGlob:
-    """Files that are devices: `glob` is absolute; `permissions` are those of a cgroup, r, w, m.
+    """Files that are devices: `glob` is absolute; `permissions` are letters of a cgroup: r, w and m.
 
     With `is_mount` a file is mounted into the container, else made there as a device node.
     """
@@ -141,11 +141,20 @@ def _device_glob(value: Value) -> DeviceGlob:
     keys = value.fields(_DEVICE_KEYS, "a glob such as /dev/ttyUSB*, or a mapping with 'glob'")
     if "glob" not in keys:
         value.fail("no 'glob'; name the files, as in {glob: /dev/ttyUSB*, permissions: rw}")
-    permissions = keys["permissions"].plain(str, "a text such as rw") if "permissions" in keys else "rw"
-    if not permissions or not _PERMISSIONS.fullmatch(permissions):
-        keys["permissions"].fail(f"{permissions!r} are no permissions; write r, w and m, in this order")
+    permissions = _permissions(keys["permissions"]) if "permissions" in keys else "rw"
     is_mount = keys["mount"].plain(bool, "true or false") if "mount" in keys else False
     return DeviceGlob(_path(keys["glob"], "a glob such as /dev/ttyUSB*"), permissions, is_mount)
+
+
+def _permissions(value: Value) -> str:
+    """The letters as they are written: a container runtime takes them in any order, and one twice.
+
+    Source: ``Permissions.toSet``, devices/config/device.go (opencontainers/cgroups v0.0.4).
+    """
+    letters = value.plain(str, "a text such as rw")
+    if not _PERMISSIONS.fullmatch(letters):
+        value.fail(f"{letters!r} are no permissions; write one or more of the letters r, w and m")
+    return letters
 
 
 def _path(value: Value, description: str) -> str:

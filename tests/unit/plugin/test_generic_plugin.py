@@ -83,9 +83,13 @@ def test_description_is_read_in_full(tmp_path: Path) -> None:
         pytest.param("resource: a.b/c\ndevices: [/a/**]", "would search the whole node", id="everywhere"),
         pytest.param(
             "resource: a.b/c\ndevices:\n- {glob: /a, permissions: x}",
-            ":3: devices[0].permissions: 'x' are no permissions; write r, w and m",
+            ":3: devices[0].permissions: 'x' are no permissions; write one or more of the letters r, w and m",
             id="permissions",
         ),
+        pytest.param(
+            "resource: a.b/c\ndevices:\n- {glob: /a, permissions: ''}", "'' are no permissions", id="no permissions"
+        ),
+        pytest.param("resource: a.b/c\ndevices: [{glob: /a, permissions: [r]}]", "found a list", id="list of letters"),
         pytest.param("resource: a.b/c\ndevices: [{permissions: r}]", ":2: devices[0]: no 'glob'", id="no glob"),
         pytest.param("resource: a.b/c\ncount: 1\nenv: {A: 1}", ":3: env.A: found '1'; write a text", id="variable"),
         pytest.param("resource: a.b/c\ncount: 1\nenv: {A: '{x}'}", ":3: env.A: unknown placeholder {x}", id="blank"),
@@ -121,6 +125,16 @@ def test_any_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, c
         Description.read(file)
 
     assert str(refusal.value).startswith(f"{file}:")
+
+
+@pytest.mark.parametrize("permissions", ["r", "rw", "rwm", "mrw", "wr", "m", "rrw"])
+def test_permissions_are_taken_in_any_order(tmp_path: Path, permissions: str) -> None:
+    file = tmp_path / "d.yaml"
+    file.write_text(f"resource: a.b/c\ndevices: [{{glob: /a, permissions: {permissions}}}]")
+
+    (found,) = Description.read(file).globs
+
+    assert found.permissions == permissions
 
 
 def test_missing_file_is_refused(tmp_path: Path) -> None:
