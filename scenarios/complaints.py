@@ -30,7 +30,7 @@ _WITH_LIMIT = {
     "string_too_long": "expected at most {max_length} characters",
     "too_short": "expected at least {min_length} item",
 }
-_OWN_WORDS_FOR_THE_FOUND = {"duration", "verb", "missing", "nothing", "program", "file", "gone"}
+_OWN_WORDS_FOR_THE_FOUND = {"duration", "verb", "missing", "nothing", "program", "file", "gone", "object"}
 
 
 def complaints(errors: Iterable[ErrorDetails], model: type[BaseModel], source: Positioned) -> Iterator[Problem]:

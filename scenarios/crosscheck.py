@@ -45,7 +45,7 @@ from .node_action import KubeletAction, RebootNode, RuntimeAction
 from .node_spec import NodeSpec
 from .plugin_action import CallAction, PluginAction, StubAction
 from .plugin_spec import PluginSpec
-from .pod_action import Annotate, Bind
+from .pod_action import Bind, MetadataAction
 from .positioned import DataPath
 
 Finding = tuple[DataPath, str]
@@ -175,6 +175,8 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             for name in set(named) - set(applied[pod]):
                 its_own = _meant(name, applied[pod]) or f"; it has {', '.join(applied[pod])}"
                 yield (*path, "expect", "containers", name), f"pod '{pod}' has no container '{name}'{its_own}"
+        case _, MetadataAction(node=str(name)) if name not in nodes:
+            yield (*path, step.verb, "node"), unknown("node", name, nodes)
         case _, PluginAction(plugin=name) as action if name not in plugins:
             yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
         case _, StubAction(plugin=name) if not plugins[name].is_stub:
@@ -245,7 +247,7 @@ def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
         case NodeExpectation(checkpoint=CheckpointContent(pods=pods)), _:
             for pod in pods:
                 yield pod, ("expect", "checkpoint", "pods", pod)
-        case _, Delete(pod=pod) | ExitContainer(pod=pod) | Bind(pod=pod) | Annotate(pod=pod):
+        case _, Delete(pod=pod) | ExitContainer(pod=pod) | Bind(pod=pod) | MetadataAction(pod=str(pod)):
             yield pod, (step.verb, "pod")
         case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
             yield pod, (step.verb, "gpu", "heldBy")

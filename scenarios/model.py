@@ -70,7 +70,7 @@ from .plugin_action import (
     StopServer,
 )
 from .plugin_spec import PluginSpec
-from .pod_action import Annotate, Bind
+from .pod_action import Annotate, Bind, Label, MetadataAction
 
 DEFAULT_NODE = "node-1"
 
@@ -94,6 +94,7 @@ class Step(Part):
     exit_container: ExitContainer | None = None
     bind: Bind | None = None
     annotate: Annotate | None = None
+    label: Label | None = None
     restart_kubelet: RestartKubelet | None = None
     stop_kubelet: StopKubelet | None = None
     start_kubelet: StartKubelet | None = None
@@ -186,8 +187,10 @@ def _summary(action: Action) -> str:
             return f"{call} answers {error}"
         case HealNvml():
             return "NVML answers as usual"
-        case Bind(pod=pod) | Annotate(pod=pod):
+        case Bind(pod=pod):
             return f"{verb_of(action)} pod {pod}"
+        case MetadataAction():
+            return f"{verb_of(action)} {action.subject}"
         case ExitContainer(pod=pod, code=code):
             return f"a container of pod {pod} exits with {code}"
         case AnswerRpc(plugin=plugin, rpc=rpc):

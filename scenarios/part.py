@@ -32,6 +32,15 @@ Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", m
 ResourceName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")]
 """A resource as a node publishes it, for example ``nvidia.com/gpu``."""
 
+MetadataKey = Annotated[
+    StrictStr,
+    Field(pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),
+]
+"""The key of a label or an annotation, for example ``example.com/rack`` (qualified name)."""
+
+LabelValue = Annotated[StrictStr, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
+"""What the API server takes as a label's value."""
+
 NodePath = Annotated[StrictStr, AfterValidator(_absolute)]
 """A file on the node, as a plugin with host paths would name it."""
 
