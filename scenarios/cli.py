@@ -56,7 +56,7 @@ def _plugin_commands(
     multiple=True,
     metavar="NAME=COMMAND",
     callback=_plugin_commands,
-    help="Run COMMAND instead of the plugin that stories call NAME.",
+    help="Run COMMAND instead of the plugin that stories call NAME, with the args that the story gives it.",
 )
 @click.option(
     "--kubelet-version",

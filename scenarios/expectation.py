@@ -14,8 +14,9 @@ from pydantic_core import PydanticCustomError
 from .duration import Duration
 from .expected_checkpoint import ExpectedCheckpoint
 from .expected_devices import Devices, ListedDevices, PlacedDevices, ToldDevices
+from .expected_options import DeviceNodes, Mounts
 from .expected_values import Message, PastQuantity, Quantity
-from .part import Count, Name, Part, ResourceName
+from .part import Count, FilledPart, Name, Part, ResourceName
 from .snapshot import KubeletState, PluginState
 from .tap.answer import Rpc
 
@@ -64,6 +65,8 @@ class NodeExpectation(_Expectation):
         pod_resources: Resource -> devices that the kubelet's PodResources API calls allocatable.
         pod_resources_get: Pod -> what that API answers to Get: resource -> devices, or the text of its error.
         checkpoint: What the file of who holds which device says, or that it is not there, or cannot be read.
+        labels: What some of its labels say; ``absent`` where there is none of that name.
+        annotations: The same for annotations.
         kubelet: Whether the kubelet is there.
         panic: How the first line of a crashed kubelet's panic begins.
     """
@@ -79,45 +82,49 @@ class NodeExpectation(_Expectation):
     pod_resources: Mapping[ResourceName, PlacedDevices] = Field(default_factory=dict)
     pod_resources_get: Mapping[Name, ToldDevices] = Field(default_factory=dict)
     checkpoint: ExpectedCheckpoint | None = None
+    labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
     panic: StrictStr | None = None
 
 
-class EventPattern(Part):
+class EventPattern(FilledPart):
     """A Kubernetes Event; what is left out may be anything."""
 
     type: Literal["Normal", "Warning"] | None = None
     reason: StrictStr | None = None
     message: Message | None = None
 
-    @model_validator(mode="after")
-    def _names_something(self) -> EventPattern:
-        if not self.model_fields_set:
-            raise PydanticCustomError("nothing", "needs at least one of 'type', 'reason', 'message'")
-        return self
-
 
 Health = Literal["Healthy", "Unhealthy", "Unknown", "absent"]
 """Health of a device in a pod's status; ``absent`` where the status does not name the device."""
 
 
-class ContainerExpectation(Part):
+class ContainerExpectation(FilledPart):
     """One container of a pod.
 
     Attributes:
         devices: Resource -> devices that it holds.
         pod_resources: Resource -> devices that List of the PodResources API names for it; ``absent`` where it does not
             list the container.
+        env: Some variables that plugins added, as in a `PodExpectation`.
+        mounts: All mounts that plugins added.
+        device_nodes: All device files that plugins added.
+        annotations: Some annotations that plugins added for the container runtime; ``absent`` where there is none of
+            that name.
+        cdi_devices: The names of all CDI devices that plugins added, in any order.
+
+    In `mounts`, `device_nodes` and `cdi_devices` an entry with ``{device}`` stands for one entry for each device that
+    the container holds.
     """
 
     devices: Mapping[ResourceName, Devices] = Field(default_factory=dict)
     pod_resources: ListedDevices | None = None
-
-    @model_validator(mode="after")
-    def _expects_something(self) -> ContainerExpectation:
-        if not self.model_fields_set:
-            raise PydanticCustomError("nothing", "needs at least one of 'devices', 'podResources'")
-        return self
+    env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    mounts: Mounts = Field(default_factory=dict)
+    device_nodes: DeviceNodes = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    cdi_devices: tuple[StrictStr, ...] = ()
 
 
 class PodExpectation(_Expectation):
@@ -129,11 +136,12 @@ class PodExpectation(_Expectation):
         keeps_devices: Whether it holds exactly the devices that it was given first in this story.
         restarts: How often its containers were started again, added up.
         shares_no_device_with: Pods whose devices are all others; both pods must hold some.
-        env: What every container that holds devices has in its environment; where the kubelet knows of none, every
-            container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
-            joined by commas in any order.
-        device_nodes: Path in a container -> path on the node, of all device files that plugins gave to its containers.
-        annotations: What some of its annotations say; ``absent`` where there is none of that name.
+        env: Variables that plugins added to every container that holds devices; where the kubelet knows of none, to
+            every container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
+            joined by commas in any order; ``absent`` where there is no such variable.
+        device_nodes: All device files that plugins added to its containers.
+        labels: What some of its labels say; ``absent`` where there is none of that name.
+        annotations: The same for annotations.
         health: Resource -> device id -> health, as the pod's status tells it.
         pod_resources: Resource -> devices that the kubelet's PodResources API lists for the pod; ``absent`` where it
             does not list the pod.
@@ -152,7 +160,8 @@ class PodExpectation(_Expectation):
     restarts: Count | None = None
     shares_no_device_with: tuple[Name, ...] = ()
     env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
-    device_nodes: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    device_nodes: DeviceNodes = Field(default_factory=dict)
+    labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     event: EventPattern | None = None
     health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, StrictStr, Tag, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, Field, StrictStr, Tag
 
 from .expected_devices import MAPPING, WORD, Devices, DevicesOrAbsent, word_or_mapping
-from .part import Name, Part, ResourceName
+from .part import FilledPart, Name, ResourceName
 
 PodEntries = Annotated[
     Annotated[Literal["absent"], Tag(WORD)]
@@ -22,7 +21,7 @@ PodEntries = Annotated[
 ]
 
 
-class CheckpointContent(Part):
+class CheckpointContent(FilledPart):
     """What a checkpoint says.
 
     Attributes:
@@ -32,12 +31,6 @@ class CheckpointContent(Part):
 
     pods: Mapping[Name, PodEntries] = Field(default_factory=dict)
     registered: Mapping[ResourceName, DevicesOrAbsent] = Field(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _names_something(self) -> CheckpointContent:
-        if not self.model_fields_set:
-            raise PydanticCustomError("nothing", "needs at least one of 'pods', 'registered'")
-        return self
 
 
 ExpectedCheckpoint = Annotated[

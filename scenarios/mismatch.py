@@ -32,10 +32,16 @@ Mismatches = Iterator[Mismatch]
 def shown(value: object) -> str:
     """A value as a story would write it; of more items than people read, the first and how many there are."""
     if isinstance(value, Mapping):
-        return _listed([f"{key}: {shown(item)}" for key, item in _first(value.items())], len(value)) or "none"
+        return _listed([f"{key}: {_inside(item)}" for key, item in _first(value.items())], len(value)) or "none"
     if isinstance(value, list | tuple):
-        return "[" + _listed([shown(item) for item in _first(value)], len(value)) + "]"
+        return "[" + _listed([_inside(item) for item in _first(value)], len(value)) + "]"
+    if isinstance(value, bool):
+        return str(value).lower()
     return "''" if value == "" else str(value)
+
+
+def _inside(value: object) -> str:
+    return "{" + (shown(value) if value else "") + "}" if isinstance(value, Mapping) else shown(value)
 
 
 def _first(items: Collection[_T]) -> Iterable[_T]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, product
 
+from .container_evaluation import texts_differ
 from .device_evaluation import devices_differ, listed_devices_differ, placed_devices_differ, registered_differ
 from .expectation import NodeExpectation
 from .expected_checkpoint import CheckpointContent
@@ -29,6 +30,8 @@ def node_differs(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> M
     ):
         for resource, quantity in quantities.items():
             yield from differs((key, resource), quantity, published.get(resource, ABSENT))
+    yield from texts_differ(("labels",), wanted.labels, node.labels)
+    yield from texts_differ(("annotations",), wanted.annotations, node.annotations)
     if wanted.kubelet is not None:
         yield from differs(("kubelet",), wanted.kubelet, node.kubelet)
     if wanted.panic is not None and not node.panic.startswith(wanted.panic):

@@ -6,9 +6,9 @@ Types are strict at the leaves: ``"8"`` is text and ``1.30`` is a number, so nei
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Annotated
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -17,6 +17,17 @@ class Part(BaseModel):
     """Base of all parts of a story document."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+
+
+class FilledPart(Part):
+    """Base of those parts that say nothing without a key."""
+
+    @model_validator(mode="after")
+    def _names_something(self) -> FilledPart:
+        if not self.model_fields_set:
+            keys = ", ".join(f"'{field.alias}'" for field in type(self).model_fields.values())
+            raise PydanticCustomError("nothing", f"needs at least one of {keys}")
+        return self
 
 
 def _absolute(path: str) -> str:
@@ -38,7 +49,7 @@ MetadataKey = Annotated[
 ]
 """The key of a label or an annotation, for example ``example.com/rack`` (qualified name)."""
 
-LabelValue = Annotated[StrictStr, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")]
+LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"
 """What the API server takes as a label's value."""
 
 NodePath = Annotated[StrictStr, AfterValidator(_absolute)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
@@ -60,7 +60,8 @@ class PluginSpec(Part):
         api: Whether it is given the API server, and its node's name as ``NODE_NAME``: a kubeconfig as ``KUBECONFIG``,
             on a cluster a service account. Of those that come along, the ones that need it have it anyway.
         start: Whether it runs from the beginning, or from the step that starts it.
-        args: Appended to the argv of either.
+        quirks: Whose behaviour a builtin follows; it says nothing to a program in its place.
+        args: Appended to the argv of either, and of a program in their place.
         env: Added to the plugin's environment.
     """
 
@@ -71,6 +72,7 @@ class PluginSpec(Part):
     tap: StrictBool = False
     api: StrictBool = False
     start: Literal["with-node", "manual"] = "with-node"
+    quirks: Literal["article", "original"] | None = None
     args: tuple[StrictStr, ...] = ()
     env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
 
@@ -80,7 +82,23 @@ class PluginSpec(Part):
             raise PydanticCustomError("program", "needs exactly one of 'builtin' and 'command'")
         if self.serves is not None and self.builtin != "stub":
             raise PydanticCustomError("program", "only 'builtin: stub' serves what 'serves' says")
+        if self.quirks is not None and self.builtin is None:
+            raise PydanticCustomError("program", "only a 'builtin' has 'quirks'; give a program of yours 'args'")
         return self
+
+    @property
+    def builtin_args(self) -> tuple[str, ...]:
+        """What stands behind the name of a builtin."""
+        return (*(("--quirks", self.quirks) if self.quirks else ()), *self.args)
+
+    def foreign_program(self, replacement: Sequence[str] | None) -> tuple[str, ...]:
+        """The argv of a program that is not built in, with the story's arguments; empty where the builtin is run.
+
+        Args:
+            replacement: What takes the place of the story's own program.
+        """
+        program = replacement or self.command
+        return (*program, *self.args) if program else ()
 
     @property
     def is_stub(self) -> bool:

@@ -8,7 +8,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field, StrictStr, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from .part import LabelValue, MetadataKey, Name, Part
+from .part import LABEL_VALUE, MetadataKey, Name, Part
+
+_Text = Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]
+_LabelValue = Annotated[
+    Annotated[StrictStr, Field(pattern=LABEL_VALUE)] | None,
+    WithJsonSchema({"type": ["string", "null"], "pattern": LABEL_VALUE}),
+]
 
 
 class Bind(Part):
@@ -50,10 +56,7 @@ class Annotate(MetadataAction):
 
     part = "annotations"
 
-    annotations: Annotated[
-        Mapping[MetadataKey, Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]],
-        Field(min_length=1),
-    ]
+    annotations: Annotated[Mapping[MetadataKey, _Text], Field(min_length=1)]
 
 
 class Label(MetadataAction):
@@ -61,10 +64,7 @@ class Label(MetadataAction):
 
     part = "labels"
 
-    labels: Annotated[
-        Mapping[MetadataKey, Annotated[LabelValue | None, WithJsonSchema({"type": ["string", "null"]})]],
-        Field(min_length=1),
-    ]
+    labels: Annotated[Mapping[MetadataKey, _LabelValue], Field(min_length=1)]
 
 
 PodAction = Bind | Annotate | Label

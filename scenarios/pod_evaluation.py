@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from simkubelet.devices.run_options import DeviceRunOptions
+
+from .container_evaluation import container_differs, device_nodes_differ, ids_of, texts_differ
 from .device_evaluation import devices_differ, listed_devices_differ
 from .expectation import EventPattern, PodExpectation
 from .expected_devices import ABSENT
 from .mismatch import Mismatch, Mismatches, differs, shown
 from .snapshot import NodeView, PodEvent, PodView, Snapshot, together
 from .trace import Trace
-
-DEVICES = "{devices}"
 
 
 def pod_differs(wanted: PodExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -38,11 +39,7 @@ def _devices(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Tr
 
 def _containers(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     for name, container in wanted.containers.items():
-        path = ("containers", name)
-        yield from devices_differ((*path, "devices"), container.devices, pod.devices.get(name, {}))
-        if container.pod_resources is not None:
-            listed = (pod.pod_resources or {}).get(name, ABSENT)
-            yield from listed_devices_differ((*path, "podResources"), container.pod_resources, listed)
+        yield from container_differs(("containers", name), container, pod, name)
 
 
 def _keeps_devices(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -90,35 +87,24 @@ def _located_devices(pod: PodView) -> set[tuple[tuple[str, str], str]]:
 def _env(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     holders = {container: resources for container, resources in pod.devices.items() if any(resources.values())}
     # A kubelet that lost its checkpoint, or is not there, knows of no holder; the container runs as it was started.
-    holders = holders or {name: {} for name, env in pod.env.items() if wanted.env.keys() <= env.keys()}
+    holders = holders or {name: {} for name, one in pod.options.items() if wanted.env.keys() <= one.envs.keys()}
     if not holders:
         yield Mismatch(("env",), shown(wanted.env), "no container holds devices")
     for container, resources in holders.items():
-        ids = sorted({device for held in resources.values() for device in held})
-        for name, template in wanted.env.items():
-            value = pod.env.get(container, {}).get(name)
-            if value is None or not _reads(template, value, ids):
-                expected = template.replace(DEVICES, ",".join(ids))
-                yield Mismatch(("env", name), expected, "not set" if value is None else shown(value))
-
-
-def _reads(template: str, value: str, ids: Sequence[str]) -> bool:
-    """Whether a value is the template with the ids filled in, joined in any order: the kubelet promises none."""
-    if template.count(DEVICES) != 1:
-        return value == template.replace(DEVICES, ",".join(ids))
-    before, after = template.split(DEVICES)
-    middle = value.removeprefix(before).removesuffix(after)
-    return value == before + middle + after and sorted(middle.split(",")) == list(ids)
+        options = pod.options.get(container, DeviceRunOptions())
+        yield from texts_differ(("env",), wanted.env, options.envs, ids_of(resources))
 
 
 def _device_nodes(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
-    given = {inside: node for nodes in pod.device_nodes.values() for inside, node in nodes.items()}
-    yield from differs(("deviceNodes",), dict(sorted(wanted.device_nodes.items())), dict(sorted(given.items())))
+    yield from device_nodes_differ(("deviceNodes",), wanted.device_nodes, pod.options.values(), ids_of(pod.held()))
+
+
+def _labels(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    yield from texts_differ(("labels",), wanted.labels, pod.labels)
 
 
 def _annotations(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
-    for name, value in wanted.annotations.items():
-        yield from differs(("annotations", name), value, pod.annotations.get(name, ABSENT))
+    yield from texts_differ(("annotations",), wanted.annotations, pod.annotations)
 
 
 def _event(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -168,6 +154,7 @@ _POD_CHECKS: Mapping[str, Callable[[PodExpectation, PodView, Snapshot, Trace], M
     "shares_no_device_with": _shares_no_device_with,
     "env": _env,
     "device_nodes": _device_nodes,
+    "labels": _labels,
     "annotations": _annotations,
     "health": _health,
     "pod_resources": _pod_resources,

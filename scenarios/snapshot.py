@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+from simkubelet.devices.run_options import DeviceRunOptions
+
 Ids: TypeAlias = Mapping[str, tuple[str, ...]]
 """Resource -> sorted device ids."""
 PlacedIds: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
@@ -65,6 +67,8 @@ class NodeView:
         pod_resources: What the kubelet's PodResources API calls allocatable.
         pod_resources_get: Pod -> what that API answers to Get, or the text of its error, where it was asked.
         checkpoint: What the kubelet's checkpoint says, or that there is none, or that it cannot be read.
+        labels: Those of its object.
+        annotations: Those of its object.
     """
 
     name: str
@@ -76,6 +80,8 @@ class NodeView:
     pod_resources: PlacedIds = field(default_factory=dict)
     pod_resources_get: Mapping[str, PlacedIds | str] = field(default_factory=dict)
     checkpoint: CheckpointView | Literal["absent", "corrupt"] = "absent"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +100,8 @@ class PodView:
     Attributes:
         node: Where it is bound; empty while it is not.
         devices: Container -> resource -> sorted device ids.
-        env: Container -> name -> value, as far as plugins added them.
-        device_nodes: Container -> path in it -> path on the node, of the device files that plugins added.
+        options: Container -> what plugins added to it, as the container runtime was given it.
+        labels: Those of its object.
         annotations: Those of its object.
         events: Oldest first.
         restarts: Starts of its containers after their first, added up.
@@ -109,9 +115,9 @@ class PodView:
     message: str
     node: str
     devices: Mapping[str, Ids]
-    env: Mapping[str, Mapping[str, str]]
+    options: Mapping[str, DeviceRunOptions]
     events: tuple[PodEvent, ...]
-    device_nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     health: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -27,7 +27,8 @@ from .devices.endpoint import Endpoint
 from .devices.health_updates import HealthUpdates, pods_with_changes
 from .devices.plugin_endpoints import AlreadyConnectedError
 from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from .devices.pod_devices import DeviceID
+from .devices.pod_devices import Allocation
+from .devices.run_options import response_data
 from .devices.topology_hints import DeviceHintProvider
 from .events import DevicesAllocated, DevicesListed, Observer, PluginDisconnected, PluginRegistered, RegistrationRefused
 from .monitoring.metrics import Metrics
@@ -217,9 +218,11 @@ class ContainerManager:
         self._observe(RegistrationRefused(self._config.node, resource, endpoint, message))
 
     def _report_allocation(
-        self, pod: Pod, container: Container, resource: ResourceName, devices: frozenset[DeviceID]
+        self, pod: Pod, container: Container, resource: ResourceName, allocation: Allocation
     ) -> None:
-        self._observe(DevicesAllocated(self._config.node, pod.key, container.name, resource, tuple(sorted(devices))))
+        devices = tuple(sorted(allocation.devices()))
+        response = response_data(allocation.response)
+        self._observe(DevicesAllocated(self._config.node, pod.key, container.name, resource, devices, response))
 
     # The checkpoint
 

@@ -7,8 +7,8 @@ can be told from a real cluster, so nothing here names a part of the simulator.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, Final
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
 
 SIMULATOR: Final = "simkubelet"
 """The component of Events that say what the simulator does otherwise; no real cluster has them."""
@@ -82,7 +82,12 @@ class DevicesListed:
 
 @dataclass(frozen=True, slots=True)
 class DevicesAllocated:
-    """A container was given devices (sorted ids) and the plugin answered Allocate."""
+    """A container was given devices (sorted ids), and the plugin answered Allocate.
+
+    Attributes:
+        response: What it answered for the container: ``envs``, ``mounts``, ``devices``, ``annotations`` and
+            ``cdi_devices``, those that have something in them, as plain data.
+    """
 
     kind: ClassVar[str] = "devices-allocated"
     node: str
@@ -90,6 +95,7 @@ class DevicesAllocated:
     container: str
     resource: str
     devices: tuple[str, ...]
+    response: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,12 @@ from typing import Literal, Self
 
 from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
+from simkubelet.cluster.objects import Key
+from simkubelet.cluster.pod_json import pod_key
 from simkubelet.errors import HostError, InputError
 from simkubelet.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
 from simkubelet.kubelet import Kubelet
-from simkubelet.node.node_status import NodeStatus
+from simkubelet.node.node import Node
 from simkubelet.pod import Pod
 from simkubelet.surroundings import Surroundings
 from simkubelet.version import Version, version
@@ -44,7 +46,7 @@ from ..node_action import (
     ResumeRuntime,
 )
 from ..plugin_action import PluginAction
-from ..pod_action import Annotate, Bind
+from ..pod_action import Bind, MetadataAction
 from ..snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ..trace import Trace
 from .checkpoint_view import checkpoint_view, read_checkpoint
@@ -56,7 +58,7 @@ from .sim_node import SimNode, new_folder
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
 from .sim_pod_resources import PodResourcesAgent
-from .sim_pods import change_pod
+from .sim_objects import bind, change_metadata
 from .sim_view import node_view, pod_view
 
 
@@ -132,10 +134,12 @@ class SimBackend:
                 self._store.delete_pod(self._pod(name).uid)
             case ExitContainer():
                 await self._exit_container(action)
-            case Annotate(pod=name):
-                change_pod(action, self._pod(name), "", self._store)
+            case MetadataAction(pod=str(name)):
+                change_metadata(action, pod_key(self._pod(name)), self._store.objects)
+            case MetadataAction():
+                change_metadata(action, Key("nodes", "", self._node(action.node).name), self._store.objects)
             case Bind(pod=name, node=node_name):
-                change_pod(action, self._pod(name), self._node(node_name).name, self._store)
+                bind(self._pod(name), self._node(node_name).name, self._store)
             case PauseRuntime() | ResumeRuntime() | RefuseCri():
                 node = self._node(action.node)
                 change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
@@ -162,7 +166,7 @@ class SimBackend:
         self._observed = len(self.trace)
         self._named |= {pod.mirror_of or pod.uid: pod.key for pod in self._store.pods}
         return Snapshot(
-            nodes={name: self._node_view(name, status, told) for name, status in self._store.nodes.items()},
+            nodes={node.name: self._node_view(node, told) for node in self._store.all_nodes},
             pods={pod.key: self._pod_view(pod, told) for pod in self._store.pods},
             plugins=self._plugins.views,
         )
@@ -253,9 +257,10 @@ class SimBackend:
     def _pod_names(self) -> str:
         return ", ".join(pod.key for pod in self._store.pods)
 
-    def _node_view(self, name: str, status: NodeStatus, told: Mapping[str, Told]) -> NodeView:
+    def _node_view(self, node: Node, told: Mapping[str, Told]) -> NodeView:
+        name = node.name
         kubernetes, panic = self._nodes[name].spec.kubernetes, self._panics.get(name)
-        view = node_view(name, kubernetes, status, is_running=self._kubelets[name].is_running, panic=panic)
+        view = node_view(name, kubernetes, node, is_running=self._kubelets[name].is_running, panic=panic)
         api = told.get(name, Told())
         return replace(
             view, pod_resources=api.allocatable, pod_resources_get=api.get, checkpoint=self._checkpoint_view(name)

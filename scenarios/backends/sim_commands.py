@@ -43,13 +43,13 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
     env = {**os.environ, **(_gpu_environment(node.machine) if node.machine else {})}
     if spec.uses_api and node.kubeconfig is not None:
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
-    if replacement is None and spec.builtin is not None:
+    program = spec.foreign_program(replacement)
+    if spec.builtin is not None and not program:
         env["PYTHONPATH"] = _bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        told = [*_builtin(node, spec.builtin, socket_folder(node, spec)), *settings, *spec.args]
+        told = [*_builtin(node, spec.builtin, socket_folder(node, spec)), *settings, *spec.builtin_args]
         argv = _sandboxed(told, places) if (places := _told_places(node)) else tied_to_parent(told)
     else:
-        program = replacement or (*(spec.command or ()), *spec.args)
         argv = _sandboxed(program, _built_in_places(node, socket_folder(node, spec)))
     is_told = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from simkubelet.cluster import Store
 from simkubelet.kubelet import Kubelet
-from simkubelet.node.node_status import NodeStatus
+from simkubelet.node.node import Node
 from simkubelet.pod import Pod
 from simkubelet.pod_status import ContainerStatus
 from simkubelet.resources import ResourceName
@@ -14,16 +14,18 @@ from simkubelet.resources import ResourceName
 from ..snapshot import KubeletState, NodeView, PodEvent, PodView
 
 
-def node_view(name: str, kubernetes: str, status: NodeStatus, *, is_running: bool, panic: str | None) -> NodeView:
+def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic: str | None) -> NodeView:
     """A node as it is published, and whether its kubelet is there; `panic` is what ended it, if anything did."""
     state = KubeletState.RUNNING if is_running else KubeletState.STOPPED
     return NodeView(
         name,
         kubernetes,
-        _plain(status.capacity),
-        _plain(status.allocatable),
+        _plain(node.status.capacity),
+        _plain(node.status.allocatable),
         state if panic is None else KubeletState.CRASHED,
         panic or "",
+        labels=node.labels,
+        annotations=node.manifest["metadata"].get("annotations") or {},
     )
 
 
@@ -39,11 +41,8 @@ def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store) -> PodView:
         message=pod.status.message,
         node=pod.node_name or "",
         devices={container: {str(name): ids for name, ids in book.items()} for container, book in held.items()},
-        env={name: container.env for name, container in containers.items()},
-        device_nodes={
-            name: {device.container_path: device.host_path for device in container.options.devices}
-            for name, container in containers.items()
-        },
+        options={name: container.options for name, container in containers.items()},
+        labels=pod.manifest["metadata"].get("labels") or {},
         annotations=pod.manifest["metadata"].get("annotations") or {},
         events=tuple(PodEvent(event.type, event.reason, event.message) for event in store.events_of(pod.uid)),
         restarts=sum(status.restart_count for status in statuses),

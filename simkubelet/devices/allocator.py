@@ -56,7 +56,7 @@ class Allocator:
         active_pods: Callable[[], Collection[PodUID]],
         is_container_running: Callable[[PodUID, str], bool],
         on_answered: Callable[[ResourceName, float], None],
-        on_allocated: Callable[[Pod, Container, ResourceName, frozenset[DeviceID]], None],
+        on_allocated: Callable[[Pod, Container, ResourceName, Allocation], None],
         affinity: Callable[[PodUID, str], TopologyHint] = lambda pod, container: NO_HINT,
         takes_cdi_devices: bool = True,
     ) -> None:
@@ -218,7 +218,7 @@ class Allocator:
             )
         allocation = Allocation(by_numa_node(devices, listed.numa_nodes), response.container_responses[0])
         self._manager.pod_devices.insert(AllocationEntry(pod.uid, container.name, resource, allocation))
-        self._on_allocated(pod, container, resource, devices)
+        self._on_allocated(pod, container, resource, allocation)
 
     async def _answer_to_allocate(self, resource: ResourceName, devices: frozenset[DeviceID]) -> AllocateResponse:
         registered = self._manager.endpoints.get(resource)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..apis.deviceplugin import ContainerAllocateResponse
 
-__all__ = ["DeviceNode", "DeviceRunOptions", "Mount", "merge"]
+__all__ = ["DeviceNode", "DeviceRunOptions", "Mount", "merge", "response_data"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,11 @@ class Mount:
 class DeviceRunOptions:
     """The plugins' answers for one container, merged."""
 
-    envs: Mapping[str, str]
-    mounts: tuple[Mount, ...]
-    devices: tuple[DeviceNode, ...]
-    annotations: Mapping[str, str]
-    cdi_devices: tuple[str, ...]
+    envs: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    cdi_devices: tuple[str, ...] = ()
 
 
 def merge(responses: Iterable[ContainerAllocateResponse], *, takes_cdi_devices: bool = True) -> DeviceRunOptions:
@@ -66,3 +67,21 @@ def merge(responses: Iterable[ContainerAllocateResponse], *, takes_cdi_devices: 
         for cdi_device in response.cdi_devices if takes_cdi_devices else ():
             cdi_devices.setdefault(cdi_device.name)
     return DeviceRunOptions(envs, tuple(mounts.values()), tuple(devices.values()), annotations, tuple(cdi_devices))
+
+
+def response_data(response: ContainerAllocateResponse) -> dict[str, Any]:
+    """An answer as plain data: its fields by their names, those that have something in them; CDI devices by name."""
+    found = {
+        "envs": dict(response.envs),
+        "mounts": [
+            {"container_path": one.container_path, "host_path": one.host_path, "read_only": one.read_only}
+            for one in response.mounts
+        ],
+        "devices": [
+            {"container_path": one.container_path, "host_path": one.host_path, "permissions": one.permissions}
+            for one in response.devices
+        ],
+        "annotations": dict(response.annotations),
+        "cdi_devices": [one.name for one in response.cdi_devices],
+    }
+    return {name: value for name, value in found.items() if value}

@@ -31,7 +31,7 @@ from ...hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, Hea
 from ...model import Scenario
 from ...node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
 from ...plugin_action import PluginAction
-from ...pod_action import Annotate, Bind
+from ...pod_action import Bind, MetadataAction
 from ...snapshot import Snapshot
 from ...trace import Trace
 from ..pod_resources import Told
@@ -44,9 +44,9 @@ from .kubelets import KindKubelets
 from .members import KindMembers
 from .node import KindNode
 from .node_changes import change_device, change_file, change_gpus
+from .objects import bind, change_metadata
 from .patience import RealPatience
 from .plugins import NAMESPACE, KindPlugins
-from .pod_change import change_pod
 from .pods import KindPods
 from .program import programs_of
 from .stand_in import mark_of
@@ -153,10 +153,10 @@ class KindBackend:
                     raise InputError(f"no pod '{name}' is there now; the pods are: {self._state.pod_names or 'none'}")
             case ExitContainer():
                 await self._exit_container(action)
-            case Annotate():
-                await change_pod(action, "", self._names(), self._api)
+            case MetadataAction():
+                await change_metadata(action, self._names(), self._api)
             case Bind():
-                await change_pod(action, self._node(action.node).container, self._names(), self._api)
+                await bind(action.pod, self._node(action.node).container, self._api)
             case PluginAction():
                 await self._plugins.perform(action, self._node(action.node).name)
             case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():

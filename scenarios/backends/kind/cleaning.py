@@ -9,6 +9,7 @@ from .api import ClusterApi
 from .daemon_set import SELECTED
 from .kubelet_settings import take_back
 from .node import PLACE, PLUGIN_FOLDER, KindNode
+from .objects import restore_node
 from .plugins import NAMESPACE, KindPlugins
 from .state import extended
 from .until import until
@@ -42,7 +43,9 @@ async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugi
 async def _forget_devices(api: ClusterApi, node: KindNode) -> None:
     """A node as one on which no plugin ever registered: the kubelet must not be there when its status changes."""
     await node.run("sh", "-c", _REMOVE_FILES)
-    published = (await api.call("GET", f"nodes/{node.container}")).get("status", {})
+    found = await api.call("GET", f"nodes/{node.container}")
+    await restore_node(found, api)
+    published = found.get("status", {})
     left = [(part, name) for part in ("capacity", "allocatable") for name in extended(published.get(part, {}))]
     checkpoint = await node.run("sh", "-c", f"cat {PLUGIN_FOLDER}/kubelet_internal_checkpoint 2>/dev/null || true")
     had_other_settings = await take_back(node)

@@ -123,7 +123,7 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
 def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
     program = [image.python, "-P", "-m", _bundle.module_name("plugin"), spec.builtin or ""]
     settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-    argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.args]
+    argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.builtin_args]
     if spec.is_stub:
         return ["/bin/sh", "-c", f'exec "$@" <>{PLACE}/{spec.name}.in >>{PLACE}/{spec.name}.out', "sh", *argv]
     return argv

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 _NAMING: Final = ("nodeName", "nodeSelector", "affinity")
 """The parts of a pod's specification in which a node, or the label that every node has of its name, may stand."""
+
+_Value = TypeVar("_Value", str, str | None)
 
 
 def placed(pod: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -23,9 +25,9 @@ def placed(pod: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     return placed
 
 
-def annotated(annotations: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
-    """Annotations for such a cluster: a value may be a node's name, as schedulers write it."""
-    return {key: names.get(value, value) for key, value in annotations.items()}
+def annotated(annotations: Mapping[str, _Value], names: Mapping[str, str]) -> dict[str, _Value | str]:
+    """Annotations or labels for such a cluster: a value may be a node's name, as schedulers write it."""
+    return {key: value if value is None else names.get(value, value) for key, value in annotations.items()}
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:

@@ -53,7 +53,7 @@ def programs_of(specs: Iterable[PluginSpec], replacements: Mapping[str, Sequence
     """
     found = {}
     for spec in specs:
-        if argv := replacements.get(spec.name) or (*(spec.command or ()), *(spec.args if spec.command else ())):
+        if argv := spec.foreign_program(replacements.get(spec.name)):
             try:
                 found[spec.name] = carried(argv)
             except InputError as error:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import Checkpoint
 from simkubelet.devices.pod_devices import AllocationEntry
+from simkubelet.devices.run_options import merge, response_data
 from simkubelet.events import (
     ContainerExited,
     ContainerStarted,
@@ -70,8 +72,8 @@ class ClusterState:
         self._checkpoints: dict[str, CheckpointFile] = {}
         self._named: dict[str, str] = {}
         self._allocated: set[tuple[str, str, str]] = set()
-        self._env: dict[tuple[str, str], dict[str, str]] = {}
-        self._device_nodes: dict[tuple[str, str], dict[str, str]] = {}
+        self._metadata: dict[str, Object] = {}
+        self._responses: dict[tuple[str, str], list[ContainerAllocateResponse]] = {}
 
     @property
     def pod_names(self) -> str:
@@ -137,6 +139,8 @@ class ClusterState:
                 api.allocatable,
                 api.get,
                 checkpoint_view(self._checkpoints.get(node, "absent"), self._named),
+                self._texts(self._metadata.get(node, {}), "labels"),
+                self._texts(self._metadata.get(node, {}), "annotations"),
             )
         for name, item in self._pods.items():
             view = self._pod_view(name, item)
@@ -148,6 +152,7 @@ class ClusterState:
         node = self._names.get(item["metadata"]["name"])
         if node is None:
             return
+        self._metadata[node] = item["metadata"]
         status = item["status"]
         published = extended(status.get("capacity", {})), extended(status.get("allocatable", {}))
         if published != self._published.get(node):
@@ -239,15 +244,18 @@ class ClusterState:
                 self._allocated.add(key)
                 ids = tuple(sorted(map(str, entry.allocation.devices())))
                 response = entry.allocation.response
-                self._env.setdefault(key[:2], {}).update(response.envs)
-                nodes = {device.container_path: device.host_path for device in response.devices}
-                self._device_nodes.setdefault(key[:2], {}).update(nodes)
-                self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids))
+                self._responses.setdefault(key[:2], []).append(response)
+                told = response_data(response)
+                self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids, told))
 
     def _entries(self, node: str) -> tuple[AllocationEntry, ...]:
         """Who holds what, as far as a kubelet can read it."""
         file = self._checkpoints.get(node)
         return file.entries if isinstance(file, Checkpoint) else ()
+
+    def _texts(self, metadata: Object, part: str) -> dict[str, str]:
+        """Labels or annotations of an object, in the story's names."""
+        return {key: self._in_story(value) for key, value in metadata.get(part, {}).items()}
 
     def _pod_view(self, name: str, item: Object) -> PodView:
         status, uid = item.get("status", {}), uid_on_node(item)
@@ -264,9 +272,9 @@ class ClusterState:
             message=self._in_story(status.get("message", "")),
             node=node,
             devices=devices,
-            env={container: env for (of, container), env in self._env.items() if of == uid},
-            device_nodes={container: nodes for (of, container), nodes in self._device_nodes.items() if of == uid},
-            annotations={key: self._in_story(value) for key, value in item["metadata"].get("annotations", {}).items()},
+            options={container: merge(given) for (of, container), given in self._responses.items() if of == uid},
+            labels=self._texts(item["metadata"], "labels"),
+            annotations=self._texts(item["metadata"], "annotations"),
             events=tuple(self._events.get(uid, {}).values()),
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),

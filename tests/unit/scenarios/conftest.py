@@ -20,6 +20,7 @@ from scenarios.crosscheck import Known
 from scenarios.document import Document, load
 from scenarios.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace import Trace
+from simkubelet.devices.run_options import DeviceRunOptions
 
 GPU = "nvidia.com/gpu"
 
@@ -145,7 +146,14 @@ class Frames:
     ) -> PodView:
         node = "node-1" if phase == "Running" else ""
         return PodView(
-            name, phase, reason, message, node, {"main": {GPU: tuple(ids)}}, {"main": env or {}}, tuple(events)
+            name,
+            phase,
+            reason,
+            message,
+            node,
+            {"main": {GPU: tuple(ids)}},
+            {"main": DeviceRunOptions(envs=env or {})},
+            tuple(events),
         )
 
     def plugin(self, state: PluginState = PluginState.RUNNING, restarts: int = 0, registrations: int = 1) -> PluginView:

@@ -73,11 +73,11 @@ def test_an_argument_that_names_a_file_comes_along(tmp_path: Path, monkeypatch: 
     assert tmp_path / "settings.yaml" in made.files
 
 
-def test_arguments_follow_the_storys_command_and_not_what_takes_its_place() -> None:
+def test_arguments_follow_the_storys_command_and_what_takes_its_place() -> None:
     spec = PluginSpec(name="mine", command=("/bin/sh",), args=("--storys",))
 
     assert programs_of([spec], {})["mine"].argv[1:] == ("--storys",)
-    assert programs_of([spec], {"mine": ("/bin/sh", "--other")})["mine"].argv[1:] == ("--other",)
+    assert programs_of([spec], {"mine": ("/bin/sh", "--other")})["mine"].argv[1:] == ("--other", "--storys")
     assert not programs_of([PluginSpec(name="gopher", builtin="gopher", args=("--x",))], {})
 
 

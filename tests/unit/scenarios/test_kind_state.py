@@ -12,6 +12,7 @@ from scenarios.snapshot import CheckpointView, KubeletState
 from scenarios.trace import Trace
 from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
+from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_a_checkpoint_tells_who_holds_what_whichever_comes_first(
     assert state.snapshot((), {}).pods["trainer"].held() == {"example.com/gpu": ("gpu-0",)}
 
 
-def test_what_a_plugin_gave_to_a_pod(state: ClusterState) -> None:
+def test_what_a_plugin_gave_to_a_pod(state: ClusterState, trace: Trace) -> None:
     device = api.DeviceSpec(host_path="/dev/a2", container_path="/dev/a0", permissions="rw")
     response = api.ContainerAllocateResponse(envs={"DEVICES": "gpu-0"}, devices=[device])
 
@@ -164,8 +165,20 @@ def test_what_a_plugin_gave_to_a_pod(state: ClusterState) -> None:
     state.seen("pod", pod(phase="Running"), True)
 
     view = state.snapshot((), {}).pods["trainer"]
-    assert view.env == {"main": {"DEVICES": "gpu-0"}}
-    assert view.device_nodes == {"main": {"/dev/a0": "/dev/a2"}}
+    given = DeviceRunOptions(envs={"DEVICES": "gpu-0"}, devices=(DeviceNode("/dev/a2", "/dev/a0", "rw"),))
+    assert view.options == {"main": given}
+    (told,) = [event.fields["response"] for event in trace if event.kind == "devices-allocated"]
+    node = {"container_path": "/dev/a0", "host_path": "/dev/a2", "permissions": "rw"}
+    assert told == {"envs": {"DEVICES": "gpu-0"}, "devices": [node]}
+
+
+def test_labels_and_annotations_of_a_node_go_by_the_storys_names(state: ClusterState) -> None:
+    metadata = {"name": "dev-control-plane", "labels": {"host": "dev-control-plane"}, "annotations": {"a": "b"}}
+
+    state.seen("node", {"metadata": metadata, "status": {}}, True)
+
+    view = state.snapshot((), {}).nodes["node-1"]
+    assert (view.labels, view.annotations) == ({"host": "node-1"}, {"a": "b"})
 
 
 def test_a_mirror_holds_what_its_static_pod_holds_and_goes_by_the_storys_node(

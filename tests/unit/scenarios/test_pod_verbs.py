@@ -1,4 +1,4 @@
-"""What stands for a scheduler of the story's own: ``bind``, ``annotate``, and plugins with the API server."""
+"""What a story writes through the API server: ``bind``, ``annotate``, ``label``, and plugins that use it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from scenarios.action import Apply
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.daemon_set import ACCOUNT, Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
+from scenarios.backends.kind.objects import bind as bind_on_kind
+from scenarios.backends.kind.objects import change_metadata as change_metadata_on_kind
+from scenarios.backends.kind.objects import restore_node
 from scenarios.backends.kind.placement import placed
 from scenarios.backends.kind.plugin_account import add_account, remove_account
-from scenarios.backends.kind.pod_change import change_pod as change_pod_on_kind
-from scenarios.backends.sim_pods import change_pod
+from scenarios.backends.sim_objects import bind, change_metadata
 from scenarios.document import load
 from scenarios.evaluation import evaluate
 from scenarios.expectation import PodExpectation
 from scenarios.plugin_spec import PluginSpec
-from scenarios.pod_action import Annotate, Bind
+from scenarios.pod_action import Annotate, Label
 from scenarios.snapshot import PodView, Snapshot
 from scenarios.trace import Trace
 from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
+from simkubelet.cluster.objects import Key
+from simkubelet.cluster.pod_json import pod_key
 from simkubelet.errors import InputError
+from simkubelet.node.node_status import NodeStatus
 
 NAMES = {"node-1": "dev-control-plane"}
 
@@ -58,23 +63,41 @@ def pod(store: Store) -> Any:
 
 
 def test_a_pod_is_bound_once(store: Store) -> None:
-    change_pod(Bind(pod="p"), pod(store), "node-1", store)
+    bind(pod(store), "node-1", store)
 
     assert pod(store).node_name == "node-1"
     with pytest.raises(InputError, match="is bound to node 'node-1' already"):
-        change_pod(Bind(pod="p"), pod(store), "node-1", store)
+        bind(pod(store), "node-1", store)
 
 
-def test_annotations_are_added_and_replaced(store: Store) -> None:
-    change_pod(Annotate(pod="p", annotations={"b": "3", "c": "4"}), pod(store), "", store)
+def test_annotations_are_set_and_removed(store: Store) -> None:
+    change_metadata(Annotate(pod="p", annotations={"a": None, "b": "3", "c": "4"}), pod_key(pod(store)), store.objects)
 
-    assert pod(store).manifest["metadata"]["annotations"] == {"a": "1", "b": "3", "c": "4"}
+    assert pod(store).manifest["metadata"]["annotations"] == {"b": "3", "c": "4"}
+
+
+def test_labels_of_a_node_are_set_and_removed(store: Store) -> None:
+    store.register_node("node-1", NodeStatus())
+    place = Key("nodes", "", "node-1")
+
+    change_metadata(Label(node="node-1", labels={"rack": "7", "zone": "a"}), place, store.objects)
+    change_metadata(Label(node="node-1", labels={"rack": None, "none": None}), place, store.objects)
+
+    node = store.node("node-1")
+    assert node is not None
+    assert (node.labels.get("zone"), node.labels.get("rack"), "none" in node.labels) == ("a", None, False)
+    assert node.labels["kubernetes.io/hostname"] == "node-1"
+
+
+def test_a_node_that_is_gone_cannot_be_labelled(store: Store) -> None:
+    with pytest.raises(InputError, match="no node node-1 is there now"):
+        change_metadata(Label(node="node-1", labels={"a": "b"}), Key("nodes", "", "node-1"), store.objects)
 
 
 async def test_on_a_cluster_a_pod_is_bound_by_its_binding() -> None:
     api = ScriptedApi(status="Success")
 
-    await change_pod_on_kind(Bind(pod="p"), "dev-control-plane", NAMES, api)
+    await bind_on_kind("p", "dev-control-plane", api)
 
     ((method, url, body),) = api.asked
     assert (method, url) == ("POST", "namespaces/default/pods/p/binding")
@@ -84,20 +107,63 @@ async def test_on_a_cluster_a_pod_is_bound_by_its_binding() -> None:
 async def test_on_a_cluster_annotations_name_its_nodes() -> None:
     api = ScriptedApi(kind="Pod")
 
-    await change_pod_on_kind(Annotate(pod="p", annotations={"at": "node-1", "x": "y"}), "", NAMES, api)
+    await change_metadata_on_kind(Annotate(pod="p", annotations={"at": "node-1", "x": "y", "z": None}), NAMES, api)
 
     assert api.asked == [
         (
             "PATCH",
             "namespaces/default/pods/p",
-            {"metadata": {"annotations": {"at": "dev-control-plane", "x": "y"}}},
+            {"metadata": {"annotations": {"at": "dev-control-plane", "x": "y", "z": None}}},
         )
     ]
 
 
-async def test_a_pod_that_is_gone_cannot_be_bound() -> None:
+async def test_an_object_that_is_gone_cannot_be_changed() -> None:
     with pytest.raises(InputError, match="no pod 'p' is there now"):
-        await change_pod_on_kind(Bind(pod="p"), "dev-control-plane", NAMES, ScriptedApi())
+        await bind_on_kind("p", "dev-control-plane", ScriptedApi())
+    with pytest.raises(InputError, match="no pod p is there now"):
+        await change_metadata_on_kind(Label(pod="p", labels={"a": "b"}), NAMES, ScriptedApi())
+
+
+class NodeApi(ClusterApi):
+    """An API server with one node, which takes merge patches of its metadata."""
+
+    def __init__(self, **metadata: dict[str, str]) -> None:
+        super().__init__(None)
+        self.node: dict[str, Any] = {"metadata": {"name": "dev-control-plane", **metadata}}
+
+    async def call(self, method: str, url: str, body: Any = None, **options: Any) -> dict[str, Any]:
+        assert url == "nodes/dev-control-plane"
+        if method == "PATCH":
+            for part, entries in body["metadata"].items():
+                merged = {**self.node["metadata"].get(part, {}), **entries}
+                self.node["metadata"][part] = {key: value for key, value in merged.items() if value is not None}
+        return json.loads(json.dumps(self.node))
+
+
+async def test_a_node_of_a_cluster_gets_back_what_a_story_changed() -> None:
+    before = {"labels": {"rack": "7", "os": "linux"}, "annotations": {"a": "1"}}
+    api = NodeApi(**before)
+
+    await change_metadata_on_kind(Label(node="node-1", labels={"rack": None, "new": "x"}), NAMES, api)
+    await change_metadata_on_kind(Annotate(node="node-1", annotations={"a": "2", "b": "node-1"}), NAMES, api)
+    await change_metadata_on_kind(Label(node="node-1", labels={"rack": "9", "new": None, "third": "y"}), NAMES, api)
+
+    changed = api.node["metadata"]
+    assert changed["labels"] == {"os": "linux", "rack": "9", "third": "y"}
+    assert (changed["annotations"]["a"], changed["annotations"]["b"]) == ("2", "dev-control-plane")
+
+    await restore_node(api.node, api)
+
+    assert api.node["metadata"] == {"name": "dev-control-plane", **before}
+
+
+async def test_a_node_that_no_story_changed_is_left_alone() -> None:
+    api = ScriptedApi()
+
+    await restore_node({"metadata": {"name": "dev-control-plane"}}, api)
+
+    assert api.asked == []
 
 
 def test_a_manifests_annotations_name_the_clusters_nodes() -> None:
@@ -125,6 +191,11 @@ def test_annotations_are_expected_one_by_one() -> None:
         ({"annotate": {"pod": "other", "annotations": {"a": "b"}}}, "no step before this one applies a pod 'other'"),
         ({"bind": {"pod": "p", "node": "node-9"}}, "no node 'node-9'"),
         ({"annotate": {"pod": "p", "annotations": {}}}, "at least 1 item"),
+        ({"annotate": {"annotations": {"a": "b"}}}, "steps[1].annotate: needs exactly one of 'pod' and 'node'"),
+        ({"label": {"pod": "p", "node": "node-1", "labels": {"a": "b"}}}, "needs exactly one of 'pod' and 'node'"),
+        ({"label": {"node": "node-9", "labels": {"a": "b"}}}, "steps[1].label.node: no node 'node-9'"),
+        ({"label": {"node": "node-1", "labels": {"a": "b c"}}}, "steps[1].label.labels.a: expected text of the form"),
+        ({"annotate": {"node": "node-1", "annotations": {"a/b/c": ""}}}, "steps[1].annotate.annotations[a/b/c]: exp"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, step: dict[str, Any], complaint: str) -> None:

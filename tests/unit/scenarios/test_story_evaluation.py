@@ -11,6 +11,7 @@ from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpecta
 from scenarios.mismatch import Mismatch, shown
 from scenarios.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace import Trace
+from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 
 GPU = "nvidia.com/gpu"
@@ -133,7 +134,7 @@ def test_get_is_answered_with_devices_or_an_error(frames: Any, wanted: dict[str,
         pytest.param({"registered": {GPU: 1, "gone": 0, "never": "absent"}}, [], id="registered"),
         pytest.param({"pods": {"p": {"main": {GPU: 1, "r": 1}}}}, ["2", "0"], id="other numbers"),
         pytest.param({"pods": {"p": {"init": {GPU: 1}}}}, ["0"], id="another container"),
-        pytest.param({"pods": {"p": "absent"}}, [f"main: {GPU}: [a, b]"], id="an entry too many"),
+        pytest.param({"pods": {"p": "absent"}}, [f"main: {{{GPU}: [a, b]}}"], id="an entry too many"),
         pytest.param({"pods": {"q": {"main": {GPU: 1}}}}, ["absent"], id="no entry"),
         pytest.param({"registered": {GPU: ["b"], "gone": "absent", "never": 0}}, ["[a]", "[]", "absent"], id="others"),
         pytest.param("absent", ["a checkpoint"], id="there"),
@@ -250,7 +251,9 @@ def test_shares_no_device(frames: Any, own: tuple[str, ...], others: tuple[str, 
         pytest.param(("a",), "xa", "{devices}", ["xa"], id="something before"),
         pytest.param(("a",), "a", "", ["a"], id="should be empty"),
         pytest.param(("a",), "{other}", "{other}", [], id="other braces are text"),
-        pytest.param(("a",), None, "{devices}", ["not set"], id="not set"),
+        pytest.param(("a",), None, "{devices}", ["absent"], id="not set"),
+        pytest.param(("a",), None, "absent", [], id="absent as expected"),
+        pytest.param(("a",), "a", "absent", ["a"], id="should be absent"),
         pytest.param((), None, "{devices}", ["no container holds devices"], id="no devices"),
     ],
 )
@@ -399,12 +402,78 @@ def test_pod_that_is_not_listed_is_absent_not_without_devices(frames: Any) -> No
         ({"/dev/a0": "/dev/a0"}, ["/dev/a0: /dev/a2"]),
         ({"/dev/a0": "/dev/a2", "/dev/a1": "/dev/a3"}, ["/dev/a0: /dev/a2"]),
         ({}, ["/dev/a0: /dev/a2"]),
+        ({"/dev/a0": {"hostPath": "/dev/a2", "permissions": "rw"}}, []),
+        ({"/dev/a0": {"permissions": "rw"}}, []),
+        ({"/dev/a0": {"permissions": "r"}}, ["/dev/a0: {permissions: rw}"]),
+        ({"/dev/a0": {"hostPath": "/dev/a2", "permissions": "m"}}, ["/dev/a0: {hostPath: /dev/a2, permissions: rw}"]),
     ],
 )
-def test_device_nodes_are_compared_as_a_whole(frames: Any, wanted: dict[str, str], seen: list[str]) -> None:
-    pod = replace(frames.pod(), device_nodes={"main": {"/dev/a0": "/dev/a2"}})
+def test_device_nodes_are_compared_as_a_whole(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
+    options = DeviceRunOptions(devices=(DeviceNode("/dev/a2", "/dev/a0", "rw"),))
+    pod = replace(frames.pod(), options={"main": options})
 
     assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", deviceNodes=wanted) == seen
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", containers={"main": {"deviceNodes": wanted}}) == (
+        seen
+    )
+
+
+ANSWERED = DeviceRunOptions(
+    envs={"IDS": "b,a", "MODE": "x"},
+    mounts=(Mount("/opt/lib", "/lib/x", read_only=True), Mount("/run/a.sock", "/run/a.sock", read_only=False)),
+    devices=(DeviceNode("/dev/n/a", "/dev/a", "rw"), DeviceNode("/dev/n/b", "/dev/b", "rw")),
+    annotations={"example.com/ids": "a,b"},
+    cdi_devices=("example.com/gpu=b", "example.com/gpu=a"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"env": {"IDS": "{devices}", "OTHER": "absent"}}, [], id="env"),
+        pytest.param({"env": {"MODE": "y", "OTHER": "z"}}, ["x", "absent"], id="other env"),
+        pytest.param({"annotations": {"example.com/ids": "{devices}", "no": "absent"}}, [], id="annotations"),
+        pytest.param({"annotations": {"example.com/ids": "a"}}, ["a,b"], id="other annotation"),
+        pytest.param({"mounts": {"/lib/x": "/opt/lib", "/run/a.sock": {"readOnly": False}}}, [], id="mounts"),
+        pytest.param(
+            {"mounts": {"/lib/x": {"readOnly": False}}},
+            ["/lib/x: {readOnly: true}, /run/a.sock: /run/a.sock"],
+            id="other mounts",
+        ),
+        pytest.param({"mounts": {}}, ["/lib/x: /opt/lib, /run/a.sock: /run/a.sock"], id="no mounts"),
+        pytest.param({"deviceNodes": {"/dev/{device}": "/dev/n/{device}"}}, [], id="a node for each device"),
+        pytest.param(
+            {"deviceNodes": {"/dev/{device}": {"hostPath": "/dev/n/{device}", "permissions": "r"}}},
+            ["/dev/a: {hostPath: /dev/n/a, permissions: rw}, /dev/b: {hostPath: /dev/n/b, permissions: rw}"],
+            id="other permissions",
+        ),
+        pytest.param({"cdiDevices": ["example.com/gpu={device}"]}, [], id="a CDI device for each"),
+        pytest.param({"cdiDevices": ["example.com/gpu=b", "example.com/gpu=a"]}, [], id="in any order"),
+        pytest.param({"cdiDevices": []}, ["[example.com/gpu=a, example.com/gpu=b]"], id="no CDI device"),
+    ],
+)
+def test_what_plugins_added_to_a_container(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
+    pod = replace(frames.pod(ids=("a", "b")), options={"main": ANSWERED})
+
+    assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", containers={"main": wanted}) == seen
+
+
+@pytest.mark.parametrize("wanted", [{"deviceNodes": {"/dev/{device}": "/dev/{device}"}}, {"cdiDevices": ["a={device}"]}])
+def test_an_entry_for_each_device_is_not_met_without_devices(frames: Any, wanted: dict[str, Any]) -> None:
+    snapshot = frames.frame(frames.pod(ids=()))
+
+    assert len(seen_of(PodExpectation, snapshot, pod="trainer", containers={"main": wanted})) == 1
+
+
+def test_labels_and_annotations_of_a_node_and_a_pod(frames: Any) -> None:
+    node = replace(frames.node(), labels={"rack": "7"}, annotations={"seen": ""})
+    snapshot = frames.frame(replace(frames.pod(), labels={"app": "x"}), node=node)
+
+    assert seen_of(NodeExpectation, snapshot, node="node-1", labels={"rack": "7", "zone": "absent"}) == []
+    assert seen_of(NodeExpectation, snapshot, node="node-1", labels={"rack": "8", "zone": "a"}) == ["7", "absent"]
+    assert seen_of(NodeExpectation, snapshot, node="node-1", annotations={"seen": "", "x": "y"}) == ["absent"]
+    assert seen_of(PodExpectation, snapshot, pod="trainer", labels={"app": "x", "a": "absent"}) == []
+    assert seen_of(PodExpectation, snapshot, pod="trainer", labels={"app": "absent"}) == ["x"]
 
 
 def test_environment_outlives_what_the_kubelet_knows(frames: Any) -> None:

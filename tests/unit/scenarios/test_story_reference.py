@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
 from scenarios.document import load
-from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from scenarios.expectation import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.model import VERBS, Scenario, Step
 from scenarios.node_spec import NodeSpec
 from scenarios.plugin_action import AnswerRpc
-from scenarios.plugin_spec import PluginSpec, Serves
+from scenarios.plugin_spec import Builtin, PluginSpec, Serves
 
 PAGE = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
 IN_WORDS = {"apply", "advance"}
@@ -47,6 +48,7 @@ def quoted(text: str) -> set[str]:
         pytest.param("A plugin", PluginSpec, set(), id="plugin"),
         pytest.param("Of a node", NodeExpectation, {"within", "holds"}, id="expectation of a node"),
         pytest.param("Of a pod", PodExpectation, {"within", "holds"}, id="expectation of a pod"),
+        pytest.param("Of a container", ContainerExpectation, set(), id="expectation of a container"),
         pytest.param("Of a plugin", PluginExpectation, {"within", "holds"}, id="expectation of a plugin"),
     ],
 )
@@ -79,6 +81,12 @@ def test_what_the_stub_serves_is_named() -> None:
     (row,) = [cells for cells in rows(section("A plugin")) if cells[0] == "`serves`"]
 
     assert quoted(row[1]) == keys_of(Serves)
+
+
+def test_every_builtin_is_named() -> None:
+    (row,) = [cells for cells in rows(section("A plugin")) if cells[0] == "`builtin`"]
+
+    assert set(re.findall(r"`([\w-]+)`", row[1])) == set(get_args(Builtin))
 
 
 def test_example_is_a_story(tmp_path: Path) -> None:
