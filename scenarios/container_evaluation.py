@@ -49,11 +49,22 @@ def ids_of(held: Ids) -> list[str]:
 def texts_differ(
     path: DataPath, wanted: Mapping[str, str], seen: Mapping[str, str], ids: Sequence[str] = ()
 ) -> Mismatches:
-    """Compare variables, labels or annotations with what is wanted of some; `ids` are filled in for ``{devices}``."""
+    """Compare variables, labels or annotations with what is wanted of some.
+
+    Args:
+        path: Where they are in the expectation.
+        wanted: Name, or with ``*`` at the end how it begins -> text, ``absent`` for none.
+        seen: Name -> text.
+        ids: Filled in for ``{devices}``.
+    """
     for name, template in wanted.items():
-        value = seen.get(name, ABSENT)
-        if not _reads(template, value, ids):
-            yield Mismatch((*path, name), shown(template.replace(_DEVICES, ",".join(ids))), shown(value))
+        values = [value for key, value in seen.items() if _is_called(key, name)] or [ABSENT]
+        if not any(_reads(template, value, ids) for value in values):
+            yield Mismatch((*path, name), shown(template.replace(_DEVICES, ",".join(ids))), ", ".join(map(shown, values)))
+
+
+def _is_called(key: str, name: str) -> bool:
+    return key.startswith(name[:-1]) if name.endswith("*") else key == name
 
 
 def device_nodes_differ(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -105,6 +106,29 @@ def test_xid_79_reaches_the_list_and_xid_13_does_not(run: Any) -> None:
     faults = {fields["xid"]: fields["gpu"] for fields in of(events, "fault-injected")}
     assert faults.keys() == {13, 79}
     assert [fields["unhealthy"] for fields in of(events, "devices-listed")] == [[], [faults[79]]]
+
+
+def test_trace_has_what_a_plugin_answered(run: Any) -> None:
+    assert_passed(run("simkubelet run answer-as-described --trace trace.jsonl"))
+
+    answered = [fields["response"] for fields in of(trace_of(run), "devices-allocated")]
+    seats = {response["envs"]["SEATS"] for response in answered}
+    assert seats == {"/srv/seats/aisle", "/srv/seats/window"}
+    assert {response["envs"]["LANGUAGE"] for response in answered} == {"en"}
+    menu = {"container_path": "/menu", "host_path": "/srv/menu", "read_only": True}
+    assert all(menu in response["mounts"] for response in answered)
+
+
+@pytest.mark.parametrize("in_shell", [False, True])
+def test_program_in_a_plugins_place_has_the_storys_args(run: Any, in_shell: bool) -> None:
+    program = f"{sys.executable} -m plugin generic"
+    config = " --config /etc/seats/seats.yaml" if in_shell else ""
+    command = f'sh -c "exec {program}{config}"' if in_shell else program
+
+    done = run(f"simkubelet run generic/replicas-share-a-device --plugin 'seats={command}'")
+
+    assert_passed(done)
+    assert run.leftovers() == []
 
 
 def test_supervisor_starts_gopher_again_after_a_kubelet_restart(run: Any) -> None:

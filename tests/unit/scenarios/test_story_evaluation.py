@@ -434,6 +434,8 @@ ANSWERED = DeviceRunOptions(
         pytest.param({"env": {"MODE": "y", "OTHER": "z"}}, ["x", "absent"], id="other env"),
         pytest.param({"annotations": {"example.com/ids": "{devices}", "no": "absent"}}, [], id="annotations"),
         pytest.param({"annotations": {"example.com/ids": "a"}}, ["a,b"], id="other annotation"),
+        pytest.param({"annotations": {"example.com/*": "{devices}", "no*": "absent"}}, [], id="how a name begins"),
+        pytest.param({"annotations": {"example.com/*": "absent", "no*": "a"}}, ["a,b", "absent"], id="no such name"),
         pytest.param({"mounts": {"/lib/x": "/opt/lib", "/run/a.sock": {"readOnly": False}}}, [], id="mounts"),
         pytest.param(
             {"mounts": {"/lib/x": {"readOnly": False}}},

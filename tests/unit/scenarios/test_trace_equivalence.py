@@ -101,6 +101,14 @@ def test_events_of_the_simulator_itself_are_no_difference(story: Document) -> No
     assert differ(story, trace(step(1), ("event", {**fields, "component": "kubelet"}), step(2)), second)
 
 
+def test_what_a_plugin_answered_is_no_difference(story: Document) -> None:
+    kind, fields = given_devices("first", "gpu-0")
+    first = trace(step(1), (kind, {**fields, "response": {"envs": {"GPU": "gpu-0"}}}), step(2))
+    second = trace(step(1), (kind, {**fields, "response": {"envs": {"GPU": "gpu-1"}}}), step(2))
+
+    assert not differ(story, first, second)
+
+
 def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document) -> None:
     first = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-1"), step(2))
     second = trace(step(1), given_devices("first", "gpu-0"), given_devices("second", "gpu-0"), step(2))
