@@ -60,7 +60,8 @@ def texts_differ(
     for name, template in wanted.items():
         values = [value for key, value in seen.items() if _is_called(key, name)] or [ABSENT]
         if not any(_reads(template, value, ids) for value in values):
-            yield Mismatch((*path, name), shown(template.replace(_DEVICES, ",".join(ids))), ", ".join(map(shown, values)))
+            expected = shown(template.replace(_DEVICES, ",".join(ids)))
+            yield Mismatch((*path, name), expected, ", ".join(map(shown, values)))
 
 
 def _is_called(key: str, name: str) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from simkubelet.devices.run_options import DeviceRunOptions
+if TYPE_CHECKING:
+    # The agent on a cluster's node imports this module, and has no device manager.
+    from simkubelet.devices.run_options import DeviceRunOptions
 
 Ids: TypeAlias = Mapping[str, tuple[str, ...]]
 """Resource -> sorted device ids."""

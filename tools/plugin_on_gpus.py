@@ -209,7 +209,7 @@ def allocated(seen: Seen) -> Iterator[Row]:
         yield Row("allocate", False, seen.failure or "no pod")
         return
     ids = sorted(device for held in pod.held().values() for device in held)
-    variables = pod.env.get("main", {})
+    variables = pod.options["main"].envs if "main" in pod.options else {}
     told = ", ".join(f"{name}={value}" for name, value in sorted(variables.items()))
     yield Row("allocate", variables.get("NVIDIA_VISIBLE_DEVICES") == ",".join(ids), f"{', '.join(ids)}: {told}")
 

@@ -55,10 +55,10 @@ from .sim_changes import change_device, change_file, change_gpus, change_runtime
 from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder
+from .sim_objects import bind, change_metadata
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
 from .sim_pod_resources import PodResourcesAgent
-from .sim_objects import bind, change_metadata
 from .sim_view import node_view, pod_view
 
 

@@ -460,7 +460,9 @@ def test_what_plugins_added_to_a_container(frames: Any, wanted: dict[str, Any], 
     assert seen_of(PodExpectation, frames.frame(pod), pod="trainer", containers={"main": wanted}) == seen
 
 
-@pytest.mark.parametrize("wanted", [{"deviceNodes": {"/dev/{device}": "/dev/{device}"}}, {"cdiDevices": ["a={device}"]}])
+@pytest.mark.parametrize(
+    "wanted", [{"deviceNodes": {"/dev/{device}": "/dev/{device}"}}, {"cdiDevices": ["a={device}"]}]
+)
 def test_an_entry_for_each_device_is_not_met_without_devices(frames: Any, wanted: dict[str, Any]) -> None:
     snapshot = frames.frame(frames.pod(ids=()))
 
