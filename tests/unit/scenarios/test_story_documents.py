@@ -152,6 +152,38 @@ WRONG = [
         id="plugins",
     ),
     pytest.param(
+        f"plugins:\n- {{name: a, command: [x], quirks: original}}\n- {{name: b, builtin: gopher, quirks: orignal}}\n"
+        f"steps:\n- {OK}",
+        [
+            "4:3: plugins[0]: only a 'builtin' has 'quirks'; give a program of yours 'args'",
+            "5:38: plugins[1].quirks: expected 'article' or 'original'; found \"orignal\"; did you mean 'original'?",
+        ],
+        id="quirks",
+    ),
+    pytest.param(
+        "steps:\n- expect:\n    pod: p\n    containers:\n      main:\n        mounts: {/a: {hostpath: /b}}\n"
+        "        deviceNodes: {/dev/a: [x]}\n        cdiDevices: a\n      side: {}",
+        [
+            "8:23: steps[0].expect.containers.main.mounts[/a].hostpath: unknown key; did you mean 'hostPath'?",
+            "9:31: steps[0].expect.containers.main.deviceNodes[/dev/a]: expected the path on the node, or a mapping "
+            "with 'hostPath' and 'permissions'; found [\"x\"]",
+            "10:21: steps[0].expect.containers.main.cdiDevices: expected a list; found \"a\"",
+            "11:13: steps[0].expect.containers.side: needs at least one of 'devices', 'podResources', 'env', 'mounts', ",
+        ],
+        id="containers",
+    ),
+    pytest.param(
+        "steps:\n- label: {node: n, labels: {a b: x, c: y z, d: 7}}\n- annotate: {pod: p}\n- label: {labels: {a: b}}",
+        [
+            "4:29: steps[0].label.labels[a b]: expected text of the form ",
+            "4:40: steps[0].label.labels.c: expected text of the form ",
+            "4:48: steps[0].label.labels.d: expected text; found 7; put it in quotes",
+            "5:13: steps[1].annotate: missing key 'annotations'",
+            "6:10: steps[2].label: needs exactly one of 'pod' and 'node'",
+        ],
+        id="labels",
+    ),
+    pytest.param(
         f"steps:\n- {OK}\n- {OK}\nsteps: []",
         ["6:1: steps: key given twice; first in line 3"],
         id="key given twice",
