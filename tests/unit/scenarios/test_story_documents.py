@@ -167,8 +167,8 @@ WRONG = [
             "8:23: steps[0].expect.containers.main.mounts[/a].hostpath: unknown key; did you mean 'hostPath'?",
             "9:31: steps[0].expect.containers.main.deviceNodes[/dev/a]: expected the path on the node, or a mapping "
             "with 'hostPath' and 'permissions'; found [\"x\"]",
-            "10:21: steps[0].expect.containers.main.cdiDevices: expected a list; found \"a\"",
-            "11:13: steps[0].expect.containers.side: needs at least one of 'devices', 'podResources', 'env', 'mounts', ",
+            '10:21: steps[0].expect.containers.main.cdiDevices: expected a list; found "a"',
+            "11:13: steps[0].expect.containers.side: needs at least one of 'devices', 'podResources', 'env', ",
         ],
         id="containers",
     ),
