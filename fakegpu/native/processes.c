@@ -41,7 +41,7 @@ bool fg_is_alive(const struct fg_process *process)
 
 nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *alive)
 {
-    FG_READ(gpu, processes, entered);
+    FG_READ_EVEN_IF_LOST(gpu, processes, entered);
     uint32_t count = entered.count < FG_PROCESSES_MAX ? entered.count : FG_PROCESSES_MAX;
     alive->count = 0;
     for (uint32_t index = 0; index < count; index++)

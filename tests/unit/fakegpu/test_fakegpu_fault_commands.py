@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from fakegpu import Machine
+from fakegpu import Load, Machine, Pattern
 from fakegpu.cli import main
 
 
@@ -117,6 +119,55 @@ def test_gpu_is_unplugged_and_plugged(run: Run, machine: Machine) -> None:
     assert not (machine.dev / "nvidia2").exists()
     assert run("plug", "2") == (0, "", "")
     assert (machine.dev / "nvidia2").exists()
+
+
+USES: dict[str, Callable[[Machine], object]] = {
+    "load": lambda machine: machine.load(1, Load(gpu_percent=80, memory_bytes=1 << 30)),
+    "pattern": lambda machine: machine.load(1, Load(pattern=Pattern.WAVE)),
+    "process": lambda machine: machine.enter_process(1, os.getpid(), 1 << 30),
+    "mig": lambda machine: machine.mig(1).create("1g.10gb"),
+    "mig process": lambda machine: machine.enter_process(
+        (machine.mig(1).create("1g.10gb"), machine.mig(1).devices[0].uuid)[1], os.getpid(), 1 << 30
+    ),
+}
+BREAKS = {"lost": ["fail", "1", "--lost", "--xid", "79"], "unplugged": ["unplug", "1"]}
+COMMANDS = {
+    "list": ["list"],
+    "list as JSON": ["list", "--json"],
+    "set": ["set", "1", "temperature=50"],
+    "set the NUMA node": ["set", "0", "numa_node=1"],
+    "load": ["load", "all"],
+    "load stop": ["load", "all", "--stop"],
+    "fail": ["fail", "1", "--xid", "48"],
+    "hot": ["fail", "1", "--hot"],
+    "lost again": ["fail", "1", "--lost"],
+    "unplug": ["unplug", "1"],
+    "plug": ["plug", "1"],
+    "heal": ["heal", "1"],
+    "heal all": ["heal", "--all"],
+    "fault": ["fault", "slow", "nvmlInit", "1ms", "--gpu", "1"],
+    "mig list": ["mig", "list"],
+    "mig mode": ["mig", "mode", "1", "on"],
+    "mig destroy": ["mig", "destroy", "1"],
+    "cdi": ["cdi"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("broken", BREAKS.values(), ids=BREAKS)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_broken_gpu_in_use_takes_every_command(
+    run: Run, machine: Machine, use: Callable[[Machine], object], broken: list[str], command: list[str]
+) -> None:
+    use(machine)
+    assert run(*broken) == (0, "", "")
+
+    status, _, error = run(*command)
+
+    assert (status, error) == (0, "")
+    assert run("heal", "--all") == (0, "", "")
+    assert [gpu.health for gpu in machine.gpus] == ["ok"] * 4
+    assert (machine.dev / "nvidia1").exists()
 
 
 @pytest.mark.parametrize(
