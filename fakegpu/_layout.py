@@ -10,7 +10,7 @@ import ctypes
 from typing import Final
 
 MAGIC: Final = int.from_bytes(b"FFAKEGPU", "little")
-VERSION: Final = 5
+VERSION: Final = 6
 GPUS_MAX: Final = 1024
 EVENTS_MAX: Final = 1024
 LINKS_MAX: Final = 18
@@ -173,6 +173,7 @@ class Power(ctypes.Structure):
         ("limit_max_mw", _u32),
         ("memory_usage_mw", _u32),
         ("energy_mj", _u64),
+        ("energy_at_ns", _u64),
     ]
 
 

@@ -75,6 +75,7 @@ def load_writer() -> ctypes.CDLL:
     for function, arguments in {
         "fakegpu_read_state": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_read_live": [ctypes.c_void_p, ctypes.c_uint32, state],
+        "fakegpu_count_energy": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_write_state": [ctypes.c_void_p, ctypes.c_uint32, state],
         "fakegpu_post_event": [ctypes.c_void_p, ctypes.POINTER(_layout.Event)],
         "fakegpu_act": [ctypes.c_void_p, ctypes.POINTER(_layout.Action)],

@@ -30,6 +30,7 @@ def segment_bytes(header: _layout.Header, states: Sequence[_layout.GpuState]) ->
     """The content of a new segment file; fills in the header's magic, version, count and size."""
     records = (_layout.GpuRecord * len(states))()
     for gpu, (record, state) in enumerate(zip(records, states, strict=True)):
+        state.power.energy_at_ns = time.monotonic_ns()
         record.banks_at = _layout.banks_at(gpu, len(states))
         record.states[0] = state
         record.states[1] = state
@@ -154,8 +155,16 @@ class Segment:
     def _read(self, gpu: int, function: Callable[..., int]) -> _layout.GpuState:
         state = _layout.GpuState()
         _memory, address = self._mapped()
-        if function(address, gpu, ctypes.byref(state)) != 0:
+        if not 0 <= gpu < self.gpu_count:
             raise InputError(f"{self.path}: no GPU {gpu}; the machine has 0 to {self.gpu_count - 1}")
+        if function(address, gpu, ctypes.byref(state)) != 0:
+            raise HostError(f"{self.path}: GPU {gpu} changes faster than it can be read")
+        return state
+
+    def _read_for_change(self, address: int, gpu: int) -> _layout.GpuState:
+        """What the GPU has drawn until now stays on its energy counter, whatever it draws after the change."""
+        state = self._read(gpu, self._library.fakegpu_read_state)
+        self._library.fakegpu_count_energy(address, gpu, ctypes.byref(state))
         return state
 
     @contextmanager
@@ -169,7 +178,7 @@ class Segment:
         """Lends the state of a GPU for changing; on leaving without an error, every reader sees the new one."""
         self.keep_plans()
         with self._exclusive() as address:
-            state = self._read(gpu, self._library.fakegpu_read_state)
+            state = self._read_for_change(address, gpu)
             yield state
             self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
 
@@ -185,8 +194,9 @@ class Segment:
         """
         self.keep_plans()
         with self._exclusive() as address:
-            state = self._read(gpu, self._library.fakegpu_read_state)
-            state.power.energy_mj = self._read(gpu, self._library.fakegpu_read_live).power.energy_mj
+            state = self._read_for_change(address, gpu)
+            if load.topics & _layout.LIVE_POWER:
+                state.power.energy_at_ns = load.started_ns
             load.bank, load.count = 1 - (state.load.bank & 1), len(frames)
             state.load = load
             banks = address + _layout.record_at(gpu) + _layout.banks_at(gpu, self.gpu_count)

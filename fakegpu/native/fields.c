@@ -124,7 +124,9 @@ static nvmlReturn_t answer_power(const struct fg_gpu *gpu, nvmlFieldValue_t *fie
     case NVML_FI_DEV_POWER_DEFAULT_LIMIT: return fg_field_small(field, power.default_limit_mw);
     case NVML_FI_DEV_POWER_CURRENT_LIMIT:
     case NVML_FI_DEV_POWER_REQUESTED_LIMIT: return fg_field_small(field, power.limit_mw);
-    default: return fg_field_whole(field, power.energy_mj);
+    default:
+        FG_TRY(fg_count_energy(gpu, &power));
+        return fg_field_whole(field, power.energy_mj);
     }
 }
 

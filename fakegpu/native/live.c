@@ -26,12 +26,18 @@ static void copy_words(void *out, const void *source, size_t size)
         ((fg_word *)out)[word] = __atomic_load_n(&((const fg_word *)source)[word], __ATOMIC_RELAXED);
 }
 
+/* The clock began when the host did: what a load gives back may have begun before that. */
+static uint64_t ms_between(uint64_t since_ns, uint64_t until_ns)
+{
+    int64_t elapsed_ns = (int64_t)(until_ns - since_ns);
+    return elapsed_ns > 0 ? (uint64_t)elapsed_ns / NS_PER_MS : 0;
+}
+
 static uint64_t elapsed_ms(uint64_t since_ns)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t now_ns = (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec;
-    return now_ns > since_ns ? (now_ns - since_ns) / NS_PER_MS : 0;
+    return ms_between(since_ns, (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec);
 }
 
 static uint64_t between(uint64_t from, uint64_t to, double share)
@@ -119,6 +125,37 @@ static nvmlReturn_t read_moment(const struct fg_gpu *gpu, uint64_t ago_ms, struc
     return NVML_ERROR_UNKNOWN;
 }
 
+/* What the load says, or at rest the draw that is set, of the time from `since_ns` to `until_ns`. */
+static uint64_t drawn_mj(const struct fg_bank *bank, const struct fg_load *load, uint32_t rest_mw, uint64_t since_ns,
+                         uint64_t until_ns)
+{
+    if ((load->topics & FG_LIVE_POWER) == 0 || load->count == 0)
+        return rest_mw * ms_between(since_ns, until_ns) / 1000;
+    return frame_at(bank, load, ms_between(load->started_ns, until_ns)).energy_mj -
+           frame_at(bank, load, ms_between(load->started_ns, since_ns)).energy_mj;
+}
+
+nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power)
+{
+    const struct fg_bank *banks = (const struct fg_bank *)((const char *)gpu + gpu->banks_at);
+    struct fg_power set;
+    struct fg_load load;
+    for (unsigned int attempt = 0; attempt < FG_READ_ATTEMPTS; attempt++) {
+        uint32_t sequence = __atomic_load_n(&gpu->sequence, __ATOMIC_ACQUIRE);
+        const struct fg_gpu_state *state = &gpu->states[sequence & 1u];
+        copy_words(&set, &state->power, sizeof set);
+        copy_words(&load, &state->load, sizeof load);
+        /* Whole milliseconds, so that counting often counts the same as counting once. */
+        power->energy_at_ns = set.energy_at_ns + elapsed_ms(set.energy_at_ns) * NS_PER_MS;
+        power->energy_mj = set.energy_mj + drawn_mj(&banks[load.bank & 1u], &load, set.usage_mw, set.energy_at_ns,
+                                                    power->energy_at_ns);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        if (__atomic_load_n(&gpu->sequence, __ATOMIC_RELAXED) == sequence)
+            return NVML_SUCCESS;
+    }
+    return NVML_ERROR_UNKNOWN;
+}
+
 static uint32_t clamp(uint32_t value, uint32_t low, uint32_t high)
 {
     return value < low ? low : value > high ? high : value;
@@ -198,7 +235,6 @@ nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *co
     case FG_LIVE_POWER: {
         struct fg_power *power = copy;
         power->usage_mw = now.frame.power_mw < power->limit_mw ? now.frame.power_mw : power->limit_mw;
-        power->energy_mj += now.frame.energy_mj;
         break;
     }
     case FG_LIVE_CLOCKS:

@@ -30,4 +30,7 @@ nvmlReturn_t fg_live_apply(const struct fg_gpu *gpu, uint32_t bits, void *copy);
 /* The same for a moment of the past. Before the load in force began, the GPU was at rest: `copy` stays as it is set. */
 nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *copy, uint64_t ago_ms);
 
+/* Brings the energy counter of `power`, a copy of the topic, up to this moment. */
+nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power);
+
 #endif

@@ -52,5 +52,13 @@ FG_GETTER(nvmlDeviceGetPowerManagementMode, nvmlEnableState_t, power, true, NVML
 FG_GETTER(nvmlDeviceGetPowerManagementLimit, unsigned int, power, true, power.limit_mw)
 FG_GETTER(nvmlDeviceGetEnforcedPowerLimit, unsigned int, power, true, power.limit_mw)
 FG_GETTER(nvmlDeviceGetPowerManagementDefaultLimit, unsigned int, power, true, power.default_limit_mw)
-FG_GETTER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, power, true, power.energy_mj)
 FG_GETTER(nvmlDeviceGetPowerSource, nvmlPowerSource_t, power, true, NVML_POWER_SOURCE_AC)
+
+FG_API nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *energy_mj)
+{
+    FG_ENTER(device, energy_mj != NULL);
+    FG_READ(gpu, power, power);
+    FG_TRY(fg_count_energy(gpu, &power));
+    *energy_mj = power.energy_mj;
+    return NVML_SUCCESS;
+}

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
-#define FG_VERSION 5u
+#define FG_VERSION 6u
 #define FG_GPUS_MAX 1024u
 #define FG_EVENTS_MAX 1024u
 #define FG_LINKS_MAX 18u
@@ -151,7 +151,8 @@ struct fg_power {
     uint32_t limit_min_mw;
     uint32_t limit_max_mw;
     uint32_t memory_usage_mw; /* zero: the board does not measure it */
-    uint64_t energy_mj;
+    uint64_t energy_mj;       /* drawn until energy_at_ns: see fg_count_energy */
+    uint64_t energy_at_ns;    /* CLOCK_MONOTONIC */
 };
 
 /* Of the module of GPU and CPU to which the board belongs; all zeros: it belongs to none. */

@@ -34,7 +34,14 @@ FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, 
         if ((bits & live) != 0 && fg_live_apply(source, bits, (char *)state + topics[index]) != NVML_SUCCESS)
             return -1;
     }
-    return 0;
+    return fakegpu_count_energy(segment, gpu, state);
+}
+
+FG_EXPORT int fakegpu_count_energy(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
+{
+    if (gpu >= segment->gpu_count)
+        return -1;
+    return fg_count_energy(&segment->gpus[gpu], &state->power) == NVML_SUCCESS ? 0 : -1;
 }
 
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state)

@@ -26,8 +26,12 @@ FG_EXPORT const char *fakegpu_implemented(void);
 /* Copies one GPU's state in force. 0, or -1 when `gpu` is out of range. */
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
-/* The same with the figures of this moment, where the GPU works on a load or processes hold memory. */
+/* The same with the figures of this moment: of its load, its processes and its energy, of a lost GPU, too. */
 FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
+
+/* Brings the energy counter of a copy of the state up to this moment; before a change of what the GPU draws. 0, or -1
+ * when `gpu` is out of range. */
+FG_EXPORT int fakegpu_count_energy(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
 /* Puts one GPU's state in force at once, for every reader. 0, or -1 when `gpu` is out of range. */
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state);

@@ -39,8 +39,8 @@ def state(machine: Machine, gpu: int = 0) -> _layout.GpuState:
     return machine._segment.read_live(gpu)
 
 
-def idle_state(machine: Machine) -> _layout.GpuState:
-    return machine._segment.read(0)
+def idle_state(machine: Machine, gpu: int = 0) -> _layout.GpuState:
+    return machine._segment.read(gpu)
 
 
 class TestSteadyLoad:
@@ -233,12 +233,67 @@ def test_rest_gives_back_what_is_set_and_keeps_the_energy(machine: Machine, bega
     assert rested.power.energy_mj == pytest.approx(drawn, rel=0.05)
 
 
+def drawn_since(machine: Machine, seconds: float) -> None:
+    """Let the energy counter of GPU 0 be as old as that."""
+    with machine._segment.change(0) as changed:
+        changed.power.energy_at_ns -= round(seconds * 1e9)
+
+
+class TestEnergy:
+    def test_idle_gpu_draws_its_idle_power(self, machine: Machine, nvml: ctypes.CDLL) -> None:
+        drawn_since(machine, 1000)
+
+        idle_mw = idle_state(machine).power.usage_mw
+        assert state(machine).power.energy_mj == pytest.approx(idle_mw * 1000, rel=0.01)
+        handle, energy_mj = ctypes.c_void_p(), ctypes.c_ulonglong()
+        assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) == 0
+        assert nvml.nvmlDeviceGetTotalEnergyConsumption(handle, ctypes.byref(energy_mj)) == 0
+        assert energy_mj.value == pytest.approx(idle_mw * 1000, rel=0.01)
+
+    def test_power_that_is_set_counts_from_then_on(self, machine: Machine) -> None:
+        drawn_since(machine, 1000)
+        machine.set(0, "power_usage", 300_000)
+        before = state(machine).power.energy_mj
+        drawn_since(machine, 10)
+
+        assert before == pytest.approx(idle_state(machine).power.energy_mj, rel=0.01)
+        assert state(machine).power.energy_mj - before == pytest.approx(3_000_000, rel=0.01)
+
+    def test_energy_that_is_set_counts_on(self, machine: Machine) -> None:
+        drawn_since(machine, 1000)
+        machine.set(0, "energy", 0)
+        assert state(machine).power.energy_mj < 10_000
+        drawn_since(machine, 1000)
+
+        assert state(machine).power.energy_mj > 1_000_000
+
+    def test_figure_set_during_a_load_loses_none(self, machine: Machine, began: Began) -> None:
+        began(1000)
+        machine.load(0, Load(gpu_percent=100))
+        drawn = state(machine).power.energy_mj
+
+        machine.set(0, "power_usage", 0)
+
+        assert drawn > 600_000_000
+        assert state(machine).power.energy_mj == pytest.approx(drawn, rel=0.001)
+
+    def test_many_changes_count_the_same(self, machine: Machine, began: Began) -> None:
+        began(1000)
+        machine.load(0, Load(gpu_percent=100))
+        drawn = state(machine).power.energy_mj
+
+        for turn in range(500):
+            machine.set(0, "pcie_width", 1 + turn % 16)
+
+        assert state(machine).power.energy_mj == pytest.approx(drawn, rel=0.01)
+
+
 def test_load_of_one_gpu_leaves_the_others(machine: Machine) -> None:
-    before = bytes(state(machine, 1))
+    before = bytes(idle_state(machine, 1))
 
     machine.load(0, Load(gpu_percent=100))
 
-    assert bytes(state(machine, 1)) == before
+    assert bytes(idle_state(machine, 1)) == before
 
 
 def test_readers_never_see_frames_of_two_loads(machine: Machine, nvml: ctypes.CDLL) -> None:

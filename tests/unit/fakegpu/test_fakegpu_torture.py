@@ -29,7 +29,7 @@ while turns != 0:
             state.memory.reserved_bytes = state.memory.used_bytes = number << 20
             state.memory.total_bytes = 3 * number << 20
             state.remap.corrected_rows = state.remap.uncorrected_rows = number
-            state.power.energy_mj = number
+            state.pci.replay_count = number
             segment._library.fakegpu_write_state(segment._mapped()[1], 0, ctypes.byref(state))
 """
 
@@ -50,7 +50,7 @@ while not n.nvmlDeviceGetPersistenceMode(handle) == 0:
     before = corrected
     state = segment.read(0)
     number = state.fault.xid_count
-    assert (state.memory.used_bytes >> 20, state.remap.corrected_rows, state.power.energy_mj) == (number,) * 3
+    assert (state.memory.used_bytes >> 20, state.remap.corrected_rows, state.pci.replay_count) == (number,) * 3
     reads += 1
 assert reads > 0
 """
