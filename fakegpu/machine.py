@@ -9,7 +9,8 @@
     <directory>/dev/nvidia0 …               device nodes (plain files)
     <directory>/dev/nvidia-caps/…           nodes of MIG instances, which come and go with them
     <directory>/proc/driver/…               minors and capabilities of MIG instances
-    <directory>/sys/bus/pci/devices/…       PCI folders with numa_node, vendor, device, class
+    <directory>/proc/modules                the driver's modules
+    <directory>/sys/bus/pci/devices/…       PCI folders of GPUs and NVSwitches: see pci_folder
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
     <directory>/samples.csv                 figures over time, of a recording that has them
 
@@ -32,9 +33,10 @@ from .errors import InputError
 from .folder import absolute, host_errors, make_folder, refuse_foreign, remove_folder
 from .gpu import Gpu
 from .library import NAME
+from .pci_folder import write_numa_node
 from .segment import Segment, segment_bytes
 from .settings import apply, parse_value
-from .tree import SAMPLES, SEGMENT, remove_gpu, write_gpu, write_numa_node
+from .tree import SAMPLES, SEGMENT, remove_gpu, write_gpu
 
 if TYPE_CHECKING:
     from .faults import Faults
@@ -128,7 +130,7 @@ class Machine:
 
     @property
     def proc(self) -> Path:
-        """What a process should see as ``/proc/driver`` (what it tells of MIG only), below ``driver``."""
+        """What a process should see in ``/proc``: ``modules``, and below ``driver`` what a driver tells of MIG."""
         return self.directory / "proc"
 
     def environment(self) -> dict[str, str]:

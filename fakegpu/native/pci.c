@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define PCI_BASE_CLASS_DISPLAY 0x03u
+#define PCI_SUBCLASS_VGA 0x00u
 #define PCI_SUBCLASS_3D 0x02u
 
 static nvmlPciInfo_t describe(const struct fg_pci *pci)
@@ -47,6 +48,7 @@ FG_API nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *info)
     FG_ENTER(device, info != NULL);
     FG_REQUIRE_VERSION(info, nvmlPciInfoExt_v1);
     FG_READ_EVEN_IF_LOST(gpu, pci, pci);
+    FG_READ_EVEN_IF_LOST(gpu, identity, identity);
     nvmlPciInfo_t plain = describe(&pci);
     info->domain = plain.domain;
     info->bus = plain.bus;
@@ -54,7 +56,7 @@ FG_API nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *info)
     info->pciDeviceId = plain.pciDeviceId;
     info->pciSubSystemId = plain.pciSubSystemId;
     info->baseClass = PCI_BASE_CLASS_DISPLAY;
-    info->subClass = PCI_SUBCLASS_3D;
+    info->subClass = identity.brand == NVML_BRAND_GEFORCE ? PCI_SUBCLASS_VGA : PCI_SUBCLASS_3D;
     memcpy(info->busId, plain.busId, sizeof info->busId);
     return NVML_SUCCESS;
 }
