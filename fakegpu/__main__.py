@@ -1,9 +1,20 @@
-"""``python -m fakegpu``: the command of the same name."""
+"""The program ``fakegpu``, also as ``python -m fakegpu``."""
 
 from __future__ import annotations
 
+import gc
 import sys
 
-from .cli import main
+_COLLECT_AFTER = 50_000
 
-sys.exit(main())
+
+def main() -> int:
+    """Load the command line and run it; most commands end in less time than a look for garbage would take."""
+    gc.set_threshold(_COLLECT_AFTER)
+    from .cli import main as run
+
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

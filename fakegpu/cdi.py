@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .capabilities import capability_node
 from .errors import InputError
-from .tree import SEGMENT, device_nodes
+from .segment import SEGMENT
+from .tree import device_nodes
 
 if TYPE_CHECKING:
     from .machine import Machine

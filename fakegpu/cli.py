@@ -1,47 +1,78 @@
-"""The command ``fakegpu``: make, list, break, mend and remove fake machines.
+"""The command ``fakegpu``: make, list, break, heal and remove fake machines.
 
 Every error a user can cause is one line on stderr, ``error: …``, and exit status 2 (what was asked for is wrong) or 3
-(the host refused).
+(the host refused). A command loads its own module only: a script may call ``fakegpu fail`` many times.
 """
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
 from __future__ import annotations
 
-import json
+import importlib
 import os
 import sys
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import click
 
-from . import cli_options
-from .description_commands import cdi, diff, profiles, record
 from .errors import FakeGpuError, HostError, InputError
-from .fault_commands import fault_group
-from .gpu_fault_commands import fail, heal, plug, unplug
-from .load_command import load
-from .machine import DEFAULT_PROFILE, Machine
-from .mig_command import mig_group
-from .settings import SETTINGS, parse_size
-from .smi_command import smi
-from .vendor_commands import amd, files, iluvatar
 
 _INTERRUPTED: Final = 130
+_COMMANDS: Final = {
+    "amd": ("vendor_commands", "amd"),
+    "cdi": ("description_commands", "cdi"),
+    "diff": ("description_commands", "diff"),
+    "down": ("machine_commands", "down"),
+    "exec": ("machine_commands", "execute"),
+    "fail": ("gpu_fault_commands", "fail"),
+    "fault": ("fault_commands", "fault_group"),
+    "files": ("vendor_commands", "files"),
+    "heal": ("gpu_fault_commands", "heal"),
+    "iluvatar": ("vendor_commands", "iluvatar"),
+    "list": ("machine_commands", "list_gpus"),
+    "load": ("load_command", "load"),
+    "mig": ("mig_command", "mig_group"),
+    "plug": ("gpu_fault_commands", "plug"),
+    "profiles": ("description_commands", "profiles"),
+    "record": ("description_commands", "record"),
+    "set": ("machine_commands", "set_figures"),
+    "smi": ("smi_command", "smi"),
+    "unplug": ("gpu_fault_commands", "unplug"),
+    "up": ("machine_commands", "up"),
+}
+"""Command -> its module and name there."""
 
-_directory = cli_options.directory
-_gpu = cli_options.gpu
+
+class _Commands(click.Group):
+    """The commands, found when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, name = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(f".{module}", __package__), name)
+        return command
 
 
-def _settings_help() -> str:
-    width = max(map(len, SETTINGS))
-    return "\b\nKeys:\n" + "\n".join(f"  {key:{width}}  {setting.meaning}" for key, setting in SETTINGS.items())
+def _print_version(context: click.Context, parameter: click.Parameter, is_asked: bool) -> None:
+    if not is_asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"fakegpu {version('simkubelet')}")
+    except PackageNotFoundError:
+        click.echo("fakegpu, from a checkout that is not installed")
+    context.exit()
 
 
-@click.group("fakegpu", invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    "fakegpu", cls=_Commands, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Fake NVIDIA GPUs: programs see them through NVML, you decide how they are.
@@ -56,158 +87,6 @@ def cli(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-@cli.command()
-@click.option(
-    "--profile", help=f"Model of GPU, see `fakegpu profiles`, or a file of `fakegpu record`; {DEFAULT_PROFILE}."
-)
-@click.option("-n", "--count", type=int, help="Number of GPUs; 8, or all of a recording.")
-@click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="Some of this model; may be given several times.")
-@click.option(
-    "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Make device nodes of so many IMEX channels."
-)
-@click.option("--seed", help="The same seed gives the same UUIDs; new ones if not given.")
-@_directory
-def up(
-    profile: str | None,
-    count: int | None,
-    gpus: tuple[str, ...],
-    imex_channels: int,
-    seed: str | None,
-    directory: Path | None,
-) -> None:
-    """Make a machine and return; it is files, no daemon.
-
-    \b
-    Example:
-      fakegpu up --profile t4 -n 2 --dir /tmp/node-1
-      fakegpu up --gpu h100-80gb=4 --gpu l4=2
-      fakegpu up --profile ./recorded.yaml
-    """
-    if gpus and (profile is not None or count is not None):
-        raise InputError("--gpu names models and their numbers: leave --profile and --count away")
-    groups = [_model_and_number(text) for text in gpus] or None
-    machine = Machine.create(directory, profile or DEFAULT_PROFILE, count, gpus=groups, seed=seed)
-    machine.add_imex_channels(imex_channels)
-    names = Counter(gpu.name for gpu in machine.gpus)
-    click.echo(f"{', '.join(f'{number} x {name}' for name, number in names.items())} in {machine.directory}")
-
-
-def _model_and_number(text: str) -> tuple[str, int]:
-    model, _, number = text.rpartition("=")
-    if not model or not (number.isdecimal() and len(number) < 10):
-        raise InputError(f"--gpu {text}: write MODEL=N, such as l4=2")
-    return model, int(number)
-
-
-@cli.command()
-@_directory
-def down(directory: Path | None) -> None:
-    """Remove a machine; programs that use it keep their GPUs until they end.
-
-    \b
-    Example:
-      fakegpu down --dir /tmp/node-1
-    """
-    Machine.open(directory).destroy()
-
-
-@cli.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Show the command as a process on this GPU, too.")
-@click.option(
-    "--memory",
-    default="512MiB",
-    show_default=True,
-    help="With --gpu: memory that it holds on each.",
-)
-@click.option("--kind", default="compute", show_default=True, help="With --gpu: compute, graphics, both or mps.")
-@_directory
-@click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def execute(gpus: tuple[str, ...], memory: str, kind: str, directory: Path | None, command: tuple[str, ...]) -> None:
-    """Run a command that sees the fake GPUs; its exit status is passed on.
-
-    \b
-    Example:
-      fakegpu exec -- python -c 'import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())'
-      fakegpu exec --gpu 0 --gpu 1 --memory 20GiB -- python train.py
-    """
-    if not command:
-        raise InputError("no command to run: put it behind two dashes, `fakegpu exec -- nvidia-smi -L`")
-    machine = Machine.open(directory)
-    for gpu in gpus:
-        machine.enter_process(gpu, os.getpid(), parse_size("--memory", memory), kind)
-    _become(command, dict(os.environ) | machine.environment())
-
-
-def _become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
-    try:
-        os.execvpe(command[0], list(command), environment)  # noqa: S606 - no shell is wanted
-    except FileNotFoundError:
-        raise InputError(f"no command '{command[0]}': not found in PATH") from None
-    except PermissionError:
-        raise InputError(f"cannot run '{command[0]}': it is no program, or not ours to run") from None
-    except OSError as error:
-        raise HostError(f"cannot run '{command[0]}': {error.strerror}") from error
-
-
-@cli.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@_directory
-def list_gpus(as_json: bool, directory: Path | None) -> None:
-    """Show the GPUs of a machine as they are now.
-
-    \b
-    Example:
-      fakegpu list --json
-    """
-    gpus = Machine.open(directory).gpus
-    if as_json:
-        click.echo(json.dumps([asdict(gpu) | {"health": gpu.health} for gpu in gpus], indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for title in ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State"):
-        table.add_column(
-            title, no_wrap=True, justify="right" if title in {"GPU", "NUMA", "Memory MiB", "°C"} else "left"
-        )
-    for gpu in gpus:
-        memory = f"{gpu.memory_used_bytes >> 20} / {gpu.memory_bytes >> 20}"
-        state = gpu.health if gpu.health == "ok" else f"[bold red]{gpu.health}[/]"
-        figures = (str(gpu.numa_node), memory, str(gpu.temperature_c))
-        table.add_row(str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, state)
-    # Piped into another program the table keeps its columns, however narrow a terminal would be.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@cli.command("set", epilog=_settings_help())
-@_gpu
-@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
-@_directory
-def set_figures(gpu: str, values: tuple[str, ...], directory: Path | None) -> None:
-    """Change figures of GPU (an index or a UUID) for every program at once.
-
-    \b
-    Example:
-      fakegpu set 3 temperature=91 power_usage=650000 memory_used=40GiB
-    """
-    figures: dict[str, int | str] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals:
-            raise InputError(f"'{value}' is not KEY=VALUE: write temperature=91")
-        figures[key] = text
-    Machine.open(directory).set_many(gpu, figures)
-
-
-for _command in (amd, cdi, diff, files, iluvatar, load, profiles, record):
-    cli.add_command(_command)
-cli.add_command(mig_group)
-cli.add_command(smi)
-for fault_command in (fail, heal, unplug, plug, fault_group):
-    cli.add_command(fault_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

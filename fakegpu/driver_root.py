@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from .folder import host_errors
 from .library import NAME
-from .tree import SEGMENT
+from .segment import SEGMENT
 
 if TYPE_CHECKING:
     from .machine import Machine

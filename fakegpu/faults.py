@@ -13,15 +13,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from . import _layout
 from .actions import ActionKind, Plan, act, read_plans
 from .errors import InputError
 from .event_type import EventType
-from .rules import EACH, Hits, Rule, add_rule, error_code, parse_latency, read_rules
 from .schedule import NOW, When, parse_duration_us
 from .segment import Segment
+
+if TYPE_CHECKING:
+    from .rules import Hits, Rule
 
 ANY_INSTANCE: Final = (_layout.NO_INSTANCE, _layout.NO_INSTANCE)
 _XID_MAX: Final = (1 << 32) - 1
@@ -94,7 +96,7 @@ class Faults:
         latency: str,
         *,
         gpu: int | None = None,
-        hits: Hits = EACH,
+        hits: Hits | None = None,
         when: When = NOW,
         lasting: str | None = None,
     ) -> int:
@@ -104,10 +106,12 @@ class Faults:
             function: an NVML function, all versions if it names none; ``nvmlDeviceGet*`` means all that begin so.
             latency: as ``rules.parse_latency`` reads.
             gpu: only calls for this GPU.
-            hits: which calls.
+            hits: which calls; each if None.
             when: from when on.
             lasting: how long the rule holds, as in ``30s``; None: until it is removed.
         """
+        from .rules import parse_latency
+
         return self._add(function, 0, parse_latency(latency), gpu, hits, when, lasting)
 
     def fail_calls(
@@ -116,15 +120,19 @@ class Faults:
         error: str | int,
         *,
         gpu: int | None = None,
-        hits: Hits = EACH,
+        hits: Hits | None = None,
         when: When = NOW,
         lasting: str | None = None,
     ) -> int:
         """Lets calls answer with an error (``GPU_IS_LOST``, or its number); the rest as ``slow``."""
+        from .rules import error_code
+
         return self._add(function, error_code(error), (), gpu, hits, when, lasting)
 
     def fail_init(self, error: str | int, *, times: int | None = None, when: When = NOW) -> int:
         """Lets nvmlInit fail, for processes that have not initialised: every time, or so many times in all."""
+        from .rules import Hits, error_code
+
         return self._add("nvmlInit", error_code(error), (), None, Hits(times=times), when, None)
 
     def stick_waits(self, is_stuck: bool = True) -> None:
@@ -139,6 +147,8 @@ class Faults:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules in force or to come."""
+        from .rules import read_rules
+
         return read_rules(self._segment)
 
     @property
@@ -171,15 +181,17 @@ class Faults:
         error: int,
         delays: tuple[tuple[float, int], ...],
         gpu: int | None,
-        hits: Hits,
+        hits: Hits | None,
         when: When,
         lasting: str | None,
     ) -> int:
+        from .rules import EACH, add_rule
+
         if when.every_us is not None:
             raise InputError("a rule holds from some time on: say which calls it befalls, not how often it comes")
         for_us = None if lasting is None else parse_duration_us(lasting)
         return add_rule(
-            self._segment, function, error=error, delays=delays, gpu=gpu, hits=hits, when=when, for_us=for_us
+            self._segment, function, error=error, delays=delays, gpu=gpu, hits=hits or EACH, when=when, for_us=for_us
         )
 
     def _link_mask(self, gpu: int, links: tuple[int, ...]) -> int:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from . import _layout
 from .errors import HostError, InputError
 from .library import load_writer
-from .segment import write_segment
-from .tree import PARTS, SEGMENT, write_tree
+from .segment import SEGMENT, write_segment
+
+if TYPE_CHECKING:
+    from . import _layout
 
 _WRONG_PLACE: Final = frozenset(
     {
@@ -29,7 +28,7 @@ def default_directory() -> Path:
     """Where a machine lives when nobody says: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "fakegpu"
-    return Path(tempfile.gettempdir()) / f"fakegpu-{os.getuid()}"
+    return Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - the user's number is in it
 
 
 @contextmanager
@@ -76,6 +75,11 @@ def make_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState]
 
 
 def _fill_folder(target: Path, segment: bytes, states: Sequence[_layout.GpuState], profile_text: str) -> None:
+    import shutil
+    import tempfile
+
+    from .tree import write_tree
+
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         building.chmod(0o755)
@@ -107,6 +111,8 @@ def refuse_foreign(target: Path) -> None:
     Raises:
         InputError: somebody put other files into it.
     """
+    from .tree import PARTS
+
     with host_errors(target):
         if foreign := sorted(path.name for path in target.iterdir() if path.name not in PARTS):
             raise InputError(f"{target} also holds {', '.join(foreign)}: move that away first")
@@ -119,6 +125,9 @@ def remove_folder(target: Path) -> None:
         InputError: it cannot be removed by us.
         HostError: the host does not let us.
     """
+    import shutil
+    import tempfile
+
     with host_errors(target):
         doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         target.rename(doomed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import suppress
+import sys
 from functools import cache
 from itertools import count, takewhile
 from pathlib import Path
@@ -18,7 +18,6 @@ from . import _layout
 from .errors import HostError, InputError
 
 NAME: Final = "libnvidia-ml.so.1"
-_DISTRIBUTION: Final = "simkubelet"
 _RESULTS: Final = {"fakegpu_add_plan": ctypes.c_uint64, "fakegpu_add_rule": ctypes.c_uint64}
 
 
@@ -33,15 +32,11 @@ def find_library() -> Path:
         if not Path(elsewhere).is_file():
             raise InputError(f"FAKEGPU_LIBRARY={elsewhere}: no such file")
         return Path(elsewhere)
-    inside = Path(__file__).parent / "lib" / NAME
-    if inside.is_file():
-        return inside
-    from importlib.metadata import PackageNotFoundError, distribution
-
-    with suppress(PackageNotFoundError):
-        installed = Path(str(distribution(_DISTRIBUTION).locate_file(f"fakegpu/lib/{NAME}")))
-        if installed.is_file():
-            return installed
+    # Metadata of the distribution would say where it is as well, but takes longer to read than a command to run.
+    for folder in (str(Path(__file__).parent.parent), *filter(None, sys.path)):
+        library = Path(folder, "fakegpu", "lib", NAME)
+        if library.is_file():
+            return library
     raise HostError(f"{NAME} is not built for this checkout: run `pip install -e .` (needs a C compiler)")
 
 

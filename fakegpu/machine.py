@@ -31,15 +31,12 @@ from . import _layout
 from .actions import ActionKind, act
 from .errors import InputError
 from .folder import absolute, host_errors, make_folder, refuse_foreign, remove_folder
-from .gpu import Gpu
 from .library import NAME
-from .pci_folder import write_numa_node
-from .segment import Segment, segment_bytes
-from .settings import apply, parse_value
-from .tree import SAMPLES, SEGMENT, remove_gpu, write_gpu
+from .segment import SEGMENT, Segment, segment_bytes
 
 if TYPE_CHECKING:
     from .faults import Faults
+    from .gpu import Gpu
     from .load import Load
     from .mig import Mig
     from .mig_parts import MigDevice
@@ -152,6 +149,8 @@ class Machine:
     @property
     def gpus(self) -> tuple[Gpu, ...]:
         """All GPUs as they are now, by index."""
+        from .gpu import Gpu
+
         return tuple(Gpu.from_state(index, self._segment.read_live(index)) for index in range(self._segment.gpu_count))
 
     def gpu(self, selector: int | str) -> Gpu:
@@ -160,6 +159,8 @@ class Machine:
         Raises:
             InputError: no such GPU.
         """
+        from .gpu import Gpu
+
         index = self.index(selector)
         return Gpu.from_state(index, self._segment.read_live(index))
 
@@ -214,6 +215,8 @@ class Machine:
             InputError: no such GPU.
             HostError: the host does not let us remove its files.
         """
+        from .tree import remove_gpu
+
         gpu = self.gpu(selector)
         act(self._segment, gpu.index, ActionKind.UNPLUG)
         with host_errors(self.directory):
@@ -243,6 +246,8 @@ class Machine:
             add_imex_channels(self.directory, count)
 
     def _write_gpu(self, index: int) -> None:
+        from .tree import remove_gpu, write_gpu
+
         with host_errors(self.directory):
             remove_gpu(self.directory, self.gpu(index))
             write_gpu(self.directory, self.gpu(index), self._segment.read(index))
@@ -261,6 +266,8 @@ class Machine:
         Raises:
             InputError: as ``set``.
         """
+        from .settings import apply, parse_value
+
         index = self.index(selector)
         numbers = {key: parse_value(key, value) for key, value in values.items()}
         with self._segment.change(index) as state:
@@ -268,6 +275,8 @@ class Machine:
         for event in events:
             self._segment.post(index, event.nvml_bit)
         if "numa_node" in numbers:
+            from .pci_folder import write_numa_node
+
             with host_errors(self.directory):
                 write_numa_node(self.directory, self.gpu(index))
 
@@ -308,6 +317,8 @@ class Machine:
 
     def _replay_samples(self, csv: str) -> None:
         """Lets every GPU show what was recorded of it over time, again and again."""
+        from .tree import SAMPLES
+
         path = self.directory / SAMPLES
         path.write_text(csv, encoding="utf-8")
         for gpu in self.gpus:

@@ -19,11 +19,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from . import _layout
 from .errors import HostError, InputError
 from .library import load_writer
+
+SEGMENT: Final = "segment"
+"""Name of the file in the machine's folder."""
 
 
 def segment_bytes(header: _layout.Header, states: Sequence[_layout.GpuState]) -> bytes:
@@ -52,7 +55,7 @@ def write_segment(path: Path, content: bytes) -> None:
             file.write(content[start : start + _PIECE_BYTES])
 
 
-_PIECE_BYTES = 1 << 16
+_PIECE_BYTES: Final = 1 << 16
 
 _FAULTS = _layout.Header.faults
 _DRIVER_VERSION = _layout.Header.driver_version

@@ -12,7 +12,7 @@ import click
 from . import cli_options
 from .folder import default_directory
 from .machine import Machine
-from .tree import SEGMENT
+from .segment import SEGMENT
 
 
 @click.command(

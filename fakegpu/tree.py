@@ -19,8 +19,8 @@ from .capabilities import add_capabilities, remove_capabilities, write_shared_ca
 from .gpu import Gpu
 from .library import NAME, find_library
 from .pci_folder import gpu_folder, write_gpu_folder, write_switch_folder
+from .segment import SEGMENT
 
-SEGMENT: Final = "segment"
 SAMPLES: Final = "samples.csv"
 PARTS: Final = frozenset({SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES})
 """Everything that lies at the top of a machine's folder."""

@@ -95,6 +95,7 @@ def test_package_is_typed(package):
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_promises_exactly_its_public_names(package):
     module = importlib.import_module(package)
+    assert all(hasattr(module, name) for name in module.__all__), "what is loaded on demand is there"
     defined = {name for name, value in vars(module).items() if not name.startswith("_") and not inspect.ismodule(value)}
 
     assert defined - {"annotations"} == set(module.__all__)

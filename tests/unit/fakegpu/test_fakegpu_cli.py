@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -37,6 +38,28 @@ def test_life_of_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert [(gpu["health"], gpu["temperature_c"]) for gpu in json.loads(out)] == [("ok", 91), ("ok", 33)]
     assert run(capsys, "down", "--dir", node) == (0, "", "")
     assert not node.exists()
+
+
+def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "--version") == (0, f"fakegpu {importlib.metadata.version('simkubelet')}\n", "")
+
+
+_LOADED = """
+import sys
+from fakegpu.cli import main
+status = main(sys.argv[1:])
+print(status, *sorted({name.partition(".")[0] for name in sys.modules} & {"pydantic", "yaml", "rich", "tempfile"}))
+print("importlib.metadata" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["fail", "1", "--xid", "79"], ["heal", "1"], ["set", "1", "temperature=50"], ["fault", "waits", "stick"]]
+)
+def test_change_of_a_figure_loads_no_more_than_it_needs(machine: Machine, command: list[str]) -> None:
+    program = [sys.executable, "-c", _LOADED, *command, "--dir", str(machine.directory)]
+
+    assert subprocess.check_output(program, text=True) == "0\nFalse\n"
 
 
 def test_gpus_can_be_named_by_uuid(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
