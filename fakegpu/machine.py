@@ -13,6 +13,7 @@
     <directory>/sys/bus/pci/devices/…       PCI folders of GPUs and NVSwitches: see pci_folder
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
     <directory>/samples.csv                 figures over time, of a recording that has them
+    <directory>/driver/usr/…                an installed driver's files, once `fakegpu exec --driver-root` needs them
 
 There is no daemon: a machine is up while its folder exists. Any number of machines live side by side. The methods are
 synchronous, and safe from several threads and processes at once.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -88,22 +89,56 @@ def down(directory: Path | None) -> None:
     help="With --gpu: memory that it holds on each.",
 )
 @click.option("--kind", default="compute", show_default=True, help="With --gpu: compute, graphics, both or mps.")
+@click.option(
+    "--driver-root",
+    is_flag=True,
+    help="Let the command see an installed driver, too: device nodes, PCI devices, libraries. Needs bwrap.",
+)
 @cli_options.directory
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def execute(gpus: tuple[str, ...], memory: str, kind: str, directory: Path | None, command: tuple[str, ...]) -> None:
+def execute(
+    gpus: tuple[str, ...],
+    memory: str,
+    kind: str,
+    driver_root: bool,
+    directory: Path | None,
+    command: Sequence[str],
+) -> None:
     """Run a command that sees the fake GPUs; its exit status is passed on.
+
+    What asks NVML needs no more. What looks for files of the driver, such as NVIDIA's tools for containers, needs
+    --driver-root.
 
     \b
     Example:
       fakegpu exec -- python -c 'import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount())'
       fakegpu exec --gpu 0 --gpu 1 --memory 20GiB -- python train.py
+      fakegpu exec --driver-root -- nvidia-ctk cdi generate
     """
     if not command:
         raise InputError("no command to run: put it behind two dashes, `fakegpu exec -- nvidia-smi -L`")
     machine = Machine.open(directory)
+    environment = dict(os.environ) | machine.environment()
+    if driver_root:
+        _become_as_installed(machine, command, [f"--gpu={gpu}" for gpu in gpus], memory, kind, environment)
     for gpu in gpus:
         machine.enter_process(gpu, os.getpid(), parse_size("--memory", memory), kind)
-    _become(command, dict(os.environ) | machine.environment())
+    _become(command, environment)
+
+
+def _become_as_installed(
+    machine: Machine, command: Sequence[str], gpus: Sequence[str], memory: str, kind: str, environment: dict[str, str]
+) -> NoReturn:
+    from .driver_root import as_installed
+
+    if shutil.which(command[0], path=environment["PATH"]) is None:
+        raise InputError(f"no command '{command[0]}': not found in PATH")
+    if gpus:
+        # The process on the GPU is the command, not what makes its namespace.
+        again = [sys.executable, "-P", "-m", __package__, "exec", f"--dir={machine.directory}"]
+        command = [*again, *gpus, f"--memory={memory}", f"--kind={kind}", "--", *command]
+    command, more = as_installed(machine, command)
+    _become(command, environment | more)
 
 
 def _become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:

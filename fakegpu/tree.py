@@ -22,7 +22,10 @@ from .pci_folder import gpu_folder, write_gpu_folder, write_switch_folder
 from .segment import SEGMENT
 
 SAMPLES: Final = "samples.csv"
-PARTS: Final = frozenset({SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES})
+DRIVER: Final = "driver"
+PARTS: Final = frozenset(
+    {SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES, DRIVER}
+)
 """Everything that lies at the top of a machine's folder."""
 
 SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine, make_cdi_hook, make_driver_root
+from fakegpu.cli import main
 
 
 def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: Path) -> None:
@@ -169,3 +171,85 @@ def test_daemon_that_was_killed_leaves_room_for_another(control: Control) -> Non
 
     assert control("-d") == (0, "", "")
     assert control(told="get_default_active_thread_percentage") == (0, "100.0\n", "")
+
+
+_LOOK = """
+import ctypes, json, os, stat, sys
+root = os.environ["NVIDIA_DRIVER_ROOT"]
+nvml, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint()
+assert nvml.nvmlInit_v2() == nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == 0
+nodes = [os.path.join(folder, name) for folder, _, names in os.walk("/dev") for name in names]
+print(json.dumps({
+    "nodes": sorted(node for node in nodes if "nvidia" in node and stat.S_ISCHR(os.stat(node).st_mode)),
+    "null": os.path.exists("/dev/null"),
+    "functions": sorted(os.listdir("/sys/bus/pci/devices")),
+    "capabilities": os.path.exists("/proc/driver/nvidia/capabilities/gpu0/mig/gi13/access"),
+    "libraries": sorted(name for _, _, names in os.walk(root) for name in names if name.startswith("libcuda")),
+    "gpus": count.value,
+    "arguments": sys.argv[1:],
+}))
+"""
+
+
+@pytest.fixture
+def bwrap() -> None:
+    if shutil.which("bwrap") is None or subprocess.run(["bwrap", "--dev-bind", "/", "/", "true"], check=False).returncode:
+        pytest.skip("bwrap is missing, or may not make a mount namespace here")
+
+
+def exec_as_installed(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-P", "-m", "fakegpu", "exec", "--dir", str(machine.directory), "--driver-root"]
+    return subprocess.run([*program, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.usefixtures("bwrap")
+@pytest.mark.skipif(not Path("/sys/bus/pci/devices").exists(), reason="a host without a PCI bus")
+def test_command_sees_an_installed_driver(machine: Machine) -> None:
+    machine.mig(0).create("1g.10gb")
+    before = sorted(os.listdir("/dev"))
+
+    ended = exec_as_installed(machine, "--", sys.executable, "-c", _LOOK, "--driver-root")
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    seen = json.loads(ended.stdout)
+    shown = {str(path.relative_to(machine.directory)) for path in machine.dev.rglob("*") if path.is_file()}
+    assert set(seen["nodes"]) == {f"/{node}" for node in shown}
+    assert "/dev/nvidia-caps/nvidia-cap255" not in seen["nodes"]
+    assert (seen["null"], seen["capabilities"], seen["gpus"]) == (True, True, 4)
+    assert seen["functions"] == sorted(os.listdir(machine.sys / "bus/pci/devices"))
+    assert seen["libraries"] == ["libcuda.so.1", f"libcuda.so.{machine.driver_version}"]
+    assert seen["arguments"] == ["--driver-root"]
+    assert sorted(os.listdir("/dev")) == before
+    machine.destroy()
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_command_with_an_installed_driver_passes_its_status_on(machine: Machine) -> None:
+    assert exec_as_installed(machine, "--", "sh", "-c", "exit 7").returncode == 7
+    missing = exec_as_installed(machine, "--", "no-such-command")
+    assert (missing.returncode, missing.stderr) == (2, "error: no command 'no-such-command': not found in PATH\n")
+
+
+_WHO = """
+import os, pynvml
+pynvml.nvmlInit()
+(process,) = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(1))
+print(process.pid == os.getpid(), process.usedGpuMemory)
+"""
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_process_with_an_installed_driver_is_the_command(machine: Machine) -> None:
+    ended = exec_as_installed(machine, "--gpu", "1", "--memory", "1GiB", "--", sys.executable, "-c", _WHO)
+
+    assert (ended.stdout, ended.stderr) == (f"True {1 << 30}\n", "")
+
+
+def test_installed_driver_without_bwrap_is_one_line(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "program").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert main(["exec", "--dir", str(machine.directory), "--driver-root", "--", "program"]) == 3
+    assert capsys.readouterr().err == "error: --driver-root needs bwrap: install bubblewrap, or leave the option out\n"
