@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,6 +15,9 @@ from .segment import SEGMENT, write_segment
 
 if TYPE_CHECKING:
     from . import _layout
+
+MARK: Final = ".fakegpu"
+"""File in a folder without a machine that holds devices of other vendors: what was made there, a name a line."""
 
 _WRONG_PLACE: Final = frozenset(
     {
@@ -105,8 +108,36 @@ def _refuse_taken(target: Path) -> None:
         raise InputError(f"{target} is a file: choose another directory")
 
 
+@contextmanager
+def claimed(target: Path, names: Iterable[str] = ()) -> Iterator[None]:
+    """Note what is made in a folder meanwhile as ours to remove, unless the folder held anything else before.
+
+    Args:
+        target: The folder; the caller makes it.
+        names: What is made in it, besides parts of a machine.
+
+    Raises:
+        OSError: The host does not let us write.
+    """
+    known = _claimed(target)
+    is_ours = any((target / name).exists() for name in (MARK, SEGMENT)) or not (target.is_dir() and any(target.iterdir()))
+    yield
+    if is_ours:
+        (target / MARK).write_text("".join(f"{name}\n" for name in sorted({*known, *names})), encoding="utf-8")
+
+
+def is_claimed(target: Path) -> bool:
+    """Whether a folder holds devices of other vendors only, and is ours to remove."""
+    return (target / MARK).exists() and not (target / SEGMENT).exists()
+
+
+def _claimed(target: Path) -> frozenset[str]:
+    mark = target / MARK
+    return frozenset(mark.read_text(encoding="utf-8").splitlines()) if mark.exists() else frozenset()
+
+
 def refuse_foreign(target: Path) -> None:
-    """Makes sure that a folder holds nothing but the parts of a machine.
+    """Makes sure that a folder holds nothing but the parts of a machine and what commands have made beside them.
 
     Raises:
         InputError: somebody put other files into it.
@@ -114,7 +145,8 @@ def refuse_foreign(target: Path) -> None:
     from .tree import PARTS
 
     with host_errors(target):
-        if foreign := sorted(path.name for path in target.iterdir() if path.name not in PARTS):
+        ours = PARTS | _claimed(target) | {MARK}
+        if foreign := sorted(path.name for path in target.iterdir() if path.name not in ours):
             raise InputError(f"{target} also holds {', '.join(foreign)}: move that away first")
 
 

@@ -16,6 +16,7 @@ import click
 
 from . import cli_options
 from .errors import HostError, InputError
+from .folder import absolute, is_claimed, refuse_foreign, remove_folder
 from .machine import DEFAULT_PROFILE, Machine
 from .settings import SETTINGS, parse_size
 
@@ -73,11 +74,19 @@ def _model_and_number(text: str) -> tuple[str, int]:
 def down(directory: Path | None) -> None:
     """Remove a machine; programs that use it keep their GPUs until they end.
 
+    Devices of other vendors in the folder go, too, also those of a folder that holds no machine but what `fakegpu amd
+    up`, `iluvatar` or `files` have made there.
+
     \b
     Example:
       fakegpu down --dir /tmp/node-1
     """
-    Machine.open(directory).destroy()
+    target = absolute(directory)
+    if is_claimed(target):
+        refuse_foreign(target)
+        remove_folder(target)
+    else:
+        Machine.open(directory).destroy()
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

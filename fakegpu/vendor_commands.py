@@ -9,7 +9,7 @@ import click
 
 from . import cli_options
 from .errors import InputError
-from .folder import default_directory, host_errors
+from .folder import claimed, default_directory, host_errors
 
 
 @click.group()
@@ -30,7 +30,7 @@ def amd() -> None:
 @click.option("--memory", default="nps1", show_default=True, help="Memory partition mode.")
 @cli_options.directory
 def amd_up(profile: str, count: int | None, compute: str, memory: str, directory: Path | None) -> None:
-    """Make AMD GPUs; those that are in the folder are replaced.
+    """Make AMD GPUs; those that are in the folder are replaced, and `fakegpu down` removes them with the folder.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def amd_up(profile: str, count: int | None, compute: str, memory: str, directory
     model = load_amd_profile(profile)
     root = directory or default_directory()
     number = len(model.server.slots) if count is None else count
-    with host_errors(root):
+    with host_errors(root), claimed(root):
         devices = write_amd(root, model, number, compute=compute, memory=memory)
     parts = f" in {len(devices)} partitions" if len(devices) != number else ""
     click.echo(f"{number} x {model.identity.name}{parts} in {root}")
@@ -120,7 +120,7 @@ def amd_exporter(socket: Path | None, directory: Path | None) -> None:
 @click.option("--chips-per-board", default=1, show_default=True, help="1 or 2.")
 @cli_options.directory
 def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
-    """Make the device nodes and PCI folders of Iluvatar chips.
+    """Make the device nodes and PCI folders of Iluvatar chips; `fakegpu down` removes them with the folder.
 
     \b
     Example:
@@ -129,7 +129,7 @@ def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
     from .iluvatar import write_iluvatar
 
     root = directory or default_directory()
-    with host_errors(root):
+    with host_errors(root), claimed(root):
         write_iluvatar(root, count, chips_per_board)
     click.echo(f"{count} chips in {root}")
 
@@ -147,5 +147,6 @@ def files(paths: tuple[str, ...], directory: Path | None) -> None:
     from .plain_files import write_plain
 
     root = directory or default_directory()
-    with host_errors(root):
+    tops = {path.lstrip("/").partition("/")[0] for path in paths}
+    with host_errors(root), claimed(root, tops):
         write_plain(root, paths)

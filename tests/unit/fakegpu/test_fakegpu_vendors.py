@@ -107,3 +107,52 @@ def test_vendors_share_the_folder_of_a_machine(tmp_path: Path) -> None:
     assert len(list((machine.sys / "bus/pci/devices").iterdir())) == 6
     assert main(["down", *folder]) == 0
     assert not (tmp_path / "node").exists()
+
+
+MADE = {
+    "amd": ["amd", "up", "--profile", "mi210", "-n", "2"],
+    "iluvatar": ["iluvatar", "-n", "2"],
+    "files": ["files", "etc/gophers/g1", "/srv/gophers/g2"],
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("with_machine", [True, False], ids=["beside a machine", "alone"])
+def test_down_removes_devices_of_other_vendors(tmp_path: Path, made: list[str], with_machine: bool) -> None:
+    option = ["--dir", str(tmp_path / "node")]
+    if with_machine:
+        assert main(["up", "-n", "1", *option]) == 0
+    assert main([*made, *option]) == 0
+    assert main([*made, *option]) == 0
+
+    assert main(["down", *option]) == 0
+
+    assert not (tmp_path / "node").exists()
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_down_leaves_what_others_made(tmp_path: Path, made: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    option = ["--dir", str(tmp_path / "node")]
+    assert main([*made, *option]) == 0
+    (tmp_path / "node" / "mine").touch()
+
+    assert main(["down", *option]) == 2
+
+    assert capsys.readouterr().err == f"error: {tmp_path / 'node'} also holds mine: move that away first\n"
+    assert (tmp_path / "node" / "mine").exists()
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_down_leaves_a_folder_that_was_somebody_elses(tmp_path: Path, made: list[str]) -> None:
+    (tmp_path / "dev").mkdir()
+    assert main([*made, "--dir", str(tmp_path)]) == 0
+
+    assert main(["down", "--dir", str(tmp_path)]) == 2
+
+    assert (tmp_path / "dev").is_dir()
+
+
+def test_refused_file_claims_nothing(tmp_path: Path) -> None:
+    assert main(["files", "../outside", "--dir", str(tmp_path / "node")]) == 2
+
+    assert not (tmp_path / "node").exists()
