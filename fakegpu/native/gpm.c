@@ -135,6 +135,8 @@ FG_API nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *wanted)
     return NVML_SUCCESS;
 }
 
+/* The version is a plain 1, other than in nearly all structs: go-nvml before April 2026 passes one that has the struct's
+ * size in it, which drivers refuse (go-nvml issue 168, fixed there by pull request 176). */
 FG_API nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support)
 {
     FG_ENTER(device, support != NULL);

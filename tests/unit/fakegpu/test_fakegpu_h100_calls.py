@@ -143,6 +143,25 @@ def test_field_values_of_links(see: See, h100: Machine) -> None:
     }
 
 
+def test_gpm_support_is_asked_with_a_plain_version(see: See, h100: Machine) -> None:
+    told = see(
+        h100,
+        """
+import ctypes
+n.nvmlInit()
+device = n.nvmlDeviceGetHandleByIndex(0)
+ask = n._nvmlGetFunctionPointer("nvmlGpmQueryDeviceSupport")
+support = n.c_nvmlGpmSupport_t()
+def answer(version):
+    support.version = version
+    return ask(device, ctypes.byref(support))
+print(answer(1), support.isSupportedDevice, answer(ctypes.sizeof(support) | 1 << 24) == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+""",
+    )
+
+    assert told.split() == ["0", "1", "True"]
+
+
 def test_gpm_metrics_between_two_samples(see: See, h100: Machine) -> None:
     h100.set(0, "utilization_gpu", 80)
     code = f"""{ASK}
