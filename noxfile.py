@@ -88,10 +88,11 @@ def need_kind(session: nox.Session) -> None:
 
 
 def build_nvidias_plugin(session: nox.Session) -> None:
-    """Build NVIDIA's own plugin and name it to the tests."""
+    """Build NVIDIA's own plugin and tools, and name them to the tests."""
     need_go(session, build_nvidia_plugin.find_go)
-    binary = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
-    session.env["SIMKUBELET_NVIDIA_PLUGIN"] = str(binary).strip()
+    built = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
+    names = ("SIMKUBELET_NVIDIA_PLUGIN", "SIMKUBELET_GPU_FEATURE_DISCOVERY", "SIMKUBELET_NVIDIA_CTK")
+    session.env.update(zip(names, str(built).splitlines(), strict=True))
 
 
 @nox.session

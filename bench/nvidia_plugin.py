@@ -171,7 +171,7 @@ def build() -> str:
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         sys.exit(built.returncode)
-    return built.stdout.strip()
+    return built.stdout.splitlines()[0]
 
 
 def main() -> int:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 from fakegpu import Machine
 
-COMMANDS = (
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("python", "-c", "pass"),
     ("python", "-c", "import click"),
     ("simkubelet", "--version"),
     ("simkubelet", "list"),
     ("fakegpu", "--help"),
 )
-ON_A_MACHINE = (
+ON_A_MACHINE: tuple[tuple[str, ...], ...] = (
     ("fakegpu", "fail", "3", "--xid", "79"),
     ("fakegpu", "set", "3", "temperature=91"),
     ("fakegpu", "heal", "3"),

@@ -86,7 +86,10 @@ def _own_root(machine: Machine) -> Path:
     """Return the driver's files in the machine's folder, complete, whoever makes them first."""
     root = machine.directory / DRIVER
     if not root.exists():
-        with host_errors(machine.directory), tempfile.TemporaryDirectory(dir=machine.directory, prefix=".driver.") as new:
+        with (
+            host_errors(machine.directory),
+            tempfile.TemporaryDirectory(dir=machine.directory, prefix=".driver.") as new,
+        ):
             make_driver_root(machine, Path(new, DRIVER))
             try:
                 Path(new, DRIVER).rename(root)

@@ -120,7 +120,9 @@ def claimed(target: Path, names: Iterable[str] = ()) -> Iterator[None]:
         OSError: The host does not let us write.
     """
     known = _claimed(target)
-    is_ours = any((target / name).exists() for name in (MARK, SEGMENT)) or not (target.is_dir() and any(target.iterdir()))
+    is_ours = any((target / name).exists() for name in (MARK, SEGMENT)) or not (
+        target.is_dir() and any(target.iterdir())
+    )
     yield
     if is_ours:
         (target / MARK).write_text("".join(f"{name}\n" for name in sorted({*known, *names})), encoding="utf-8")

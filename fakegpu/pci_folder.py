@@ -1,4 +1,4 @@
-"""The folders of PCI functions in sysfs, as the kernel shows them: identity, place, link, regions and configuration space.
+"""The folders of PCI functions in sysfs, as the kernel shows them: identity, place, link, regions, configuration space.
 
 The kernel's files of a function that has no driver to ask: what reads them finds what the board's profile says. Where
 a region lies in the host's address space is made up; regions of one server do not overlap.
@@ -189,9 +189,7 @@ def _halves(identity: int) -> tuple[int, int]:
 
 def _resource(regions: Sequence[_Region]) -> str:
     lines = {region.number: (region.start, region.start + region.size - 1, region.bits[1]) for region in regions}
-    return "\n".join(
-        " ".join(f"0x{number:016x}" for number in lines.get(line, (0, 0, 0))) for line in range(_REGIONS)
-    )
+    return "\n".join(" ".join(f"0x{number:016x}" for number in lines.get(line, (0, 0, 0))) for line in range(_REGIONS))
 
 
 def _config(function: _Function) -> bytes:

@@ -1,8 +1,9 @@
-"""Build NVIDIA's own device plugin, unmodified, for the e2e tests and print the binary's path.
+"""Build NVIDIA's own device plugin, gpu-feature-discovery and nvidia-ctk for the e2e tests, and print their paths.
 
-The version is pinned by the Go module in ``tests/e2e/nvidia_go``. The plugin resolves NVML at run time, so the
-linker is told to leave the library's symbols open and to resolve them as late as possible; so the same binary runs on
-the fake library and on the real one. A build is kept until the pins, the flags or the Go toolchain change.
+They are unmodified; a line each, in this order. Their versions are those of the Go module in ``tests/e2e/nvidia_go``.
+They resolve NVML at run time, so the linker is told to leave the library's symbols open and to resolve them as late as
+possible; so the same binary runs on the fake library and on the real one. A build is kept until the pins, the flags or
+the Go toolchain change.
 
 Exit status 3 where the build is impossible here: no Go, no C compiler, or the modules cannot be had.
 """
@@ -19,13 +20,23 @@ MODULE = go_build.ROOT / "tests" / "e2e" / "nvidia_go"
 CACHE = go_build.ROOT / "build" / "nvidia-device-plugin"
 LINKER_FLAGS = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 
-PLUGIN = Program(
-    name="nvidia-device-plugin",
-    module=MODULE,
-    package="github.com/NVIDIA/k8s-device-plugin/cmd/nvidia-device-plugin",
-    modfile=MODULE / "go.mod",
-    flags=("-ldflags", f"-extldflags '{LINKER_FLAGS}'"),
-    cgo=True,
+
+def _program(package: str) -> Program:
+    return Program(
+        name=package.rpartition("/")[2],
+        module=MODULE,
+        package=f"github.com/NVIDIA/{package}",
+        modfile=MODULE / "go.mod",
+        flags=("-ldflags", f"-extldflags '{LINKER_FLAGS}'"),
+        cgo=True,
+    )
+
+
+PLUGIN = _program("k8s-device-plugin/cmd/nvidia-device-plugin")
+PROGRAMS = (
+    PLUGIN,
+    _program("k8s-device-plugin/cmd/gpu-feature-discovery"),
+    _program("nvidia-container-toolkit/cmd/nvidia-ctk"),
 )
 
 
@@ -49,7 +60,8 @@ def build() -> Path:
 
 def main() -> int:
     try:
-        print(build())
+        for program in PROGRAMS:
+            print(program.build(find_go(), CACHE))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 3

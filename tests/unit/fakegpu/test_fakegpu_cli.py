@@ -54,7 +54,8 @@ print("importlib.metadata" in sys.modules)
 
 
 @pytest.mark.parametrize(
-    "command", [["fail", "1", "--xid", "79"], ["heal", "1"], ["set", "1", "temperature=50"], ["fault", "waits", "stick"]]
+    "command",
+    [["fail", "1", "--xid", "79"], ["heal", "1"], ["set", "1", "temperature=50"], ["fault", "waits", "stick"]],
 )
 def test_change_of_a_figure_loads_no_more_than_it_needs(machine: Machine, command: list[str]) -> None:
     program = [sys.executable, "-c", _LOADED, *command, "--dir", str(machine.directory)]

@@ -193,8 +193,13 @@ print(json.dumps({
 
 @pytest.fixture
 def bwrap() -> None:
-    if shutil.which("bwrap") is None or subprocess.run(["bwrap", "--dev-bind", "/", "/", "true"], check=False).returncode:
+    program = shutil.which("bwrap")
+    if program is None or subprocess.run([program, "--dev-bind", "/", "/", "true"], check=False).returncode:
         pytest.skip("bwrap is missing, or may not make a mount namespace here")
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def exec_as_installed(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -206,7 +211,7 @@ def exec_as_installed(machine: Machine, *arguments: str) -> subprocess.Completed
 @pytest.mark.skipif(not Path("/sys/bus/pci/devices").exists(), reason="a host without a PCI bus")
 def test_command_sees_an_installed_driver(machine: Machine) -> None:
     machine.mig(0).create("1g.10gb")
-    before = sorted(os.listdir("/dev"))
+    before = names_in(Path("/dev"))
 
     ended = exec_as_installed(machine, "--", sys.executable, "-c", _LOOK, "--driver-root")
 
@@ -216,10 +221,10 @@ def test_command_sees_an_installed_driver(machine: Machine) -> None:
     assert set(seen["nodes"]) == {f"/{node}" for node in shown}
     assert "/dev/nvidia-caps/nvidia-cap255" not in seen["nodes"]
     assert (seen["null"], seen["capabilities"], seen["gpus"]) == (True, True, 4)
-    assert seen["functions"] == sorted(os.listdir(machine.sys / "bus/pci/devices"))
+    assert seen["functions"] == names_in(machine.sys / "bus/pci/devices")
     assert seen["libraries"] == ["libcuda.so.1", f"libcuda.so.{machine.driver_version}"]
     assert seen["arguments"] == ["--driver-root"]
-    assert sorted(os.listdir("/dev")) == before
+    assert names_in(Path("/dev")) == before
     machine.destroy()
 
 

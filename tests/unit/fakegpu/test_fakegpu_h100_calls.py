@@ -155,7 +155,8 @@ support = n.c_nvmlGpmSupport_t()
 def answer(version):
     support.version = version
     return ask(device, ctypes.byref(support))
-print(answer(1), support.isSupportedDevice, answer(ctypes.sizeof(support) | 1 << 24) == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
+with_size = ctypes.sizeof(support) | 1 << 24
+print(answer(1), support.isSupportedDevice, answer(with_size) == n.NVML_ERROR_ARGUMENT_VERSION_MISMATCH)
 """,
     )
 

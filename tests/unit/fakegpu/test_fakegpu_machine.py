@@ -276,7 +276,9 @@ def test_default_directory_follows_the_users_runtime_folder(monkeypatch: pytest.
 
 def test_public_names_are_sorted_and_found_when_asked_for() -> None:
     assert sorted(fakegpu.__all__) == fakegpu.__all__
-    assert {name: getattr(fakegpu, name).__name__ for name in fakegpu.__all__} == {name: name for name in fakegpu.__all__}
+    assert {name: getattr(fakegpu, name).__name__ for name in fakegpu.__all__} == {
+        name: name for name in fakegpu.__all__
+    }
     assert set(fakegpu.__all__) <= set(dir(fakegpu))
     with pytest.raises(AttributeError, match="no attribute 'Machines'"):
         fakegpu.Machines  # noqa: B018 - asked for on purpose

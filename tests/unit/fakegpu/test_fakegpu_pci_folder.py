@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def test_no_two_regions_overlap(tmp_path: Path) -> None:
 
     spans = sorted((start, end) for folder in devices(machine).iterdir() for start, end, _ in regions(folder).values())
 
-    assert all(end < start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end < start for (_, end), (start, _) in pairwise(spans))
 
 
 @pytest.mark.parametrize("profile", LAYOUTS)
