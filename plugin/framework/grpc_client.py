@@ -83,7 +83,8 @@ class _Connection:
             await loop.create_unix_connection(lambda: self.end, str(server_socket))
         except OSError:
             return False
-        self.end.write(PREFACE + Frame(Type.SETTINGS, 0, 0, b"").encoded())
+        self.end.write(PREFACE)
+        self.end.send_frame(Frame(Type.SETTINGS, 0, 0, b""))
         return await self._is_ready
 
     async def call(self, path: str, request: bytes) -> bytes:

@@ -16,7 +16,7 @@ class ServerEnd(End):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._pieces: list[bytes] = []
-        self.write(Frame(Type.SETTINGS, 0, 0, b"").encoded())
+        self.send_frame(Frame(Type.SETTINGS, 0, 0, b""))
 
     def write(self, data: bytes) -> None:
         if not self._pieces:

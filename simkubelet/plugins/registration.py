@@ -190,10 +190,14 @@ class RegistrationServer:
         return os.path.normpath(f"{self._directory}/{endpoint}")
 
     async def _connected(self, resource: ResourceName, socket: str, *, heeds_caller: bool) -> str | None:
-        """Connect to a plugin, also when the caller does not wait for it unless it is heeded; see `_connect`."""
+        """Connect to a plugin, also when the caller does not wait for it unless it is heeded; see `_connect`.
+
+        Where the kubelet is ending this never returns, until it is cancelled.
+        """
         connecting = self._start(self._connect(resource, socket))
         if connecting is None:
-            return "the kubelet is stopping"
+            # A kubelet that ends says nothing: its caller loses the connection.
+            return await asyncio.Future[str | None]()
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:

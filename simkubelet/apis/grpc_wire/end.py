@@ -39,6 +39,11 @@ class Heed(Protocol):
 class End(asyncio.Protocol):
     """A connection to a kubelet or a plugin.
 
+    The first frame that it sends is SETTINGS: all others wait until its owner sends that, as a peer ends a connection
+    that begins otherwise. What is said in a stream's name may well be ready before: a client need not wait for a server.
+
+    Source: RFC 9113, section 3.4.
+
     Args:
         heed: Told what comes.
         begins: Whether the other side began the connection; then a preface comes first.
@@ -55,7 +60,9 @@ class End(asyncio.Protocol):
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] | None = []
-        self._outbox = Outbox(self.write)
+        # Frames that wait for SETTINGS; of a connection that turns out not to speak HTTP/2 they are never sent.
+        self._held: list[bytes] | None = []
+        self._outbox = Outbox(self._send)
         self._unacknowledged = deque[Frame]()
 
     # What comes
@@ -162,19 +169,23 @@ class End(asyncio.Protocol):
         """Break off a stream; what waits is dropped."""
         if stream in self._outbox:
             self._outbox.drop(stream)
-            self.write(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
+            self._send(Frame(Type.RST_STREAM, 0, stream, code.to_bytes(4)).encoded())
 
     def credit(self, stream: int, size: int) -> None:
         """Let the other side send so much more, on a stream and on the connection."""
         if size:
             number = size.to_bytes(4)
             of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._outbox else b""
-            self.write(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
+            self._send(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
 
     def send_frame(self, frame: Frame) -> None:
         """Send a frame that concerns the whole connection."""
-        self.write(frame.encoded())
-        if frame.type == Type.SETTINGS and frame.has(Flag.ACK) and self._unacknowledged:
+        if frame.type != Type.SETTINGS:
+            self._send(frame.encoded())
+            return
+        held, self._held = self._held, None
+        self.write(frame.encoded() + b"".join(held or ()))
+        if frame.has(Flag.ACK) and self._unacknowledged:
             # The other side does not keep to its settings before it has this.
             self._apply(self._unacknowledged.popleft())
 
@@ -184,6 +195,12 @@ class End(asyncio.Protocol):
             self._early.append(data)
         elif self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
+
+    def _send(self, frames: bytes) -> None:
+        if self._held is None:
+            self.write(frames)
+        else:
+            self._held.append(frames)
 
     def close(self) -> None:
         """End the connection when what was written is gone; may be called twice."""

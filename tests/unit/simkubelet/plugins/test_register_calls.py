@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.plugins.registration import RegistrationHandler, RegistrationServer
+from simkubelet.version import version
 from tests.support.node import RESOURCE, Node, StubPlugin
 
 OPTIONS_FAILED = "failed to get device plugin options: rpc error: code = Internal desc = no options"
@@ -226,3 +230,21 @@ async def test_resource_of_the_checkpoint_is_forgotten_five_minutes_after_the_st
     await node.clock.advance(20)
 
     assert '"RegisteredDevices":{}' in (node.folder / "kubelet_internal_checkpoint").read_text()
+
+
+async def test_register_while_the_kubelet_ends_is_no_refusal_but_a_lost_connection(short_folder: Path) -> None:
+    called = asyncio.Event()
+    handler = Mock(spec=RegistrationHandler)
+    handler.register_called.side_effect = lambda resource: called.set()
+    async with asyncio.TaskGroup() as tasks:
+        server = RegistrationServer(short_folder, handler, tasks, version("1.34"))
+        await server.start()
+    # The group takes no task any more.
+    registering = asyncio.create_task(StubPlugin(short_folder).register())
+    await asyncio.wait_for(called.wait(), 10)
+    await server.stop()
+
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await asyncio.wait_for(registering, 10)
+    assert error.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+    handler.registration_refused.assert_not_called()
