@@ -24,7 +24,7 @@ from simkubelet.open_files import with_first_limit
 
 from .call_book import CallBook
 from .events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
-from .last_words import last_line
+from .last_words import last_words
 from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
 from .snapshot import PluginState, PluginView
 from .stub_control import LINE_LIMIT_BYTES, StubControl
@@ -70,6 +70,7 @@ class PluginProcess:
         self._trace = trace
         self._book = CallBook(command.name, command.node, trace)
         self._life = 0
+        self._log_begin = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._mark = f"{command.node}/{command.name}/{command.log}"
         self._process: asyncio.subprocess.Process | None = None
@@ -261,7 +262,7 @@ class PluginProcess:
                 await self._control.listen()
             status = await process.wait()
             await kill_marked(self._mark)
-            self._trace.append(PluginExited(self.command.name, self.command.node, status, last_line(self.command.log)))
+            self._trace.append(PluginExited(self.command.name, self.command.node, status, self._last_words()))
         finally:
             self._control = None
             self._up.clear()
@@ -279,6 +280,7 @@ class PluginProcess:
     async def _spawn(self) -> asyncio.subprocess.Process:
         try:
             with self.command.log.open("ab") as log:
+                self._log_begin = log.tell()
                 return await asyncio.create_subprocess_exec(
                     *with_first_limit(self.command.argv),
                     stdin=asyncio.subprocess.PIPE if self.command.is_told else asyncio.subprocess.DEVNULL,
@@ -322,8 +324,12 @@ class PluginProcess:
             await process.wait()
         self._state = PluginState.EXITED
 
+    def _last_words(self) -> str:
+        """Those of this life."""
+        return last_words(self.command.log, self._log_begin)
+
     def _never_registered(self, status: int) -> str:
-        said = last_line(self.command.log)
+        said = self._last_words()
         words = f'its last words were: "{said}"' if said else "it said nothing"
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"plugin '{self.command.name}' {ended} before it registered with the kubelet; {words}"
