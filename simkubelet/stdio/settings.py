@@ -1,6 +1,7 @@
 """The settings of one run of the device manager, as ``start``, ``restart`` and ``topology`` give them.
 
-What a command leaves out stays as the last one left it, as in a kubelet that is restarted with its configuration.
+What a command leaves out stays as the last one left it, as in a kubelet that is restarted with its configuration. A
+machine whose NUMA nodes no command has given has none.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class RunSettings:
 
     are_sources_ready: bool = False
     running: Collection[tuple[PodUID, str]] = ()
-    topology: TopologySettings = field(default_factory=TopologySettings)
+    topology: TopologySettings = field(default_factory=lambda: TopologySettings(numa_nodes=()))
 
     def changed(self, fields: Fields) -> RunSettings:
         """These settings with what the fields of ``start`` or ``restart`` give.
@@ -50,7 +51,7 @@ class RunSettings:
         if "distances" in fields:
             distances = _distances(nodes, fields.rows("distances"))
         elif nodes != old.numa_nodes:
-            distances = None
+            distances = _distances(nodes, [[10 if one == other else 20 for other in nodes] for one in nodes])
         topology = TopologySettings(
             policy=fields.text(f"{prefix}policy", old.policy),
             scope=fields.text(f"{prefix}scope", old.scope),
@@ -74,7 +75,7 @@ def _texts(options: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def _distances(nodes: Sequence[int], rows: Sequence[Sequence[int]]) -> Mapping[int, Sequence[int]]:
-    """Rows by place in `nodes` as rows by number, as the machine tells them."""
+    """Rows by place in `nodes` as rows by number, as the machine reports them."""
     if len(rows) != len(nodes) or any(len(row) != len(nodes) for row in rows):
         raise RequestError(f"distances: give one row for each of {len(nodes)} NUMA nodes, with one number for each")
     by_number: dict[int, list[int]] = {}

@@ -60,7 +60,7 @@ def policy_options(settings: TopologySettings, version: Version, gates: Mapping[
             options = replace(options, prefers_closest=_truth(name, value))
         else:
             options = replace(options, max_numa_nodes=_node_count(name, value))
-    if options.prefers_closest and settings.distances is None:
+    if options.prefers_closest and settings.numa_nodes and settings.distances is None:
         raise InputError("cannot discover NUMA topology: error getting NUMA distances from cadvisor")
     if settings.policy != PolicyName.NONE and len(settings.numa_nodes) > options.max_numa_nodes:
         raise InputError(f"unsupported on machines with more than {options.max_numa_nodes} NUMA Nodes")

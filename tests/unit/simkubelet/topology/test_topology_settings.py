@@ -140,6 +140,12 @@ def test_options_that_a_minor_refuses(minor, gates, options, message):
         options_of(minor, gates=gates, options=options)
 
 
+def test_machine_without_numa_nodes_needs_no_distances():
+    settings = TopologySettings("restricted", options={CLOSEST: "true"}, numa_nodes=())
+
+    assert policy_options(settings, version("1.34"), {}).prefers_closest
+
+
 @pytest.mark.parametrize(
     ("minor", "gates"),
     [
