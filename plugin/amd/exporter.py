@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ..framework.device import Health
-from ..framework.grpc_client import CallFailedError, DialError, call_once
+from ..framework.grpc_client import DialError, RpcError, call_once
 
 __all__ = ["SOCKET", "exported_health"]
 
@@ -39,7 +39,7 @@ async def exported_health(socket: Path) -> dict[str, Health]:
         async with asyncio.timeout(_TIME_LIMIT_S):
             # The name of a link may be longer than that of a socket can be.
             return _healths(await call_once(socket.resolve(), _METHOD, b"", _DIAL_LIMIT_S))  # noqa: ASYNC240
-    except (CallFailedError, DialError, TimeoutError, ValueError) as error:
+    except (RpcError, DialError, TimeoutError, ValueError) as error:
         _log.error("Error getting health info svc : %s", error)
         return {}
 

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from simkubelet.apis.grpc_wire.end import End
+from simkubelet.apis.grpc_wire.end import BatchingEnd
 from simkubelet.apis.grpc_wire.frames import FRAME_BYTES, PREFACE, Flag, Frame, Headers, Type
 
 from .served_call import Method, ServedCall
-from .server_end import ServerEnd
 
 __all__ = ["GrpcServer"]
 
@@ -82,7 +81,7 @@ class GrpcServer:
                 continue
             await loop.connect_accepted_socket(self._new_end, accepted)
 
-    def _new_end(self) -> End:
+    def _new_end(self) -> BatchingEnd:
         connection = _Connection(self._methods, self._connections.discard)
         self._connections.add(connection)
         return connection.end
@@ -92,7 +91,9 @@ class _Connection:
     """What comes on one connection, and the calls that are under way on it."""
 
     def __init__(self, methods: Mapping[str, Method], on_lost: Callable[[_Connection], None]) -> None:
-        self.end = ServerEnd(self, begins=True)
+        self.end = BatchingEnd(self, begins=True)
+        # A server greets whoever comes.
+        self.end.send_frame(Frame(Type.SETTINGS, 0, 0, b""))
         self._methods = methods
         self._on_lost = on_lost
         self._calls: dict[int, ServedCall] = {}

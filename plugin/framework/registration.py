@@ -8,7 +8,7 @@ from typing import Final
 from simkubelet.apis import deviceplugin as api
 
 from .device_plugin import DevicePlugin, StartError
-from .grpc_client import CallFailedError, DialError, call_once
+from .grpc_client import DialError, RpcError, call_once
 
 __all__ = ["RegistrationError", "register", "send"]
 
@@ -46,5 +46,5 @@ async def send(request: api.RegisterRequest, kubelet_socket: Path) -> None:
         await call_once(kubelet_socket, _REGISTER, request.SerializeToString(), _DIAL_TIMEOUT_S)
     except DialError:
         raise RegistrationError("context deadline exceeded") from None
-    except CallFailedError as error:
+    except RpcError as error:
         raise RegistrationError(str(error)) from None

@@ -17,10 +17,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
+from simkubelet.apis.grpc_wire.end import BatchingEnd
 from simkubelet.apis.grpc_wire.frames import Headers, header_block
 from simkubelet.apis.grpc_wire.messages import (
     ANSWER_BEGINS,
     EMPTY_MESSAGE,
+    MOST_MESSAGE_BYTES,
     Code,
     framed,
     message_in,
@@ -29,13 +31,11 @@ from simkubelet.apis.grpc_wire.messages import (
     trailers,
 )
 
-from .server_end import ServerEnd
 
 __all__ = ["CallError", "Method", "ServedCall", "StreamMethod", "UnaryMethod"]
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_MESSAGE: Final = 4 << 20
 _PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
 _BEGINS: Final = header_block(ANSWER_BEGINS)
 _ENDS_WELL: Final = header_block(trailers(Code.OK))
@@ -78,7 +78,7 @@ class ServedCall:
         task: What answers; None until the request is there.
     """
 
-    def __init__(self, end: ServerEnd, stream: int, on_over: Callable[[int], None]) -> None:
+    def __init__(self, end: BatchingEnd, stream: int, on_over: Callable[[int], None]) -> None:
         self.task: asyncio.Task[None] | None = None
         self._end = end
         self._stream = stream
@@ -122,8 +122,8 @@ class ServedCall:
         if len(self._received) < _PREFIX_BYTES:
             return None
         length = int.from_bytes(self._received[1:_PREFIX_BYTES])
-        if length > _LONGEST_MESSAGE:
-            text = f"grpc: received message larger than max ({length} vs. {_LONGEST_MESSAGE})"
+        if length > MOST_MESSAGE_BYTES:
+            text = f"grpc: received message larger than max ({length} vs. {MOST_MESSAGE_BYTES})"
             return CallError(Code.RESOURCE_EXHAUSTED, text)
         if not self._received[0]:
             return None

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
-from ..go.rpc_error import go_text
 from ..panic import KubeletPanicError
 from ..pod import Container, ContainerKind, Pod, PodUID
 from ..resources import ResourceName
@@ -195,7 +194,7 @@ class Allocator:
         try:
             response = await endpoint.get_preferred_allocation(query.available, query.must_include, query.size)
         except Exception as error:
-            text = f"device plugin GetPreferredAllocation rpc failed with err: {go_text(error)}"
+            text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
             raise AllocationError(text) from error
         if self._version.crashes_when_freed_while_asking and query.resource not in self._manager.allocated:
             raise KubeletPanicError("assignment to entry in nil map")
@@ -230,7 +229,7 @@ class Allocator:
             return await registered.endpoint.allocate(devices)
         except Exception as error:
             self._manager.forget_reservations()
-            raise AllocationError(go_text(error)) from error
+            raise AllocationError(str(error)) from error
         finally:
             self._on_answered(resource, time.perf_counter() - began)
 
@@ -249,7 +248,7 @@ class Allocator:
         try:
             await registered.endpoint.pre_start_container(devices)
         except Exception as error:
-            text = f"device plugin PreStartContainer rpc failed with err: {go_text(error)}"
+            text = f"device plugin PreStartContainer rpc failed with err: {error}"
             raise AllocationError(text) from error
 
 

@@ -1,106 +1,148 @@
 """A connection to a plugin's socket: dialling it, and calls whose answers are read as the kubelet reads them.
 
-Messages cross gRPC as bytes and are read here, so that a plugin's nonsense becomes the kubelet's error. Limits are real
-seconds, as plugins are real processes.
+Limits are real seconds, as plugins are real processes. A connection that breaks is made again by the next call; one
+that cannot be made fails the calls until the back-off is over.
 
 Source: devicemanager/plugin/v1beta1/client.go, ``dial``; pluginmanager/operationexecutor/operation_generator.go,
-``dial`` (kubernetes v1.34.4).
+``dial`` (kubernetes v1.34.4); google.golang.org/grpc v1.72.1, clientconn.go, ``resetTransportAndUnlock``;
+internal/backoff/backoff.go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterable
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
+from ..apis.grpc_wire.client import ClientConnection, ConnectionClosedError, RpcError, UnprocessedError
+from ..apis.grpc_wire.messages import Code
 from ..go.message import UnreadableMessageError, read_message
-from ..go.rpc_error import UnreadableAnswerError, answer_to
 from ..version import Version
 
-__all__ = ["PluginChannel"]
+__all__ = ["PluginChannel", "UnreadableAnswerError"]
 
 M = TypeVar("M", bound=Message)
 
 _DIAL_TIMEOUT_S: Final = 10.0
-_BREAKS_WITHIN_S: Final = 1.0
-"""How long calls may take to notice that their connection is gone."""
-# What a client of Go takes, google.golang.org/grpc v1.72.1, internal/transport/defaults.go. The text of an error comes
-# as such metadata, and a plugin may name all its devices in one.
-_MAX_METADATA_BYTES: Final = 16 << 20
+_CONNECT_TIMEOUT_S: Final = 20.0
+_FIRST_PAUSE_S: Final = 1.0
+_LONGEST_PAUSE_S: Final = 120.0
+_PAUSE_FACTOR: Final = 1.6
+_PAUSE_JITTER: Final = 0.2
+
+
+class UnreadableAnswerError(RpcError):
+    """A plugin answered with bytes that are not the message they should be."""
+
+    def __init__(self, reason: UnreadableMessageError) -> None:
+        super().__init__(Code.INTERNAL, f"grpc: failed to unmarshal the received message: {reason}")
 
 
 class PluginChannel:
-    """A connection to whoever listens on a socket, of a kubelet of some version."""
+    """Calls to whoever listens on a socket, of a kubelet of some version."""
 
     def __init__(self, socket: str | Path, version: Version) -> None:
+        self._socket = str(socket)
         self._version = version
-        self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=_options())
-        self._methods: dict[str, grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = {}
-        self._under_way = 0
-        self._is_quiet = asyncio.Event()
-        self._is_quiet.set()
+        self._connection: ClientConnection | None = None
+        self._connecting = asyncio.Lock()
+        self._is_closed = False
+        self._failures = 0
+        self._error: RpcError | None = None
+        self._retry_at = 0.0
 
     async def dial(self) -> None:
         """Wait until somebody speaks gRPC there.
 
         Raises:
             TimeoutError: nobody did for 10 s.
+            ConnectionClosedError: the connection was closed meanwhile.
         """
         async with asyncio.timeout(_DIAL_TIMEOUT_S):
-            await self._channel.channel_ready()
+            while True:
+                try:
+                    await self._connected()
+                except ConnectionClosedError:
+                    raise
+                except RpcError:
+                    await asyncio.sleep(self._retry_at - asyncio.get_running_loop().time())
+                else:
+                    return
 
     async def call(self, method: str, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M:
         """Ask the plugin; `method` is the full name, ``/service/method``.
 
         Raises:
-            ConnectionClosedError: the connection was closed meanwhile.
-            UnreadableAnswerError: it answered with something else than the `answer` of this method.
-            grpc.aio.AioRpcError: it refused, died, or the time is over.
+            RpcError: it refused, died, or the time is over; a ConnectionClosedError where the connection was closed
+                meanwhile, an UnreadableAnswerError where the answer is no message of this kind.
         """
-        if (ask := self._methods.get(method)) is None:
-            ask = self._methods[method] = self._channel.unary_unary(method)
-        self._under_way += 1
-        self._is_quiet.clear()
-        try:
-            received = await answer_to(lambda: ask(request.SerializeToString(), timeout=timeout_s))
-        finally:
-            self._under_way -= 1
-            if not self._under_way:
-                self._is_quiet.set()
+        content = request.SerializeToString()
+        while True:
+            connection = await self._connected()
+            try:
+                received = await connection.call(method, content, timeout_s)
+            except UnprocessedError:
+                continue
+            break
         try:
             return read_message(answer, received, self._version)
         except UnreadableMessageError as error:
             raise UnreadableAnswerError(error) from None
 
-    def listen(self, method: str, request: Message) -> AsyncIterable[bytes]:
-        """Ask for a stream of messages, which come unread; it ends as gRPC's do, also with grpc.aio.AioRpcError."""
-        listen: grpc.aio.UnaryStreamMultiCallable[bytes, bytes] = self._channel.unary_stream(method)
-        return listen(request.SerializeToString())
-
-    async def broken(self) -> None:
-        """Wait until the calls under way have ended by the break of the connection, before anybody closes it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_BREAKS_WITHIN_S):
-                await self._is_quiet.wait()
+    async def listen(self, method: str, request: Message) -> AsyncGenerator[bytes, None]:
+        """Ask for a stream of messages, which come unread; raises as `call`."""
+        connection = await self._connected()
+        async with aclosing(connection.stream(method, request.SerializeToString())) as messages:
+            async for message in messages:
+                yield message
 
     async def close(self) -> None:
         """Close the connection, which cancels streams and fails the calls that are under way."""
-        await self._channel.close(None)
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.close()
+            # The socket is closed in the next turn of the event loop.
+            await asyncio.sleep(0)
+
+    async def _connected(self) -> ClientConnection:
+        """The connection, made where there is none that can be used; one caller makes it, the others wait."""
+        async with self._connecting:
+            if self._is_closed:
+                raise ConnectionClosedError
+            if self._connection is None or not self._connection.is_usable:
+                await self._connect()
+            return self._connection
+
+    async def _connect(self) -> None:
+        now = asyncio.get_running_loop().time
+        if self._error is not None and now() < self._retry_at:
+            raise self._error
+        connection = self._connection = ClientConnection(self._socket)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await connection.open()
+        except (RpcError, TimeoutError, asyncio.CancelledError) as error:
+            connection.close()
+            if isinstance(error, asyncio.CancelledError | ConnectionClosedError):
+                raise
+            self._retry_at = now() + self._pause_s()
+            self._failures += 1
+            self._error = _silent(self._socket) if isinstance(error, TimeoutError) else error
+            raise self._error from None
+        self._failures = 0
+
+    def _pause_s(self) -> float:
+        if not self._failures:
+            return _FIRST_PAUSE_S
+        pause_s = min(_FIRST_PAUSE_S * _PAUSE_FACTOR**self._failures, _LONGEST_PAUSE_S)
+        return pause_s * random.uniform(1 - _PAUSE_JITTER, 1 + _PAUSE_JITTER)  # noqa: S311  # no secret
 
 
-def _options() -> list[tuple[str, Any]]:
-    return [
-        # A plugin that restarts listens on the path of the last one: a connection shared by path would wait out the
-        # back-off of the dead one.
-        ("grpc.use_local_subchannel_pool", 1),
-        ("grpc.default_authority", "localhost"),
-        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.absolute_max_metadata_size", _MAX_METADATA_BYTES),
-        # A connection that is still being made outlives its channel for so long, where nobody speaks at its other end.
-        ("grpc.min_reconnect_backoff_ms", round(_DIAL_TIMEOUT_S * 1000)),
-    ]
+def _silent(socket: str) -> RpcError:
+    reason = f"error reading server preface: read unix @->{socket}: use of closed network connection"
+    return RpcError(Code.UNAVAILABLE, f'connection error: desc = "{reason}"')

@@ -6,18 +6,18 @@ Source: devicemanager/plugin/v1beta1/client.go (kubernetes v1.34.4).
 from __future__ import annotations
 
 import logging
+from contextlib import aclosing
 from typing import Final, Protocol, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
 from ..apis.deviceplugin import DevicePluginOptions, Empty, ListAndWatchResponse
+from ..apis.grpc_wire.client import RpcError
 from ..devices.device_list import DeviceList, read_devices
 from ..go.message import UnreadableMessageError, read_message
-from ..go.rpc_error import ConnectionClosedError, UnreadableAnswerError, answer_to, go_text
 from ..resources import ResourceName
 from ..version import Version
-from .plugin_channel import PluginChannel
+from .plugin_channel import PluginChannel, UnreadableAnswerError
 
 __all__ = ["PluginClient", "PluginHandler", "RefusedError", "read_list"]
 
@@ -74,27 +74,25 @@ class PluginClient:
         self.is_dialled = True
         try:
             options = await self.call("GetDevicePluginOptions", Empty(), DevicePluginOptions)
-        except (grpc.aio.AioRpcError, ConnectionClosedError, UnreadableAnswerError) as error:
-            raise RefusedError(f"failed to get device plugin options: {go_text(error)}") from None
+        except RpcError as error:
+            raise RefusedError(f"failed to get device plugin options: {error}") from None
         self._handler.plugin_connected(self, options)
 
     async def run(self) -> None:
         """Pass on the plugin's lists until the stream ends, for whatever reason, which is logged."""
+        reason = "EOF"
         try:
-            await answer_to(self._pass_on)
-            reason = "EOF"
+            await self._pass_on()
         except UnreadableMessageError as error:
             reason = str(UnreadableAnswerError(error))
-        except (grpc.aio.AioRpcError, ConnectionClosedError) as error:
-            reason = go_text(error)
-            if isinstance(error, grpc.aio.AioRpcError) and error.code() is grpc.StatusCode.UNAVAILABLE:
-                # In Go a connection that breaks ends all its calls at once, whatever is done about the first of them.
-                await self._channel.broken()
+        except RpcError as error:
+            reason = str(error)
         _log.error("ListAndWatch ended unexpectedly for device plugin %s: %s", self.resource, reason)
 
     async def _pass_on(self) -> None:
-        async for message in self._channel.listen(f"{_SERVICE}/ListAndWatch", Empty()):
-            await self._handler.plugin_listed(self.resource, read_list(message, self._version))
+        async with aclosing(self._channel.listen(f"{_SERVICE}/ListAndWatch", Empty())) as messages:
+            async for message in messages:
+                await self._handler.plugin_listed(self.resource, read_list(message, self._version))
 
     async def call(self, method: str, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M:
         """Ask the plugin; raises what `PluginChannel.call` raises."""

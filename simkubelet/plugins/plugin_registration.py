@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-import grpc
-
+from ..apis.grpc_wire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
-from ..go.rpc_error import ConnectionClosedError, UnreadableAnswerError, go_text
 from ..version import Version
 from .plugin_channel import PluginChannel
 
@@ -125,10 +123,10 @@ class RegistrationAttempt:
     async def _get_info(self, channel: PluginChannel) -> PluginInfo:
         try:
             return await channel.call(f"{_SERVICE}/GetInfo", InfoRequest(), PluginInfo, timeout_s=_GET_INFO_TIMEOUT_S)
-        except (grpc.aio.AioRpcError, ConnectionClosedError, UnreadableAnswerError) as error:
+        except RpcError as error:
             raise RegistrationFailedError(
                 "RegisterPlugin error -- failed to get plugin info using RPC GetInfo "
-                f"at socket {self._socket}, err: {go_text(error)}"
+                f"at socket {self._socket}, err: {error}"
             ) from None
 
     async def _register(self, channel: PluginChannel, handler: PluginTypeHandler, info: PluginInfo) -> None:
@@ -172,6 +170,6 @@ class RegistrationAttempt:
                 RegistrationStatusResponse,
                 timeout_s=_NOTIFY_TIMEOUT_S,
             )
-        except (grpc.aio.AioRpcError, ConnectionClosedError, UnreadableAnswerError) as error:
-            return f"{status.error}: {go_text(error)}"
+        except RpcError as error:
+            return f"{status.error}: {error}"
         return None

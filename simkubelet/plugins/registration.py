@@ -99,14 +99,15 @@ class RegistrationServer:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""
         await self._stop_listening()
         self.failure = None
-        for client in self._clients:
-            await self._disconnect(client)
-        for client in list(self._opened):
-            await self._close(client)
+        # Before connections are closed under them: a kubelet that ends finds no plugin at fault.
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients:
+            await self._disconnect(client)
+        for client in list(self._opened):
+            await self._close(client)
 
     async def abandon(self) -> None:
         """End as the server of a killed kubelet: connections break, the socket's file stays, see `start`."""

@@ -47,6 +47,9 @@ class End(asyncio.Protocol):
     Args:
         heed: Told what comes.
         begins: Whether the other side began the connection; then a preface comes first.
+
+    Attributes:
+        error: What broke the connection; None where it ended in order, or has not.
     """
 
     def __init__(self, heed: Heed, *, begins: bool) -> None:
@@ -59,6 +62,7 @@ class End(asyncio.Protocol):
         self._decoder.max_allowed_table_size = _NO_LIMIT
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
+        self.error: Exception | None = None
         self._early: list[bytes] | None = []
         # Frames that wait for SETTINGS; of a connection that turns out not to speak HTTP/2 they are never sent.
         self._held: list[bytes] | None = []
@@ -76,6 +80,7 @@ class End(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self.error = error
         if self._is_first:
             self._heed.raw(self._reader.rest())
         self._outbox.drop_all()
@@ -178,6 +183,11 @@ class End(asyncio.Protocol):
             of_stream = Frame(Type.WINDOW_UPDATE, 0, stream, number).encoded() if stream in self._outbox else b""
             self._send(of_stream + Frame(Type.WINDOW_UPDATE, 0, 0, number).encoded())
 
+    def credit_stream(self, stream: int, size: int) -> None:
+        """Let the other side send so much more on a stream, where the connection has been given it."""
+        if stream in self._outbox:
+            self._send(Frame(Type.WINDOW_UPDATE, 0, stream, size.to_bytes(4)).encoded())
+
     def send_frame(self, frame: Frame) -> None:
         """Send a frame that concerns the whole connection."""
         if frame.type != Type.SETTINGS:
@@ -207,7 +217,35 @@ class End(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def abort(self) -> None:
+        """End the connection at once; may be called twice."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _apply(self, settings: Frame) -> None:
         for number, value in settings.settings():
             if number == INITIAL_WINDOW_SIZE:
                 self._outbox.resize(value)
+
+
+class BatchingEnd(End):
+    """A connection that sends together what is said in one turn of the event loop."""
+
+    def __init__(self, heed: Heed, *, begins: bool) -> None:
+        self._pieces: list[bytes] = []
+        super().__init__(heed, begins=begins)
+
+    def write(self, data: bytes) -> None:
+        if not self._pieces:
+            asyncio.get_running_loop().call_soon(self.flush)
+        self._pieces.append(data)
+
+    def close(self) -> None:
+        self.flush()
+        super().close()
+
+    def flush(self) -> None:
+        """Send what was written in this turn already."""
+        if self._pieces:
+            super().write(b"".join(self._pieces))
+            self._pieces.clear()

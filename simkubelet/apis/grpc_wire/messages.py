@@ -6,7 +6,7 @@ google.golang.org/grpc v1.72.1, codes/code_string.go, internal/status/status.go:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 from urllib.parse import quote, unquote
@@ -38,6 +38,8 @@ class Code(IntEnum):
 
 
 EMPTY_MESSAGE: Final = b"\0\0\0\0\0"
+MOST_MESSAGE_BYTES: Final = 4 << 20
+"""The longest message that Go's clients and servers take where nobody says otherwise."""
 ANSWER_BEGINS: Final[Headers] = [(b":status", b"200"), (b"content-type", b"application/grpc")]
 _PREFIX_BYTES: Final = len(EMPTY_MESSAGE)
 _TIMEOUT_UNITS_S: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -114,8 +116,18 @@ def error_in(headers: Headers) -> str | None:
     values = dict(headers)
     if b"grpc-status" not in values:
         return None
-    code = int(values[b"grpc-status"])
-    return "" if code == Code.OK else error_text(code, unquote(values.get(b"grpc-message", b"").decode()))
+    code, text = status_in(values)
+    return "" if code == Code.OK else error_text(code, text)
+
+
+def status_in(trailers: Mapping[bytes, bytes]) -> tuple[int, str]:
+    """Code and text with which a call ends; Unknown where the server says nothing of it."""
+    status = trailers.get(b"grpc-status", b"%d" % Code.UNKNOWN).decode(errors="replace")
+    try:
+        code = int(status)
+    except ValueError:
+        return Code.INTERNAL, f'transport: malformed grpc-status: strconv.ParseInt: parsing "{status}": invalid syntax'
+    return code, unquote(trailers.get(b"grpc-message", b"").decode(errors="replace"))
 
 
 def error_text(code: int, text: str) -> str:

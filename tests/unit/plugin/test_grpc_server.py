@@ -17,7 +17,7 @@ from hpack import Decoder, Encoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin.framework.grpc_client import CallFailedError, DialError, call_once
+from plugin.framework.grpc_client import DialError, RpcError, call_once
 from plugin.framework.grpc_server import GrpcServer
 from plugin.framework.served_call import CallError, StreamMethod, UnaryMethod
 from simkubelet.apis import deviceplugin as api
@@ -426,9 +426,9 @@ async def test_call_reaches_a_server_of_grpcs_own(folder: Path) -> None:
     await server.start()
     try:
         assert await call_once(folder / "g", "/test.S/Answer", b"x" * 1000, _PATIENCE_S) == b"x" * 1_000_000
-        with pytest.raises(CallFailedError) as refused:
+        with pytest.raises(RpcError) as refused:
             await call_once(folder / "g", "/test.S/Refuse", b"", _PATIENCE_S)
-        with pytest.raises(CallFailedError) as unknown:
+        with pytest.raises(RpcError) as unknown:
             await call_once(folder / "g", "/test.S/Nothing", b"", _PATIENCE_S)
     finally:
         await server.stop(None)
@@ -466,7 +466,7 @@ async def test_call_that_breaks_off_says_so_in_gos_words(folder: Path, answer: b
 
     server = await asyncio.start_unix_server(serve, str(folder / "s"))
     try:
-        with pytest.raises(CallFailedError) as failed:
+        with pytest.raises(RpcError) as failed:
             await call_once(folder / "s", "/test.S/Answer", b"", _PATIENCE_S)
     finally:
         server.close()

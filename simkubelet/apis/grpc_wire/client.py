@@ -1,0 +1,435 @@
+"""gRPC calls to a server on a Unix socket, with the errors that a client in Go sees.
+
+A `ClientConnection` is one connection; whoever needs the next one after its end makes it. Messages are bytes. Nothing
+here runs in the background: all that comes is taken in the event loop as it comes.
+
+What the connection as a whole takes is given back at once, what a stream takes when its messages are read: so a
+stream that nobody reads holds up no other call.
+
+Source: google.golang.org/grpc v1.72.1, internal/transport/http2_client.go: ``newHTTP2Client``, ``reader``,
+``operateHeaders``, ``handleRSTStream``, ``handleGoAway``; http_util.go; stream.go: ``recvMsg``; rpc_util.go:
+``recvMsg``, ``checkRecvPayload``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from http import HTTPStatus
+from math import ceil
+from typing import Final
+
+from .end import BatchingEnd
+from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
+from .messages import MOST_MESSAGE_BYTES, Code, error_text, framed, message_in, status_in
+
+__all__ = ["ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
+
+_WINDOW: Final = 4 << 20
+_CREDIT_FROM: Final = _WINDOW // 4
+"""What is given back is worth a frame from so much on."""
+_GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4))
+_LONGEST_TIMEOUT: Final = 99_999_999
+_TIMEOUT_UNITS: Final = ((b"n", 1e9), (b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60), (b"H", 1 / 3600))
+_PREFIX_BYTES: Final = 5
+_REFUSED_STREAM: Final = 7
+_ALL_STREAMS: Final = 2**31 - 1
+_RESET_CODES: Final = {
+    3: Code.RESOURCE_EXHAUSTED,
+    7: Code.UNAVAILABLE,
+    8: Code.CANCELED,
+    11: Code.RESOURCE_EXHAUSTED,
+    12: Code.PERMISSION_DENIED,
+}
+_RESET_NAMES: Final = (
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+)
+_HTTP_CODES: Final = {
+    400: Code.INTERNAL,
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.UNIMPLEMENTED,
+    **dict.fromkeys((429, 502, 503, 504), Code.UNAVAILABLE),
+}
+
+
+class RpcError(Exception):
+    """A call failed; the message is as Go prints it."""
+
+    def __init__(self, code: Code | int, text: str) -> None:
+        super().__init__(error_text(code, text))
+        self.code = code
+
+
+class ConnectionClosedError(RpcError):
+    """The caller's side closed the connection while a call was under way or before it began."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.CANCELED, "grpc: the client connection is closing")
+
+
+class UnprocessedError(RpcError):
+    """The server has done nothing about a call, which can be made again on another connection."""
+
+
+class ClientConnection:
+    """A connection to the server on a socket; `open` makes it, `close` ends it with all calls.
+
+    Attributes:
+        is_usable: Whether new calls can be made.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.is_usable = False
+        self._path = path
+        self._end = BatchingEnd(self, begins=False)
+        self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls: dict[int, _Call] = {}
+        self._blocks: dict[str, bytes] = {}
+        self._next_stream = 1
+        self._to_credit = 0
+
+    async def open(self) -> None:
+        """Connect and wait, without limit, until the server speaks.
+
+        Raises:
+            RpcError: Nobody listens there, or it speaks something else; with the code Unavailable.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_unix_connection(lambda: self._end, self._path)
+        except (OSError, ValueError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            reason = f"transport: Error while dialing: dial unix {self._path}: connect: {reason}"
+            raise RpcError(Code.UNAVAILABLE, f'connection error: desc = "{reason}"') from None
+        self._end.write(PREFACE)
+        self._end.send_frame(_GREETING)
+        self._end.credit(0, _WINDOW - WINDOW_BYTES)
+        self._end.flush()
+        await self._greeted
+
+    async def call(self, path: str, request: bytes, timeout_s: float | None = None) -> bytes:
+        """Make a call with one answer; `path` is as in ``/v1beta1.DevicePlugin/Allocate``.
+
+        Raises:
+            RpcError: It failed, or the time is over.
+        """
+        call = self._begin(path, request, timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not call.is_over:
+                    await call.news()
+        except TimeoutError:
+            raise RpcError(Code.DEADLINE_EXCEEDED, "context deadline exceeded") from None
+        finally:
+            self._cancel(call)
+        return call.answer()
+
+    async def stream(self, path: str, request: bytes) -> AsyncGenerator[bytes, None]:
+        """Make a call with any number of answers, which ends well or raises `RpcError`."""
+        call = self._begin(path, request, None)
+        try:
+            while True:
+                while (message := call.read()) is None:
+                    if call.is_over:
+                        call.raise_error()
+                        return
+                    await call.news()
+                yield message
+        finally:
+            self._cancel(call)
+
+    def close(self) -> None:
+        """End the connection; calls under way raise `ConnectionClosedError`. May be called twice and at any time."""
+        self._fail(ConnectionClosedError())
+        self._end.abort()
+
+    def _begin(self, path: str, request: bytes, timeout_s: float | None) -> _Call:
+        stream, self._next_stream = self._next_stream, self._next_stream + 2
+        call = self._calls[stream] = _Call(self._end, stream)
+        self._end.open(stream)
+        block = self._block(path)
+        if timeout_s is not None:
+            block += header_block([(b"grpc-timeout", _timeout(timeout_s))])
+        self._end.send_headers(stream, block, is_last=False)
+        self._end.send_data(stream, framed(request), is_last=True)
+        self._end.flush()
+        return call
+
+    def _block(self, path: str) -> bytes:
+        block = self._blocks.get(path)
+        if block is None:
+            block = self._blocks[path] = header_block(
+                [
+                    (b":method", b"POST"),
+                    (b":scheme", b"http"),
+                    (b":path", path.encode()),
+                    (b":authority", b"localhost"),
+                    (b"content-type", b"application/grpc"),
+                    (b"te", b"trailers"),
+                ]
+            )
+        return block
+
+    def _cancel(self, call: _Call) -> None:
+        """End a call at the server, too, where it has not ended."""
+        if self._calls.pop(call.stream, None) is None:
+            return
+        if call.is_over:
+            self._end.finish(call.stream)
+        # Also where it is over before the whole request has gone.
+        self._end.send_reset(call.stream, CANCEL)
+        if not self.is_usable and not self._calls:
+            # The server wants no more calls, and has answered all.
+            self._end.close()
+
+    def _fail(self, error: RpcError) -> None:
+        """End all that waits with an error."""
+        self.is_usable = False
+        if not self._greeted.done():
+            self._greeted.set_exception(error)
+            # Whoever opens the connection may have gone.
+            self._greeted.exception()
+        for call in self._calls.values():
+            call.over(error)
+
+    # What comes; see `Heed`
+
+    def raw(self, data: bytes) -> None:
+        if data:
+            reason = 'connection error: desc = "error reading server preface: http2: frame too large"'
+            self._fail(RpcError(Code.UNAVAILABLE, reason))
+            self._end.abort()
+
+    def headers(self, stream: int, headers: Headers, is_last: bool) -> None:
+        if call := self._calls.get(stream):
+            call.headers(headers, is_last)
+
+    def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
+        self._to_credit += size
+        if self._to_credit >= _CREDIT_FROM:
+            self._end.credit(0, self._to_credit)
+            self._to_credit = 0
+        if call := self._calls.get(stream):
+            call.data(data, size, is_last)
+
+    def reset(self, stream: int, code: int) -> None:
+        if call := self._calls.get(stream):
+            name = _RESET_NAMES[code] if code < len(_RESET_NAMES) else f"unknown error code 0x{code:x}"
+            kind = UnprocessedError if code == _REFUSED_STREAM else RpcError
+            text = f"stream terminated by RST_STREAM with error code: {name}"
+            of_code = Code.INTERNAL if code < len(_RESET_NAMES) else Code.UNKNOWN
+            call.over(kind(_RESET_CODES.get(code, of_code), text))
+
+    def frame(self, frame: Frame) -> None:
+        if frame.type == Type.GOAWAY:
+            self._drain(int.from_bytes(frame.payload[:4]) & _ALL_STREAMS)
+        elif frame.type in (Type.SETTINGS, Type.PING) and not frame.has(Flag.ACK):
+            payload = frame.payload if frame.type == Type.PING else b""
+            self._end.send_frame(Frame(frame.type, Flag.ACK, 0, payload))
+        if frame.type == Type.SETTINGS and not self._greeted.done():
+            self.is_usable = True
+            self._greeted.set_result(None)
+
+    def lost(self) -> None:
+        reason = "EOF" if self._end.error is None else f"read unix @->{self._path}: read: {_strerror(self._end.error)}"
+        if self._greeted.done():
+            self._fail(RpcError(Code.UNAVAILABLE, f"error reading from server: {reason}"))
+        else:
+            self._fail(RpcError(Code.UNAVAILABLE, f'connection error: desc = "error reading server preface: {reason}"'))
+
+    def _drain(self, last: int) -> None:
+        """Make no new calls here; those after the last stream that is served were for nothing."""
+        self.is_usable = False
+        for stream, call in self._calls.items():
+            if stream > last:
+                call.over(UnprocessedError(Code.UNAVAILABLE, "the connection is draining"))
+        if not self._calls:
+            self._end.close()
+
+
+class _Call:
+    """A call that is under way: its answers as they come, and its end.
+
+    Attributes:
+        is_over: Whether nothing more comes.
+    """
+
+    def __init__(self, end: BatchingEnd, stream: int) -> None:
+        self.stream = stream
+        self.is_over = False
+        self._end = end
+        self._has_begun = False
+        self._encoding = "identity"
+        self._received = bytearray()
+        self._messages = deque[bytes]()
+        self._error: RpcError | None = None
+        self._to_credit = 0
+        self._news: asyncio.Future[None] | None = None
+
+    async def news(self) -> None:
+        """Wait for a message or the end."""
+        self._news = asyncio.get_running_loop().create_future()
+        await self._news
+
+    def read(self) -> bytes | None:
+        """The next message; None where there is none yet, or no more."""
+        if not self._messages:
+            return None
+        message = self._messages.popleft()
+        if not self._messages:
+            self._credit(0)
+        return message
+
+    def answer(self) -> bytes:
+        """The one message of a call that is over.
+
+        Raises:
+            RpcError: The call failed.
+        """
+        self.raise_error()
+        if not self._messages:
+            raise EndOfStreamError
+        if len(self._messages) > 1:
+            raise RpcError(Code.UNKNOWN, "grpc: client streaming protocol violation: get <nil>, want <EOF>")
+        return self._messages[0]
+
+    def raise_error(self) -> None:
+        """Raise the error with which the call has ended, if any."""
+        if self._error is not None:
+            raise self._error
+
+    def headers(self, headers: Headers, is_last: bool) -> None:
+        """Headers of the server: the first, or how the call ends."""
+        values = dict(headers)
+        if not is_last and self._has_begun:
+            self._break(RpcError(Code.INTERNAL, "a HEADERS frame cannot appear in the middle of a stream"))
+        elif not self._has_begun and (error := _no_grpc(values)) is not None:
+            self._break(error)
+        elif is_last:
+            code, text = status_in(values)
+            if code == Code.OK:
+                self.over(RpcError(Code.INTERNAL, "unexpected EOF") if self._received else None)
+            else:
+                self.over(RpcError(code, text))
+        self._has_begun = True
+        self._encoding = values.get(b"grpc-encoding", b"identity").decode(errors="replace")
+
+    def data(self, data: bytes, size: int, is_last: bool) -> None:
+        """Data of the server."""
+        if self.is_over:
+            return
+        self._received += data
+        while (message := self._next()) is not None:
+            self._messages.append(message)
+            self._tell()
+        self._credit(size)
+        if is_last:
+            self.over(RpcError(Code.INTERNAL, "server closed the stream without sending trailers"))
+
+    def over(self, error: RpcError | None) -> None:
+        """Nothing more comes; the first end counts."""
+        if not self.is_over:
+            self.is_over = True
+            self._error = error
+            self._tell()
+
+    def _next(self) -> bytes | None:
+        """Take the next message; None while it is not complete, or where it is none."""
+        received = self._received
+        if len(received) < _PREFIX_BYTES:
+            return None
+        length = int.from_bytes(received[1:_PREFIX_BYTES])
+        if length > MOST_MESSAGE_BYTES:
+            text = f"grpc: received message larger than max ({length} vs. {MOST_MESSAGE_BYTES})"
+            self._break(RpcError(Code.RESOURCE_EXHAUSTED, text))
+            return None
+        if len(received) < _PREFIX_BYTES + length:
+            return None
+        if received[0]:
+            self._break(RpcError(Code.INTERNAL, _unreadable(received[0], self._encoding)))
+            return None
+        message = bytes(received[_PREFIX_BYTES : _PREFIX_BYTES + length])
+        del received[: _PREFIX_BYTES + length]
+        return message
+
+    def _break(self, error: RpcError) -> None:
+        self._received.clear()
+        if not self.is_over:
+            self._end.send_reset(self.stream, CANCEL)
+        self.over(error)
+
+    def _credit(self, size: int) -> None:
+        """Let the server send more, but while messages wait to be read."""
+        self._to_credit += size
+        if self._to_credit >= _CREDIT_FROM and not self._messages and not self.is_over:
+            self._end.credit_stream(self.stream, self._to_credit)
+            self._to_credit = 0
+
+    def _tell(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+
+class EndOfStreamError(RpcError):
+    """A call that has one answer ended well without it."""
+
+    def __init__(self) -> None:
+        super().__init__(Code.OK, "")
+        self.args = ("EOF",)
+
+
+def _no_grpc(headers: dict[bytes, bytes]) -> RpcError | None:
+    """Why the first headers of an answer are not gRPC's, None where they are."""
+    status = headers.get(b":status", b"").decode(errors="replace")
+    content = headers.get(b"content-type", b"").decode(errors="replace")
+    errors = []
+    if not status:
+        errors.append("malformed header: missing HTTP status")
+    elif status != "200":
+        phrase = next((one.phrase for one in HTTPStatus if str(one.value) == status), "")
+        errors.append(f"unexpected HTTP status code received from server: {status} ({phrase})")
+    is_grpc = content == "application/grpc" or content.startswith(("application/grpc+", "application/grpc;"))
+    if is_grpc and not errors:
+        return None
+    if not content:
+        errors.append("malformed header: missing HTTP content-type")
+    elif not is_grpc:
+        errors.append(f'transport: received unexpected content-type "{content}"')
+    code = _HTTP_CODES.get(int(status), Code.UNKNOWN) if status.isdigit() else Code.INTERNAL
+    return RpcError(code, "; ".join(errors))
+
+
+def _unreadable(flag: int, encoding: str) -> str:
+    if flag != 1:
+        return f"grpc: received unexpected payload format {flag}"
+    if encoding == "identity":
+        return "grpc: compressed flag set with identity or empty encoding"
+    return f'grpc: Decompressor is not installed for grpc-encoding "{encoding}"'
+
+
+def _timeout(seconds: float) -> bytes:
+    """The value of the header ``grpc-timeout``: at most eight digits, rounded up."""
+    if seconds <= 0:
+        return b"0n"
+    counts = ((ceil(seconds * in_second), unit) for unit, in_second in _TIMEOUT_UNITS)
+    count, unit = next((count, unit) for count, unit in counts if count <= _LONGEST_TIMEOUT)
+    return b"%d%s" % (count, unit)
+
+
+def _strerror(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
