@@ -82,13 +82,11 @@ class PluginChannel:
                 meanwhile, an UnreadableAnswerError where the answer is no message of this kind.
         """
         content = request.SerializeToString()
-        while True:
-            connection = await self._connected()
-            try:
-                received = await connection.call(method, content, timeout_s)
-            except UnprocessedError:
-                continue
-            break
+        try:
+            received = await (await self._connected()).call(method, content, timeout_s)
+        except UnprocessedError:
+            # Once, as in Go.
+            received = await (await self._connected()).call(method, content, timeout_s)
         try:
             return read_message(answer, received, self._version)
         except UnreadableMessageError as error:

@@ -24,12 +24,13 @@ from .end import BatchingEnd
 from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
 from .messages import MOST_MESSAGE_BYTES, Code, error_text, framed, message_in, status_in
 
-__all__ = ["ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
+__all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
 
-_WINDOW: Final = 4 << 20
-_CREDIT_FROM: Final = _WINDOW // 4
+WINDOW: Final = 4 << 20
+"""What is taken of a connection, and of each of its streams, before it is given back."""
+_CREDIT_FROM: Final = WINDOW // 4
 """What is given back is worth a frame from so much on."""
-_GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + _WINDOW.to_bytes(4))
+_GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + WINDOW.to_bytes(4))
 _LONGEST_TIMEOUT: Final = 99_999_999
 _TIMEOUT_UNITS: Final = ((b"n", 1e9), (b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60), (b"H", 1 / 3600))
 _PREFIX_BYTES: Final = 5
@@ -118,7 +119,7 @@ class ClientConnection:
             raise RpcError(Code.UNAVAILABLE, f'connection error: desc = "{reason}"') from None
         self._end.write(PREFACE)
         self._end.send_frame(_GREETING)
-        self._end.credit(0, _WINDOW - WINDOW_BYTES)
+        self._end.credit(0, WINDOW - WINDOW_BYTES)
         self._end.flush()
         await self._greeted
 

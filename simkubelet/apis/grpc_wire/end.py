@@ -237,7 +237,9 @@ class BatchingEnd(End):
 
     def write(self, data: bytes) -> None:
         if not self._pieces:
-            asyncio.get_running_loop().call_soon(self.flush)
+            # Behind what this turn wakes: who waits for an answer does not wait for acknowledgements.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self.flush)
         self._pieces.append(data)
 
     def close(self) -> None:
