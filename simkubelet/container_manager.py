@@ -110,17 +110,14 @@ class ContainerManager:
         self.metrics.topology = self.topology.counts
         self.registration = RegistrationServer(folder.directory, self, tasks, config.version)
 
-    async def start(self, *, can_be_abandoned: bool = False) -> None:
+    def start(self) -> None:
         """Remove what plugins of the last kubelet left, then serve ``kubelet.sock``.
-
-        Args:
-            can_be_abandoned: see `RegistrationServer.start`.
 
         Raises:
             HostError: the socket cannot be made.
         """
         self._folder.clean(self._config.version)
-        await self.registration.start(can_be_abandoned=can_be_abandoned)
+        self.registration.start()
 
     async def stop(self) -> None:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""

@@ -84,7 +84,7 @@ class KubeletInstance:
         Raises:
             HostError: a socket cannot be made.
         """
-        await self.containers.start(can_be_abandoned=True)
+        self.containers.start()
         DevicePluginHandler.mark(self._folder.directory)
         await self._services.start()
 

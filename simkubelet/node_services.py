@@ -71,7 +71,7 @@ class NodeServices:
             HostError: a socket cannot be made.
         """
         self.plugin_manager.start()
-        await self.pod_resources.start()
+        self.pod_resources.start()
         if self.http is not None:
             await self.http.start()
 

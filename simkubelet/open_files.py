@@ -10,16 +10,14 @@ Source: Go does the same, os/rlimit.go and syscall/exec_linux.go (go 1.24), ``or
 from __future__ import annotations
 
 import errno
-import os
 import resource
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = ["check_room", "raise_limit", "too_many", "with_first_limit"]
+__all__ = ["raise_limit", "too_many", "with_first_limit"]
 
 _FIRST: Final = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-_FEW: Final = 8
 
 
 def raise_limit() -> None:
@@ -36,21 +34,6 @@ def with_first_limit(argv: Sequence[str]) -> tuple[str, ...]:
     if resource.getrlimit(resource.RLIMIT_NOFILE)[0] == _FIRST or shutil.which("prlimit") is None:
         return tuple(argv)
     return ("prlimit", f"--nofile={_FIRST}:", "--", *argv)
-
-
-def check_room() -> None:
-    """Make sure that a few more files can be opened, after a library failed without a reason.
-
-    Raises:
-        OSError: they cannot.
-    """
-    opened: list[int] = []
-    try:
-        for _ in range(_FEW):
-            opened.append(os.open("/", os.O_PATH))
-    finally:
-        for descriptor in opened:
-            os.close(descriptor)
 
 
 def too_many(error: BaseException) -> str | None:

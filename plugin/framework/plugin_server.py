@@ -10,10 +10,11 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from simkubelet.apis.grpc_wire.server import GrpcServer
+
 from ..errors import HostError, UsageError
 from .device_feed import DeviceFeed
 from .device_plugin import DevicePlugin
-from .grpc_server import GrpcServer
 from .service import DevicePluginService
 
 __all__ = ["MAX_SOCKET_PATH_BYTES", "plugin_socket", "serving"]

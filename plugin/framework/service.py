@@ -10,11 +10,11 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpc_wire.messages import Code
+from simkubelet.apis.grpc_wire.served_call import CallError, Method, StreamMethod, UnaryMethod
 
 from .device import DeviceID
 from .device_feed import DeviceFeed
 from .device_plugin import AllocationRefusedError, DevicePlugin
-from .served_call import CallError, Method, StreamMethod, UnaryMethod
 
 __all__ = ["DevicePluginService"]
 
@@ -33,11 +33,11 @@ class DevicePluginService:
     def methods(self) -> Mapping[str, Method]:
         """What is served, by path."""
         methods: dict[str, Method] = {
-            "GetDevicePluginOptions": UnaryMethod(api.Empty, self._options),
-            "ListAndWatch": StreamMethod(api.Empty, self._lists),
-            "Allocate": UnaryMethod(api.AllocateRequest, self._allocate),
-            "GetPreferredAllocation": UnaryMethod(api.PreferredAllocationRequest, self._preferred),
-            "PreStartContainer": UnaryMethod(api.PreStartContainerRequest, self._pre_start),
+            "GetDevicePluginOptions": UnaryMethod(api.Empty.FromString, self._options),
+            "ListAndWatch": StreamMethod(api.Empty.FromString, self._lists),
+            "Allocate": UnaryMethod(api.AllocateRequest.FromString, self._allocate),
+            "GetPreferredAllocation": UnaryMethod(api.PreferredAllocationRequest.FromString, self._preferred),
+            "PreStartContainer": UnaryMethod(api.PreStartContainerRequest.FromString, self._pre_start),
         }
         return {f"/{_SERVICE}/{name}": method for name, method in methods.items()}
 

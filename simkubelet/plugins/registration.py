@@ -14,11 +14,12 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-import grpc
-
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
+from ..apis.grpc_wire.messages import Code
+from ..apis.grpc_wire.served_call import CallError
+from ..apis.grpc_wire.server import GrpcServer
 from ..errors import HostError
-from ..go.server import Context, go_server, listen, method_handler
+from ..go.server import served_method
 from ..go.text import quoted
 from ..resources import ResourceName, is_extended_resource
 from ..version import Version
@@ -29,7 +30,7 @@ __all__ = ["RegistrationHandler", "RegistrationServer"]
 
 T = TypeVar("T")
 
-_SERVICE: Final = "v1beta1.Registration"
+_REGISTER: Final = "/v1beta1.Registration/Register"
 _FAILED: Final = "device plugin registration gRPC server failed and no device plugins can register"
 
 
@@ -61,8 +62,7 @@ class RegistrationServer:
         self._clients: PluginClients[PluginClient] = plugin_clients(version)
         self._opened: set[PluginClient] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._server: grpc.aio.Server | None = None
-        self._folder_descriptor = -1
+        self._server: GrpcServer | None = None
 
     @property
     def socket(self) -> Path:
@@ -72,31 +72,28 @@ class RegistrationServer:
         """The resource of each connection that counts; one that has been replaced does not."""
         return [client.resource for client in self._clients]
 
-    async def start(self, *, can_be_abandoned: bool = False) -> None:
-        """Listen.
-
-        Args:
-            can_be_abandoned: whether `abandon` will leave the socket's file. gRPC removes it at its end by the name
-                that it was given, so that is one that can be taken away; callers can see it in errors of the system.
+    def start(self) -> None:
+        """Listen, in the place of a socket that somebody left.
 
         Raises:
             HostError: the socket cannot be made.
         """
-        server = go_server({_SERVICE: {"Register": method_handler(RegisterRequest, self._register, self._version)}})
+        server = GrpcServer({_REGISTER: served_method(RegisterRequest, self._register, self._version)})
         try:
-            folder: object = self._directory
-            if can_be_abandoned:
-                self._folder_descriptor = os.open(self._directory, os.O_PATH)
-                folder = f"/proc/self/fd/{self._folder_descriptor}"
-            listen(server, f"unix:{folder}/{KUBELET_SOCKET_NAME}")
-        except (OSError, RuntimeError):
-            self._close_folder()
+            if self.socket.is_socket():
+                self.socket.unlink()
+            server.listen(self.socket)
+        except OSError:
             raise HostError(f"{self.socket}: cannot listen; remove what lies there, or choose another folder") from None
         self._server = server
-        await server.start()
 
     async def stop(self) -> None:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""
+        self._remove_socket()
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End as the server of a killed kubelet: connections break, the socket's file stays."""
         await self._stop_listening()
         self.failure = None
         # Before connections are closed under them: a kubelet that ends finds no plugin at fault.
@@ -109,17 +106,9 @@ class RegistrationServer:
         for client in list(self._opened):
             await self._close(client)
 
-    async def abandon(self) -> None:
-        """End as the server of a killed kubelet: connections break, the socket's file stays, see `start`."""
-        if self._folder_descriptor >= 0:
-            # The number stays taken until the server has ended: another folder under it would lose its socket.
-            nowhere = os.open("/proc", os.O_PATH)
-            os.dup2(nowhere, self._folder_descriptor, inheritable=False)
-            os.close(nowhere)
-        await self.stop()
-
     async def fail(self) -> None:
         """Lose the socket for good, as a kubelet whose serving ends by an error; its plugins stay connected."""
+        self._remove_socket()
         await self._stop_listening()
         self.failure = _FAILED
         if self._version.tells_why_registration_failed:
@@ -129,17 +118,15 @@ class RegistrationServer:
     async def _stop_listening(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)
-        self._close_folder()
+            await server.stop()
 
-    def _close_folder(self) -> None:
-        descriptor, self._folder_descriptor = self._folder_descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+    def _remove_socket(self) -> None:
+        if self._server is not None:
+            self.socket.unlink(missing_ok=True)
 
     # Plugins that call Register
 
-    async def _register(self, request: RegisterRequest, context: Context) -> Empty:
+    async def _register(self, request: RegisterRequest) -> Empty:
         """Accept a plugin, or answer as the kubelet does, with the code Unknown for all that it refuses itself."""
         self._handler.register_called(ResourceName(request.resource_name))
         refusal = refusal_of(request)
@@ -148,7 +135,7 @@ class RegistrationServer:
             refusal = await self._connected(resource, socket, heeds_caller=self._version.stops_dialling_with_caller)
         if refusal is not None:
             self._handler.registration_refused(ResourceName(request.resource_name), request.endpoint, refusal)
-            await context.abort(grpc.StatusCode.UNKNOWN, refusal)
+            raise CallError(Code.UNKNOWN, refusal)
         return Empty()
 
     # Plugins that the plugin watcher found

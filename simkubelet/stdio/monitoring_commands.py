@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, cast
-
-import grpc
+from typing import Any, Final
 
 from ..apis import podresources as v1
+from ..apis.grpc_wire.served_call import CallError
 from ..devices.pod_devices import DeviceID
 from ..monitoring.metrics import Metrics
 from ..monitoring.pod_resources import PodResourcesServer
@@ -26,27 +25,26 @@ commands: Final = CommandTable()
 @commands.add("call", "name", "namespace")
 async def do_pod_resources(node: Node, fields: Fields) -> Answer:
     """What the PodResources API answers; call is list, get (of a pod, by name and namespace) or allocatable."""
-    call, context = fields.text("call"), cast("grpc.aio.ServicerContext[Any, Any]", _Context())
-    server = PodResourcesServer(Path(), _Books(node), node.config(), Metrics())
+    try:
+        return await _answered(PodResourcesServer(Path(), _Books(node), node.config(), Metrics()), fields)
+    except CallError as error:
+        raise CommandFailedError(str(error)) from None
+
+
+async def _answered(server: PodResourcesServer, fields: Fields) -> Answer:
+    call = fields.text("call")
     if call == "list":
-        listed = await server.List(v1.ListPodResourcesRequest(), context)
+        listed = await server.List(v1.ListPodResourcesRequest())
         return {"pods": sorted(map(_pod, listed.pod_resources), key=lambda pod: (pod["namespace"], pod["name"]))}
     if call == "get":
         request = v1.GetPodResourcesRequest(
             pod_name=fields.text("name"), pod_namespace=fields.text("namespace", "default")
         )
-        return {"pod": _pod((await server.Get(request, context)).pod_resources)}
+        return {"pod": _pod((await server.Get(request)).pod_resources)}
     if call == "allocatable":
-        known = await server.GetAllocatableResources(v1.AllocatableResourcesRequest(), context)
+        known = await server.GetAllocatableResources(v1.AllocatableResourcesRequest())
         return {"devices": _devices(known.devices)}
     raise RequestError(f"call: {call!r} is not list, get or allocatable")
-
-
-class _Context:
-    """What the server needs of a call that nobody made over a wire: its refusal is the command's."""
-
-    async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
-        raise CommandFailedError(details)
 
 
 class _Books:

@@ -79,7 +79,7 @@ class Node:
             observe=self._observe,
         )
         manager.allocator.are_sources_ready = settings.are_sources_ready
-        await manager.start(can_be_abandoned=True)
+        manager.start()
         self._manager = manager
         for pod, container in self._affinities:
             self.apply_affinity(pod, container)

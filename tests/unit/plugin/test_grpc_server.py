@@ -18,11 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plugin.framework.grpc_client import DialError, RpcError, call_once
-from plugin.framework.grpc_server import GrpcServer
-from plugin.framework.served_call import CallError, StreamMethod, UnaryMethod
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, FrameReader, Type
 from simkubelet.apis.grpc_wire.messages import Code, framed
+from simkubelet.apis.grpc_wire.served_call import CallError, StreamMethod, UnaryMethod
+from simkubelet.apis.grpc_wire.server import GrpcServer
 
 _PATIENCE_S = 20.0
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -40,13 +40,13 @@ class Served:
     def server(self) -> GrpcServer:
         return GrpcServer(
             {
-                "/test.Echo/Echo": UnaryMethod(api.AllocateRequest, self._echo),
-                "/test.Echo/Refuse": UnaryMethod(api.Empty, self._refuse),
-                "/test.Echo/Break": UnaryMethod(api.Empty, self._break),
-                "/test.Echo/Long": UnaryMethod(api.Empty, self._long),
-                "/test.Echo/Wait": UnaryMethod(api.Empty, self._wait),
-                "/test.Echo/Each": StreamMethod(api.ContainerAllocateRequest, self._each),
-                "/test.Echo/Never": StreamMethod(api.Empty, self._never),
+                "/test.Echo/Echo": UnaryMethod(api.AllocateRequest.FromString, self._echo),
+                "/test.Echo/Refuse": UnaryMethod(api.Empty.FromString, self._refuse),
+                "/test.Echo/Break": UnaryMethod(api.Empty.FromString, self._break),
+                "/test.Echo/Long": UnaryMethod(api.Empty.FromString, self._long),
+                "/test.Echo/Wait": UnaryMethod(api.Empty.FromString, self._wait),
+                "/test.Echo/Each": StreamMethod(api.ContainerAllocateRequest.FromString, self._each),
+                "/test.Echo/Never": StreamMethod(api.Empty.FromString, self._never),
             }
         )
 

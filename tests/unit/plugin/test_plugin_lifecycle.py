@@ -27,9 +27,9 @@ from plugin.framework import (
     registration,
     run_plugins,
 )
-from plugin.framework.grpc_server import GrpcServer
 from plugin.framework.plugin_server import serving
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpc_wire.server import GrpcServer
 
 _PATIENCE_S = 20.0
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from simkubelet.errors import HostError
-from simkubelet.open_files import check_room, too_many
+from simkubelet.open_files import too_many
 
 LIMITS = "import resource; print(resource.getrlimit(resource.RLIMIT_NOFILE))"
 
@@ -49,19 +49,6 @@ def test_error_that_hides_too_many_open_files_is_named() -> None:
         f"too many open files: this process may have {limit}; allow more with 'ulimit -n', or start fewer nodes"
     )
     assert too_many(HostError("other")) is None
-
-
-def test_lack_of_room_is_found_after_the_fact() -> None:
-    check_room()
-    code = (
-        "import os; from simkubelet.open_files import check_room\n"
-        "while True:\n"
-        "    try: os.open('/', os.O_PATH)\n"
-        "    except OSError: break\n"
-        "try: check_room()\n"
-        "except OSError as error: print(error.errno)\n"
-    )
-    assert said(code, 60, 60) == f"{errno.EMFILE}\n"
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES])

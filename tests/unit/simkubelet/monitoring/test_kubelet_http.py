@@ -153,7 +153,7 @@ async def test_lost_registration_socket_is_told_until_the_kubelet_stops(
 ):
     async with asyncio.TaskGroup() as tasks:
         server = RegistrationServer(short_folder, Mock(spec=RegistrationHandler), tasks, version(release))
-        await server.start()
+        server.start()
         assert server.failure is None
 
         await server.fail()

@@ -71,7 +71,7 @@ async def serve(short_folder: Path, books: Books, metrics: Metrics) -> AsyncIter
         async def serve(minor: str = "1.34", **gates: bool) -> grpc.aio.Channel:
             config = KubeletConfig("node", version(minor), feature_gates=gates)
             server = PodResourcesServer(short_folder / "pod-resources", books, config, metrics)
-            await server.start()
+            server.start()
             stack.push_async_callback(server.stop)
             options = [("grpc.use_local_subchannel_pool", 1)]
             channel = grpc.aio.insecure_channel(f"unix:{server.socket}", options=options)
@@ -310,7 +310,7 @@ async def test_socket_of_the_last_kubelet_is_replaced_and_outlives_this_one(shor
         left.bind(str(folder / "kubelet.sock"))
     server = PodResourcesServer(folder, books, KubeletConfig("node"), metrics)
 
-    await server.start()
+    server.start()
     async with grpc.aio.insecure_channel(f"unix:{server.socket}") as channel:
         await v1.PodResourcesListerStub(channel).List(v1.ListPodResourcesRequest())
     await server.stop()

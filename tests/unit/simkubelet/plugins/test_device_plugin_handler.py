@@ -49,7 +49,7 @@ async def start(short_folder: Path, reports: Reports) -> AsyncIterator[Callable[
     clock = RealClock(rate=100)
     async with asyncio.TaskGroup() as tasks:
         registration = RegistrationServer(short_folder, reports, tasks, version("1.34"))
-        await registration.start()
+        registration.start()
         manager = PluginManager(
             short_folder / "plugins_registry",
             {"DevicePlugin": DevicePluginHandler(registration)},

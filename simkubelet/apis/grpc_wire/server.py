@@ -1,4 +1,4 @@
-"""A gRPC server on a Unix socket: as much of one as a kubelet calls.
+"""A gRPC server on a Unix socket: as much of one as kubelets and plugins need.
 
 gRPC's own for Python takes three threads for each call, 20 MiB and half of a plugin's start.
 """
@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from simkubelet.apis.grpc_wire.end import BatchingEnd
-from simkubelet.apis.grpc_wire.frames import FRAME_BYTES, PREFACE, Flag, Frame, Headers, Type
-
+from .end import BatchingEnd
+from .frames import FRAME_BYTES, PREFACE, Flag, Frame, Headers, Type
 from .served_call import Method, ServedCall
 
 __all__ = ["GrpcServer"]

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError, Message
 
-from simkubelet.apis.grpc_wire.end import BatchingEnd
-from simkubelet.apis.grpc_wire.frames import Headers, header_block
-from simkubelet.apis.grpc_wire.messages import (
+from .end import BatchingEnd
+from .frames import Headers, header_block
+from .messages import (
     ANSWER_BEGINS,
     EMPTY_MESSAGE,
     MOST_MESSAGE_BYTES,
@@ -30,7 +30,6 @@ from simkubelet.apis.grpc_wire.messages import (
     timeout_s,
     trailers,
 )
-
 
 __all__ = ["CallError", "Method", "ServedCall", "StreamMethod", "UnaryMethod"]
 
@@ -50,16 +49,21 @@ class CallError(Exception):
 
 
 class UnaryMethod(NamedTuple):
-    """A method with one answer; its function may raise `CallError`."""
+    """A method with one answer.
 
-    request: type[Message]
+    Attributes:
+        read: Reads a request; may raise DecodeError or `CallError`.
+        answer: Answers it; may raise `CallError`.
+    """
+
+    read: Callable[[bytes], Any]
     answer: Callable[[Any], Awaitable[Message]]
 
 
 class StreamMethod(NamedTuple):
     """A method with any number of answers; each is asked for when the one before has gone."""
 
-    request: type[Message]
+    read: Callable[[bytes], Any]
     answers: Callable[[Any], AsyncGenerator[Message, None]]
 
 
@@ -153,7 +157,7 @@ class ServedCall:
         method = self._method
         assert method is not None  # noqa: S101  # a call without one is over
         try:
-            asked = method.request.FromString(request)
+            asked = method.read(request)
         except DecodeError as error:
             raise CallError(Code.INTERNAL, f"grpc: error unmarshalling request: {error}") from error
         if isinstance(method, UnaryMethod):
