@@ -5,21 +5,21 @@ Source: k8s.io/kubelet v0.34.4, pkg/apis/pluginregistration/v1.
 
 from typing import TYPE_CHECKING, Final
 
-from . import _quiet_grpc as _quiet_grpc
 from ._generated.pluginregistration_v1_pb2 import (
     InfoRequest,
     PluginInfo,
     RegistrationStatus,
     RegistrationStatusResponse,
 )
-from ._generated.pluginregistration_v1_pb2_grpc import (
-    RegistrationServicer,
-    RegistrationStub,
-    add_RegistrationServicer_to_server,
-)
+from ._stubs import stubs_of
 
 if TYPE_CHECKING:
     from ._generated.pluginregistration_v1_pb2_grpc import RegistrationAsyncStub as RegistrationAsyncStub
+    from ._generated.pluginregistration_v1_pb2_grpc import (
+        RegistrationServicer,
+        RegistrationStub,
+        add_RegistrationServicer_to_server,
+    )
 
 __all__ = [
     "DEVICE_PLUGIN_TYPE",
@@ -33,3 +33,5 @@ __all__ = [
 ]
 
 DEVICE_PLUGIN_TYPE: Final = "DevicePlugin"
+
+__getattr__ = stubs_of(__name__, "pluginregistration_v1_pb2_grpc", __all__)

@@ -3,7 +3,8 @@
 Source: k8s.io/kubelet v0.34.4, pkg/apis/podresources/v1.
 """
 
-from . import _quiet_grpc as _quiet_grpc
+from typing import TYPE_CHECKING
+
 from ._generated.podresources_v1_pb2 import (
     AllocatableResourcesRequest,
     AllocatableResourcesResponse,
@@ -21,11 +22,14 @@ from ._generated.podresources_v1_pb2 import (
     PodResources,
     TopologyInfo,
 )
-from ._generated.podresources_v1_pb2_grpc import (
-    PodResourcesListerServicer,
-    PodResourcesListerStub,
-    add_PodResourcesListerServicer_to_server,
-)
+from ._stubs import stubs_of
+
+if TYPE_CHECKING:
+    from ._generated.podresources_v1_pb2_grpc import (
+        PodResourcesListerServicer,
+        PodResourcesListerStub,
+        add_PodResourcesListerServicer_to_server,
+    )
 
 __all__ = [
     "AllocatableResourcesRequest",
@@ -47,3 +51,5 @@ __all__ = [
     "TopologyInfo",
     "add_PodResourcesListerServicer_to_server",
 ]
+
+__getattr__ = stubs_of(__name__, "podresources_v1_pb2_grpc", __all__)

@@ -76,9 +76,7 @@ class PodResourcesServer:
                 f"{lister}/GetAllocatableResources": served_method(
                     v1.AllocatableResourcesRequest, self.GetAllocatableResources, version
                 ),
-                f"{lister_v1alpha1}/List": served_method(
-                    v1alpha1.ListPodResourcesRequest, self.list_v1alpha1, version
-                ),
+                f"{lister_v1alpha1}/List": served_method(v1alpha1.ListPodResourcesRequest, self.list_v1alpha1, version),
             }
         )
         # As the kubelet does: no caller finds a path without a server, and the socket outlives the kubelet.
@@ -121,18 +119,14 @@ class PodResourcesServer:
         message = pod_resources(pod, self._books, lists_sidecars=self._version.lists_sidecars)
         return v1.GetPodResourcesResponse(pod_resources=message)
 
-    async def GetAllocatableResources(
-        self, request: v1.AllocatableResourcesRequest
-    ) -> v1.AllocatableResourcesResponse:
+    async def GetAllocatableResources(self, request: v1.AllocatableResourcesRequest) -> v1.AllocatableResourcesResponse:
         self._admit()
         self._metrics.pod_resources_called(
             _V1, PodResourcesMethod.GET_ALLOCATABLE, requests=2 if self._version.counts_get_allocatable_twice else 1
         )
         return v1.AllocatableResourcesResponse(devices=allocatable_devices(self._books.allocatable_devices()))
 
-    async def list_v1alpha1(
-        self, request: v1alpha1.ListPodResourcesRequest
-    ) -> v1alpha1.ListPodResourcesResponse:
+    async def list_v1alpha1(self, request: v1alpha1.ListPodResourcesRequest) -> v1alpha1.ListPodResourcesResponse:
         """List as of v1alpha1: all pods whatever the version, no sidecars, no topology."""
         self._admit()
         self._metrics.pod_resources_called(_V1ALPHA1, None)

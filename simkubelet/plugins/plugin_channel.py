@@ -112,11 +112,11 @@ class PluginChannel:
         async with self._connecting:
             if self._is_closed:
                 raise ConnectionClosedError
-            if self._connection is None or not self._connection.is_usable:
-                await self._connect()
-            return self._connection
+            if self._connection is not None and self._connection.is_usable:
+                return self._connection
+            return await self._connect()
 
-    async def _connect(self) -> None:
+    async def _connect(self) -> ClientConnection:
         now = asyncio.get_running_loop().time
         if self._error is not None and now() < self._retry_at:
             raise self._error
@@ -133,6 +133,7 @@ class PluginChannel:
             self._error = _silent(self._socket) if isinstance(error, TimeoutError) else error
             raise self._error from None
         self._failures = 0
+        return connection
 
     def _pause_s(self) -> float:
         if not self._failures:

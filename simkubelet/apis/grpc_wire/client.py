@@ -22,7 +22,7 @@ from typing import Final
 
 from .end import BatchingEnd
 from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
-from .messages import MOST_MESSAGE_BYTES, Code, error_text, framed, message_in, status_in
+from .messages import MOST_MESSAGE_BYTES, Code, error_text, framed, status_in
 
 __all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
 

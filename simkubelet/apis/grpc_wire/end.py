@@ -40,7 +40,7 @@ class End(asyncio.Protocol):
     """A connection to a kubelet or a plugin.
 
     The first frame that it sends is SETTINGS: all others wait until its owner sends that, as a peer ends a connection
-    that begins otherwise. What is said in a stream's name may well be ready before: a client need not wait for a server.
+    that begins otherwise. Frames of a stream may be ready before: a client need not wait for its server.
 
     Source: RFC 9113, section 3.4.
 

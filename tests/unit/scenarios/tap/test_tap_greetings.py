@@ -8,7 +8,7 @@ Source: RFC 9113, section 3.4.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -231,8 +231,8 @@ async def patient_server(peer: Peer, path: str) -> None:
 
 
 @pytest.fixture(params=[f"{PLUGIN}Allocate", REGISTER], ids=["to-the-plugin", "to-the-kubelet"])
-async def path(request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    yield request.param
+def path(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.mark.parametrize("client", [hasty_client, patient_client])

@@ -218,7 +218,7 @@ async def test_answer_without_a_message_is_the_end_of_the_stream(short_folder: P
     async with serving(
         short_folder / "s", answering(lambda s: [headers(s, ANSWER_BEGINS), headers(s, trailers(0), is_last=True)])
     ) as channel:
-        with pytest.raises(RpcError, match="^EOF$"):
+        with pytest.raises(RpcError, match=r"^EOF$"):
             await allocate(channel)
 
 
@@ -308,7 +308,8 @@ async def test_call_to_nobody_fails_at_once_until_the_pause_is_over(short_folder
     errors = []
     for make in (lambda: None, lambda: leave_a_socket(short_folder / "s")):
         make()
-        channel._retry_at = 0.0  # noqa: SLF001  # as if the pause were over
+        # As if the pause were over.
+        channel._retry_at = 0.0
         for _ in range(2):
             with pytest.raises(RpcError) as error:
                 await allocate(channel)
@@ -351,13 +352,14 @@ async def test_call_whose_time_is_over_is_given_up_at_the_plugin(short_folder: P
         await peer.greet()
         asked.append(await peer.until(lambda frame: frame.type == Type.HEADERS))
         asked.append(await peer.until(lambda frame: frame.type == Type.RST_STREAM))
+        given_up.set()
 
     asked: list[Frame] = []
+    given_up = asyncio.Event()
     async with serving(short_folder / "s", talk) as channel:
         with pytest.raises(RpcError) as error:
             await allocate(channel, timeout_s=0.05)
-        while len(asked) < 2:
-            await asyncio.sleep(0.001)
+        await given_up.wait()
 
     assert str(error.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     assert b"grpc-timeout\x0950000000n" in asked[0].payload
