@@ -181,6 +181,7 @@ class ClientConnection:
                     (b":path", path.encode()),
                     (b":authority", b"localhost"),
                     (b"content-type", b"application/grpc"),
+                    (b"user-agent", b"grpc-go/1.72.1"),
                     (b"te", b"trailers"),
                 ]
             )

@@ -363,6 +363,7 @@ async def test_call_whose_time_is_over_is_given_up_at_the_plugin(short_folder: P
 
     assert str(error.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
     assert b"grpc-timeout\x0950000000n" in asked[0].payload
+    assert b"user-agent\x0egrpc-go/1.72.1" in asked[0].payload
     assert asked[1] == reset(1, 8)
 
 
