@@ -90,3 +90,87 @@ def test_failing_step_shows_its_output_and_exits_3(checkout, bare_path):
     assert result.returncode == 3
     assert lines[:2] == ["dev: making .venv with Python 3.12 ...", "no room"]
     assert lines[2].startswith("error: the command above failed: python3 -m venv")
+
+
+PYTHON = """#!/bin/sh
+# Makes an environment of copies of itself; `simkubelet` in there prints its arguments.
+case "$*" in
+*build_inputs*) echo digest ;;
+*"-m venv"*)
+    for folder; do :; done
+    mkdir -p "$folder/bin"
+    cp "$0" "$folder/bin/python"
+    touch "$folder/bin/pip"
+    chmod +x "$folder/bin/pip"
+    printf '#!/bin/sh\\necho played "$@"\\n' >"$folder/bin/simkubelet"
+    chmod +x "$folder/bin/simkubelet"
+    ;;
+*version_info?:2*) echo 3.12 ;;
+*"-m pip install"*) echo "$*" >>"$LOG" ;;
+esac
+"""
+
+
+@pytest.fixture
+def machine(bare_path, tmp_path):
+    """Add Python, a compiler and root's `id` and `apt-get` to the PATH; what is installed is in the file `log`."""
+    for name in ("cp", "mkdir", "touch", "chmod"):
+        (bare_path / name).symlink_to(shutil.which(name))
+    programs = {
+        "python3": PYTHON,
+        "cc": "#!/bin/sh\n",
+        "id": "#!/bin/sh\necho 0\n",
+        "apt-get": '#!/bin/sh\necho "apt-get $*" >>"$LOG"\n',
+    }
+    for name, text in programs.items():
+        (bare_path / name).unlink(missing_ok=True)
+        (bare_path / name).write_text(text)
+        (bare_path / name).chmod(0o755)
+    return {"PATH": str(bare_path), "LOG": str(tmp_path / "log")}
+
+
+def test_first_run_installs_bubblewrap_and_what_clusters_need(checkout, machine, tmp_path):
+    result = dev(checkout, "run", "a-story", env=machine)
+
+    assert (result.returncode, result.stdout) == (0, "played run a-story\n")
+    assert (tmp_path / "log").read_text().splitlines() == [
+        "apt-get update -q",
+        "apt-get install -q -y --no-install-recommends bubblewrap",
+        f"-m pip install --quiet --editable {checkout}[kind]",
+    ]
+
+
+def test_second_run_installs_nothing(checkout, machine, tmp_path):
+    dev(checkout, "run", env=machine)
+    (tmp_path / "log").unlink()
+
+    result = dev(checkout, "run", env=machine)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert not (tmp_path / "log").exists()
+
+
+def test_environment_without_the_extra_is_installed_again(checkout, machine, tmp_path):
+    dev(checkout, "run", env=machine)
+    (checkout / ".venv" / "installed-inputs").write_text("digest\n")
+    (tmp_path / "log").unlink()
+
+    dev(checkout, "run", env=machine)
+
+    assert "[kind]" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        pytest.param("apt-get", "#!/bin/sh\nexit 100\n", id="no network"),
+        pytest.param("id", "#!/bin/sh\necho 1000\n", id="no root"),
+    ],
+)
+def test_run_goes_on_where_bubblewrap_cannot_be_installed(checkout, machine, bare_path, program, text):
+    (bare_path / program).write_text(text)
+
+    result = dev(checkout, "run", env=machine)
+
+    assert (result.returncode, result.stdout) == (0, "played run\n")
+    assert "dev: no bwrap (Debian, Ubuntu: sudo apt-get install bubblewrap)" in result.stderr
