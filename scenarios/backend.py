@@ -6,6 +6,7 @@ between them; it never reaches behind this protocol.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +71,7 @@ class Capability(StrEnum):
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the plugins that come along"
     COMMAND_PLUGINS = "run any program as a plugin"
+    NODE_PATHS = "show plugins the files of their node at their own paths"
 
 
 class Patience(Protocol):
@@ -101,6 +103,11 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """What this backend can do; known before it is entered."""
+        ...
+
+    @property
+    def remedies(self) -> Mapping[Capability, str]:
+        """What only this machine keeps the backend from doing -> what the machine lacks and how to fix it, one line."""
         ...
 
     @property
@@ -146,6 +153,7 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
         Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
+        Capability.NODE_PATHS: bool(scenario.plugins),
         Capability.POD_ORDER: any(isinstance(action, RebootNode) and action.pods for action in actions),
     }
     by_action = {_BY_ACTION[type(action)] for action in actions if type(action) in _BY_ACTION}

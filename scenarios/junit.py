@@ -33,7 +33,7 @@ def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
         )
         if element := _ELEMENTS.get(verdict.outcome):
             result = ElementTree.SubElement(case, element, {"message": _clean(verdict.reason)})
-            result.text = _clean("\n".join(failure_lines(verdict)))
+            result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
     ElementTree.indent(root)
     xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"

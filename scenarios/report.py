@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -60,7 +61,7 @@ def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:
 
 
 def failure_lines(verdict: Verdict) -> tuple[str, ...]:
-    """What there is to know about a story that is not valid: place, step, differences, trace; nothing for others."""
+    """What there is to know about a story that failed: place, step, differences, trace; nothing for others."""
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
@@ -126,4 +127,12 @@ def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s:
     for verdict in verdicts:
         if verdict.kept is not None:
             out.print(Text(f"kept {verdict.kept}  {verdict.scenario}"), soft_wrap=True)
+    for line in skipped_lines(verdicts):
+        out.print(Text(line), soft_wrap=True)
     out.print(totals(verdicts, wall_s))
+
+
+def skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What this machine lacks and how to fix it, a line for each reason, with how many stories were skipped for it."""
+    counts = Counter(remedy for verdict in verdicts for remedy in verdict.remedies)
+    return tuple(f"{count} skipped: {remedy}" for remedy, count in counts.items())

@@ -57,8 +57,10 @@ async def play(
         version, condition = document.scenario.nodes[0].kubernetes, document.scenario.kubernetes
         return Verdict(name, Outcome.SKIPPED, 0.0, f"it is about Kubernetes {condition}, not {version}")
     if missing := needed(document.scenario) - backend.capabilities:
-        reason = f"the backend cannot {', '.join(sorted(missing))}"
-        return Verdict(name, Outcome.SKIPPED, 0.0, reason)
+        remedies = [backend.remedies[one] for one in sorted(missing) if one in backend.remedies]
+        who = "this machine" if len(remedies) == len(missing) else "the backend"
+        reason = f"{who} cannot {', '.join(sorted(missing))}"
+        return Verdict(name, Outcome.SKIPPED, 0.0, reason, remedies=tuple(remedies))
     run = _Run(document, backend, progress)
     try:
         async with backend:

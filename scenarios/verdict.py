@@ -72,6 +72,7 @@ class Verdict:
         reason: One line, empty where the story is valid.
         kept: The folder with those of the nodes, where the run keeps them.
         difference: What two worlds told differently, as the lines of a diff.
+        remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
     """
 
     scenario: str
@@ -81,6 +82,7 @@ class Verdict:
     failure: Failure | None = None
     kept: Path | None = None
     difference: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
 
 
 def from_error(error: BaseException) -> tuple[Outcome, str]:

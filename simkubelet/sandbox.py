@@ -130,13 +130,21 @@ def check_sandbox() -> None:
     """
     missing = [program for program in ("unshare", "mount") if shutil.which(program) is None]
     if missing:
-        raise HostError(f"{' and '.join(missing)} not found: a plugin given as a command needs util-linux to run")
+        raise HostError(
+            f"{' and '.join(missing)} not found: to show a plugin the files of its node takes the package util-linux"
+        )
     trial = subprocess.run([*_unshare(), "true"], capture_output=True, text=True, check=False)
     if trial.returncode != 0:
         raise HostError(
-            "cannot make a mount namespace for a plugin given as a command "
-            f"({trial.stderr.strip() or trial.returncode}); run as root or allow user namespaces"
+            f"cannot show a plugin the files of its node ({trial.stderr.strip() or trial.returncode}): "
+            f"that takes a mount namespace; {_remedy()}"
         )
+
+
+def _remedy() -> str:
+    if os.geteuid() == 0:
+        return "this container needs more rights (docker run --privileged)"
+    return "run as root or allow user namespaces (sysctl user.max_user_namespaces)"
 
 
 def _unshare() -> list[str]:

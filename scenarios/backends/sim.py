@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -25,6 +26,8 @@ from simkubelet.events import KubeletCrashed, KubeletStarted, KubeletStopped, No
 from simkubelet.kubelet import Kubelet
 from simkubelet.node.node import Node
 from simkubelet.pod import Pod
+from simkubelet.runtime.bubblewrap import check_bubblewrap
+from simkubelet.sandbox import check_sandbox
 from simkubelet.surroundings import Surroundings
 from simkubelet.version import Version, version
 
@@ -45,6 +48,7 @@ from ..node_action import (
     RefuseCri,
     ResumeRuntime,
 )
+from ..node_spec import Runtime
 from ..plugin_action import PluginAction
 from ..pod_action import Bind, MetadataAction
 from ..snapshot import CheckpointView, NodeView, PodView, Snapshot
@@ -52,6 +56,7 @@ from ..trace import Trace
 from .checkpoint_view import checkpoint_view, read_checkpoint
 from .pod_resources import Told
 from .sim_changes import change_device, change_file, change_gpus, change_runtime
+from .sim_commands import needs_node_paths
 from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder
@@ -78,6 +83,7 @@ class SimBackend:
         self._scenario = scenario
         self._base = directory
         self._keep = keep
+        self._plugin_commands = plugin_commands
         self._clock = ManualClock()
         self.trace = Trace(now=self._clock.now)
         self._logs = KubeletLogs(self._clock.now)
@@ -96,8 +102,29 @@ class SimBackend:
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """Everything."""
-        return frozenset(Capability)
+        """Everything that this machine lets it do."""
+        return frozenset(Capability) - self.remedies.keys()
+
+    @cached_property
+    def remedies(self) -> Mapping[Capability, str]:
+        """What this machine lacks for this story; see `Backend`.
+
+        A program that the user gave in a plugin's place is left out: who names one wants to know that it does not run.
+        """
+        nodes = self._scenario.nodes
+        plugins = [spec for spec in self._scenario.plugins if spec.name not in self._plugin_commands]
+        checks: dict[Capability, Callable[[], None]] = {}
+        if any(node.runtime is Runtime.PROCESS for node in nodes):
+            checks[Capability.PROCESS_RUNTIME] = check_bubblewrap
+        if any(needs_node_paths(node, plugin) for node in nodes for plugin in plugins):
+            checks[Capability.NODE_PATHS] = check_sandbox
+        found: dict[Capability, str] = {}
+        for capability, check in checks.items():
+            try:
+                check()
+            except HostError as error:
+                found[capability] = str(error)
+        return found
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()

@@ -17,7 +17,7 @@ from simkubelet import _bundle
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 
-from ..node_spec import DRIVER_ROOT, Runtime
+from ..node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ..plugin_process import PluginCommand
 from ..plugin_spec import PluginSpec, Serves
 from .sim_node import CDI_SPECS
@@ -34,6 +34,12 @@ _NULL: Final = Path("/dev/null")
 """Stands for the devices of a machine, whose own files are no devices."""
 
 
+def needs_node_paths(node: NodeSpec, plugin: PluginSpec) -> bool:
+    """Whether a plugin must find files at a node's own paths, so that it runs in a mount namespace."""
+    has_contents, has_devices = any(node.contents.values()), node.gpus is not None and node.runtime is Runtime.PROCESS
+    return plugin.builtin is None or has_contents or has_devices
+
+
 def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...] | None) -> PluginCommand:
     """How a plugin is run; `replacement` takes the place of its own program.
 
@@ -48,7 +54,8 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env["PYTHONPATH"] = _bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
         told = [*_builtin(node, spec.builtin, socket_folder(node, spec)), *settings, *spec.builtin_args]
-        argv = _sandboxed(told, places) if (places := _told_places(node)) else tied_to_parent(told)
+        needs_places = needs_node_paths(node.spec, spec)
+        argv = _sandboxed(told, _told_places(node)) if needs_places else tied_to_parent(told)
     else:
         argv = _sandboxed(program, _built_in_places(node, socket_folder(node, spec)))
     is_told = spec.is_stub and replacement is None

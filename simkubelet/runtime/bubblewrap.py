@@ -76,7 +76,10 @@ def bubblewrap_program() -> str:
     """
     program = shutil.which("bwrap")
     if program is None:
-        raise HostError("bwrap not found: containers that run need it; install the package bubblewrap")
+        raise HostError(
+            "bwrap not found: containers that run need it; install the package bubblewrap "
+            "(Debian, Ubuntu: sudo apt-get install bubblewrap)"
+        )
     return program
 
 

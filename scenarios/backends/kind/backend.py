@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from simkubelet.errors import HostError, InputError
@@ -86,6 +86,7 @@ class KindBackend:
     """
 
     kept: Path | None = None
+    remedies: Mapping[Capability, str] = MappingProxyType({})
 
     def __init__(
         self,

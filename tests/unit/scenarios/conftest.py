@@ -48,6 +48,7 @@ class FakeWorld:
         self.now_s = 0.0
         self.trace = Trace(now=lambda: self.now_s)
         self.capabilities = capabilities
+        self.remedies: Mapping[Capability, str] = {}
         self.kept: Path | None = None
         self.performed: list[Action] = []
         self.is_entered = False

@@ -82,6 +82,26 @@ def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsy
     assert lines[-1] == "1 passed, 1 failed, 1 unknown, 1 skipped in 2.00 s"
 
 
+def test_run_says_once_what_the_machine_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    lacking = [
+        Verdict(name, Outcome.SKIPPED, 0.0, "this machine cannot run", remedies=("bwrap not found: install it",))
+        for name in "ab"
+    ]
+
+    print_run([*lacking, Verdict("c", Outcome.SKIPPED, 0.0, "it is about others")], {}, 2.0)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2:] == ["2 skipped: bwrap not found: install it", "3 skipped in 2.00 s"]
+
+
+def test_junit_says_how_to_fix_what_the_machine_lacks() -> None:
+    verdict = Verdict("a", Outcome.SKIPPED, 0.0, "this machine cannot run", remedies=("bwrap not found: install it",))
+
+    (skipped,) = ElementTree.fromstring(junit_xml([verdict])).iter("skipped")  # noqa: S314  # our own output
+
+    assert (skipped.get("message"), skipped.text) == ("this machine cannot run", "bwrap not found: install it")
+
+
 def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     root = ElementTree.fromstring(junit_xml(verdicts))  # noqa: S314  # our own output
 

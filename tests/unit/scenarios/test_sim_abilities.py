@@ -1,0 +1,109 @@
+"""What the simulator cannot do on a machine without bubblewrap or mount namespaces, known before a story begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.backend import Capability
+from scenarios.backends.sim import SimBackend
+from scenarios.runner import play
+from scenarios.verdict import Outcome
+
+STEPS = "steps:\n- advance: 1s\n"
+PROCESSES = f"nodes: [{{name: a, runtime: process}}]\n{STEPS}"
+FOREIGN = f"plugins: [{{name: mine, command: [sh]}}]\n{STEPS}"
+FILE_WITH_CONTENT = (
+    f"nodes: [{{name: a, files: [{{path: /etc/x, content: y}}]}}]\nplugins: [{{name: g, builtin: gopher}}]\n{STEPS}"
+)
+EMPTY_FILE = f"nodes: [{{name: a, files: [/etc/gophers/g]}}]\nplugins: [{{name: g, builtin: gopher}}]\n{STEPS}"
+WORKS = "#!/bin/sh\nexit 0\n"
+REFUSED = "#!/bin/sh\necho not permitted >&2\nexit 1\n"
+
+World = Callable[..., SimBackend]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A machine on whose PATH are just these programs, each with its text."""
+
+    def give(**programs: str) -> None:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name, text in programs.items():
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return give
+
+
+@pytest.fixture
+def world_of(read_story: Any) -> World:
+    def make(text: str, plugin_commands: Mapping[str, tuple[str, ...]] | None = None) -> SimBackend:
+        scenario = read_story(text).scenario
+        return SimBackend(scenario, directory=None, keep=False, plugin_commands=plugin_commands or {})
+
+    return make
+
+
+@pytest.mark.parametrize("text", [PROCESSES, FOREIGN, FILE_WITH_CONTENT, EMPTY_FILE])
+def test_machine_that_has_all_can_play_all(machine: Callable[..., None], world_of: World, text: str) -> None:
+    machine(bwrap=WORKS, unshare=WORKS, mount=WORKS)
+
+    world = world_of(text)
+
+    assert (world.capabilities, world.remedies) == (frozenset(Capability), {})
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        pytest.param(PROCESSES, {Capability.PROCESS_RUNTIME}, id="containers that run"),
+        pytest.param(FOREIGN, {Capability.NODE_PATHS}, id="a program of the user"),
+        pytest.param(FILE_WITH_CONTENT, {Capability.NODE_PATHS}, id="a file with content"),
+        pytest.param(EMPTY_FILE, set(), id="an empty file"),
+    ],
+)
+def test_bare_machine_lacks_what_a_story_needs_programs_for(
+    machine: Callable[..., None], world_of: World, text: str, lacking: set[Capability]
+) -> None:
+    machine()
+
+    world = world_of(text)
+
+    assert frozenset(Capability) - world.capabilities == lacking
+    assert world.remedies.keys() == lacking
+
+
+@pytest.mark.parametrize(("text", "program"), [(PROCESSES, "bwrap"), (FOREIGN, "unshare")])
+def test_refused_namespace_is_known_with_its_reason(
+    machine: Callable[..., None], world_of: World, text: str, program: str
+) -> None:
+    machine(**{"bwrap": WORKS, "unshare": WORKS, "mount": WORKS, program: REFUSED})
+
+    (remedy,) = world_of(text).remedies.values()
+
+    assert "not permitted" in remedy
+
+
+def test_program_that_the_user_gave_is_tried_in_any_case(machine: Callable[..., None], world_of: World) -> None:
+    machine()
+
+    assert world_of(FOREIGN, {"mine": ("./mine",)}).remedies == {}
+
+
+async def test_story_is_skipped_with_what_the_machine_lacks(machine: Callable[..., None], read_story: Any) -> None:
+    machine()
+    document = read_story(PROCESSES)
+
+    verdict = await play(document, SimBackend(document.scenario, directory=None, keep=False, plugin_commands={}))
+
+    assert (verdict.outcome, verdict.reason) == (
+        Outcome.SKIPPED,
+        "this machine cannot run the processes of containers",
+    )
+    assert [remedy.partition(":")[0] for remedy in verdict.remedies] == ["bwrap not found"]
