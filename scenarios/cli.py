@@ -71,7 +71,8 @@ def _plugin_commands(
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here (default: a temporary folder; sockets need short paths).",
+    help="Make the nodes' folders here, and DIR itself where it does not exist (default: a temporary folder; sockets "
+    "need short paths).",
 )
 @click.option("--keep", is_flag=True, help="Leave the nodes' folders, or the cluster, for a look afterwards.")
 @click.pass_context

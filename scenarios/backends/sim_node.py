@@ -124,9 +124,18 @@ class SimNode:
 
 
 def new_folder(base: Path | None) -> Path:
-    """A new folder for the nodes, with a short name as sockets are made below it."""
-    place = base or Path(tempfile.gettempdir())
+    """Make a new folder for the nodes, with a short name as sockets are made below it.
+
+    Args:
+        base: Where; it is made where it does not exist. The system's place for temporary files where it is None.
+
+    Raises:
+        InputError: No folder can be made there.
+        HostError: There is no space left.
+    """
+    place = (base or Path(tempfile.gettempdir())).absolute()
     try:
+        place.mkdir(parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix="sk-", dir=place))
     except OSError as error:
         kind = HostError if error.errno == errno.ENOSPC else InputError

@@ -73,7 +73,8 @@ _cluster = click.option(
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here (default: with the kubeconfig; sockets need short paths).",
+    help="Make the nodes' folders here, and DIR itself where it does not exist (default: with the kubeconfig; sockets "
+    "need short paths).",
 )
 def up(
     *,

@@ -62,7 +62,7 @@ def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
         pytest.param("simkubelet run .", ["no story in folder '.'", ".yaml"], id="folder-of-stories"),
         pytest.param("simkubelet run --plugin nvidia=/no/such/program", ["/no/such/program", "PATH"], id="program"),
         pytest.param("simkubelet run --plugin other=/bin/true", ["no plugin 'other'", "gopher"], id="plugin-name"),
-        pytest.param("simkubelet run gopher-pending --dir /no/such/folder", ["/no/such/folder"], id="folder"),
+        pytest.param("simkubelet run gopher-pending --dir /dev/null/x", ["/dev/null/x", "--dir"], id="folder"),
     ],
 )
 def test_wrong_name_is_told_with_the_right_ones(run: Any, command: str, parts: list[str]) -> None:
