@@ -92,7 +92,7 @@ class Backend(Protocol):
 
     Entering brings nodes and plugins up (processes started; nothing need be registered yet) or, where it fails, leaves
     nothing behind. Leaving ends every process and removes every file, also after an error or a cancellation, and never
-    waits without a limit.
+    waits without a limit. After a failure (`verdict.is_failure`) it leaves `logs` behind.
 
     Raises:
         InputError: What the user gave cannot be used: a folder, a command, a name that the world does not have.
@@ -118,6 +118,11 @@ class Backend(Protocol):
     @property
     def kept(self) -> Path | None:
         """The folder that this world leaves behind, None where it leaves none."""
+        ...
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The files that have what plugins and kubelets wrote, once a world with a failure has been left."""
         ...
 
     async def __aenter__(self) -> Self: ...

@@ -95,7 +95,8 @@ def run(
 
     A story is named by its built-in name, its file, or a folder of files; without any, all built-in stories are
     played. One that names several Kubernetes versions is played on each of them; with --kubelet-version it is played
-    once, on that version, and skipped where it is about others only.
+    once, on that version, and skipped where it is about others only. A story that failed leaves what its plugins and
+    kubelets logged, in files below --dir that are named in its report.
 
     \b
     Examples:

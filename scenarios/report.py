@@ -68,7 +68,7 @@ def failure_lines(verdict: Verdict) -> tuple[str, ...]:
         return ()
     failure = verdict.failure
     head = f"{failure.location}: {verdict.outcome.word} in step '{failure.step}'"
-    return (head, *_differences(verdict, failure), *_happened(failure))
+    return (head, *_differences(verdict, failure), *_happened(failure), *_logs(verdict))
 
 
 def _differences(verdict: Verdict, failure: Failure) -> list[str]:
@@ -81,6 +81,8 @@ def _differences(verdict: Verdict, failure: Failure) -> list[str]:
             f"    expected  {mismatch.expected}",
             f"    saw       {mismatch.seen}",
         ]
+    if failure.waited:
+        lines.append(f"  {failure.waited}")
     return lines
 
 
@@ -88,6 +90,12 @@ def _happened(failure: Failure) -> list[str]:
     if not failure.events:
         return []
     return ["  what happened around it:", *(f"    {event_line(event)}" for event in failure.events)]
+
+
+def _logs(verdict: Verdict) -> list[str]:
+    if not verdict.logs:
+        return []
+    return ["  what was logged:", *(f"    {file}" for file in verdict.logs)]
 
 
 def event_line(event: Event) -> str:

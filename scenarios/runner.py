@@ -15,6 +15,7 @@ from simkubelet.errors import InputError
 from .action import Action
 from .backend import Backend, needed
 from .document import Document, shown_path
+from .duration import format_duration
 from .evaluation import evaluate
 from .events import ExpectationFailed, ExpectationMet, StepStarted
 from .expectation import AnyExpectation
@@ -22,7 +23,7 @@ from .mismatch import Mismatch
 from .model import Step
 from .positioned import DataPath
 from .snapshot import PluginState
-from .verdict import Failure, Outcome, Verdict, from_error
+from .verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
 
 Progress = Callable[[str], None]
 """Told the title of each step as it begins."""
@@ -64,21 +65,18 @@ async def play(
     run = _Run(document, backend, progress)
     try:
         async with backend:
-            stopped = await run.steps()
-            if stopped is None:
-                await afterwards(backend)
+            await run.steps()
+            await afterwards(backend)
     except Exception as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             # What failed while everything was ended must not hide that the user asked for the end.
             raise asyncio.CancelledError from error
         outcome, reason = from_error(error)
-        return Verdict(name, outcome, time.monotonic() - began, reason, run.interrupted())
-    duration_s = time.monotonic() - began
-    if stopped is None:
-        return Verdict(name, Outcome.VALID, duration_s)
-    reason, failure = stopped
-    return Verdict(name, Outcome.INVALID, duration_s, reason, failure)
+        failures = (leaf.failure for leaf in single_errors(error) if isinstance(leaf, UnmetError))
+        failure = next(failures, None) or run.interrupted()
+        return Verdict(name, outcome, time.monotonic() - began, reason, failure, logs=backend.logs)
+    return Verdict(name, Outcome.VALID, time.monotonic() - began)
 
 
 @dataclass(slots=True)
@@ -90,8 +88,12 @@ class _Run:
     progress: Progress
     index: int = -1
 
-    async def steps(self) -> tuple[str, Failure] | None:
-        """Play all steps; the reason and the failure where an expectation is not met."""
+    async def steps(self) -> None:
+        """Play all steps.
+
+        Raises:
+            UnmetError: An expectation is not met.
+        """
         for step in self.document.scenario.steps:
             self.index += 1
             if not self.document.scenario.has_step(step):
@@ -100,12 +102,8 @@ class _Run:
             self.progress(step.title)
             if step.action is not None:
                 await self._perform(step.action)
-            elif step.expect is not None and (mismatches := await self._unmet(step.expect)):
-                told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
-                self.backend.trace.append(ExpectationFailed(self.index, told))
-                reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
-                return reason, self._failure(step, step.expect, mismatches)
-        return None
+            elif step.expect is not None:
+                await self._expect(step, step.expect)
 
     async def _perform(self, action: Action) -> None:
         try:
@@ -113,19 +111,37 @@ class _Run:
         except InputError as error:
             raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
-    async def _unmet(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
-        """Wait until the expectation is met and has held; what was seen last where it was not."""
+    async def _expect(self, step: Step, expectation: AnyExpectation) -> None:
+        """Wait until the expectation is met and has held.
+
+        Raises:
+            UnmetError: It was not; with what was seen last.
+        """
+        began = time.monotonic()
         patience = self.backend.patience(expectation.within)
         while mismatches := await self._look(expectation):
             if not await patience.wait():
-                return mismatches
+                waited = f"waited {time.monotonic() - began:.2f} s (within: {format_duration(expectation.within)})"
+                raise await self._unmet(step, expectation, mismatches, waited)
         if expectation.holds:
+            began = time.monotonic()
             patience = self.backend.patience(expectation.holds)
             while await patience.wait():
                 if mismatches := await self._look(expectation):
-                    return mismatches
+                    held = f"held for {time.monotonic() - began:.2f} s (holds: {format_duration(expectation.holds)})"
+                    raise await self._unmet(step, expectation, mismatches, held)
         self.backend.trace.append(ExpectationMet(self.index))
-        return ()
+
+    async def _unmet(
+        self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...], waited: str
+    ) -> UnmetError:
+        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
+        self.backend.trace.append(ExpectationFailed(self.index, told))
+        reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
+        location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
+        events = self.backend.trace.around(expectation.subject)
+        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
+        return UnmetError(reason, Failure(location, step.title, whole, events, waited))
 
     async def _look(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
         return evaluate(expectation, await self.backend.observe(), self.backend.trace)
@@ -138,12 +154,6 @@ class _Run:
             for plugin in plugins
             if plugin.state is PluginState.RUNNING and plugin.registrations == 0
         ]
-
-    def _failure(self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...]) -> Failure:
-        location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
-        events = self.backend.trace.around(expectation.subject)
-        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
-        return Failure(location, step.title, whole, events)
 
     def _in_document(self, path: DataPath) -> DataPath:
         return ("steps", self.index, "expect", *path)

@@ -47,6 +47,14 @@ _WORDS = {
 }
 
 
+class UnmetError(PluginError):
+    """An expectation did not come true."""
+
+    def __init__(self, reason: str, failure: Failure) -> None:
+        super().__init__(reason)
+        self.failure = failure
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Where a story stopped, and what there was to see.
@@ -56,12 +64,14 @@ class Failure:
         step: Its title.
         mismatches: Empty where an error ended the story.
         events: The part of the trace that matters, in order.
+        waited: How long an expectation was waited for in real time, and how long it should be.
     """
 
     location: str
     step: str
     mismatches: tuple[Mismatch, ...]
     events: tuple[Event, ...]
+    waited: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,7 @@ class Verdict:
     Attributes:
         reason: One line, empty where the story is valid.
         kept: The folder with those of the nodes, where the run keeps them.
+        logs: Of a story that failed: the files that have what its plugins and kubelets wrote.
         difference: What two worlds told differently, as the lines of a diff.
         remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
     """
@@ -81,6 +92,7 @@ class Verdict:
     reason: str = ""
     failure: Failure | None = None
     kept: Path | None = None
+    logs: tuple[Path, ...] = ()
     difference: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
 
@@ -104,6 +116,13 @@ def from_error(error: BaseException) -> tuple[Outcome, str]:
                     raise leaf
                 return outcome, str(leaf)
     raise error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a story that an error ended is invalid or unknown, neither interrupted nor given bad input."""
+    leaves = list(single_errors(error))
+    is_refused = any(isinstance(leaf, InputError) for leaf in leaves)
+    return not is_refused and any(isinstance(leaf, PluginError | HostError) for leaf in leaves)
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:

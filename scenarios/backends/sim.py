@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -53,13 +52,14 @@ from ..plugin_action import PluginAction
 from ..pod_action import Bind, MetadataAction
 from ..snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ..trace import Trace
+from ..verdict import is_failure
 from .checkpoint_view import checkpoint_view, read_checkpoint
 from .pod_resources import Told
 from .sim_changes import change_device, change_file, change_gpus, change_runtime
 from .sim_commands import needs_node_paths
 from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
-from .sim_node import SimNode, new_folder
+from .sim_node import SimNode, new_folder, remove_folder
 from .sim_objects import bind, change_metadata
 from .sim_patience import SimPatience, settled
 from .sim_plugins import SimPlugins
@@ -92,6 +92,7 @@ class SimBackend:
         self._group = asyncio.TaskGroup()
         self._tasks: list[asyncio.Task[None]] = []
         self._folder: Path | None = None
+        self.logs: tuple[Path, ...] = ()
         self._nodes: dict[str, SimNode] = {}
         self._kubelets: dict[str, Kubelet] = {}
         self._plugins = SimPlugins(scenario.plugins, plugin_commands, self._clock, self.trace)
@@ -139,9 +140,14 @@ class SimBackend:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
         try:
-            await self._end()
-        finally:
-            await self._group.__aexit__(kind, error, traceback)
+            try:
+                await self._end()
+            finally:
+                await self._group.__aexit__(kind, error, traceback)
+        except BaseException as failure:
+            self._remove_files(has_failed=is_failure(failure))
+            raise
+        self._remove_files(has_failed=False)
 
     @property
     def kept(self) -> Path | None:
@@ -239,7 +245,6 @@ class SimBackend:
     async def _end(self) -> None:
         # A stack, so that what fails to end keeps nothing else from ending.
         async with AsyncExitStack() as stack:
-            stack.callback(self._remove_folder)
             stack.callback(self._logs.close)
             stack.push_async_callback(self._api.aclose)
             stack.push_async_callback(self._plugins.close)
@@ -251,13 +256,13 @@ class SimBackend:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _remove_folder(self) -> None:
-        if self._folder is None or self._keep:
+    def _remove_files(self, *, has_failed: bool) -> None:
+        if self._folder is None:
             return
-        try:
-            shutil.rmtree(self._folder)
-        except OSError as error:
-            raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
+        if has_failed:
+            self.logs = tuple(log for node in self._nodes.values() for log in node.logs)
+        if not self._keep:
+            remove_folder(self._folder, but=self.logs)
 
     def _observe(self, event: NodeEvent) -> None:
         match event:

@@ -11,7 +11,7 @@ import errno
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -57,6 +57,12 @@ class SimNode:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The files that have what the node's plugins, kubelet and containers wrote, without those that are empty."""
+        files = (path for path in (self.directory / "logs").rglob("*") if path.is_file())
+        return tuple(sorted(path for path in files if path.stat().st_size))
 
     def create(self) -> None:
         """Make the node's files.
@@ -152,10 +158,33 @@ def removed_at_end(folder: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        try:
-            shutil.rmtree(folder)
-        except OSError as error:
-            raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
+        remove_folder(folder)
+
+
+def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
+    """Remove a folder with all that is in it, but for some files and the folders that lead to them.
+
+    Raises:
+        HostError: it cannot be removed.
+    """
+    try:
+        _remove(folder, but)
+    except OSError as error:
+        raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
+
+
+def _remove(folder: Path, but: Collection[Path]) -> None:
+    if not but:
+        shutil.rmtree(folder)
+        return
+    for entry in folder.iterdir():
+        spared = [file for file in but if file.is_relative_to(entry)]
+        if entry in spared:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            _remove(entry, spared)
+        else:
+            entry.unlink()
 
 
 @contextmanager

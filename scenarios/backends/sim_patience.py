@@ -51,7 +51,7 @@ async def settled(trace: Trace) -> None:
     A plugin's end reaches its kubelet after the end itself, and a grace that begins there must not begin later because
     the story lets time pass. Plugins that never are quiet are waited for two seconds, as `FairTime` has them.
     """
-    real_time = FairTime()
+    real_time = FairTime(_SETTLES_WITHIN_S)
     seen, looks, quiet_since_s = len(trace), 0, 0.0
     # Looks are counted too: a machine that stalls lets much time pass in which nobody gets to do anything.
     while looks < _LOOK_S / _IDLE_S or real_time.read() < quiet_since_s + _LOOK_S:
@@ -60,7 +60,7 @@ async def settled(trace: Trace) -> None:
             async with asyncio.timeout(_IDLE_S):
                 await trace.longer_than(seen)
             seen, looks, quiet_since_s = len(trace), 0, real_time.read()
-        if real_time.read() > _SETTLES_WITHIN_S:
+        if real_time.left() <= 0:
             break
 
 
@@ -81,7 +81,7 @@ class SimPatience:
         self._trace = trace
         self._observed = observed
         self._within_s = within_s
-        self._real_time = FairTime()
+        self._real_time = FairTime(within_s)
         self._leap_limit = clock.now() + within_s
         self._heeded = len(trace)
         self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
@@ -98,7 +98,7 @@ class SimPatience:
         if self._is_over():
             return False
         try:
-            async with asyncio.timeout(min(limit_s, self._remaining_s())):
+            async with asyncio.timeout(min(limit_s, self._real_time.left())):
                 await self._trace.longer_than(self._observed())
         except TimeoutError:
             return False
@@ -114,8 +114,5 @@ class SimPatience:
         await self._clock.advance(due - self._clock.now())
         return True
 
-    def _remaining_s(self) -> float:
-        return self._within_s - self._real_time.read()
-
     def _is_over(self) -> bool:
-        return self._remaining_s() <= 0
+        return self._real_time.left() <= 0

@@ -172,7 +172,14 @@ def test_plugin_that_exits_at_once_fails_its_story_at_once(run: Any, story: Any)
     done = run("simkubelet run mine.yaml")
 
     assert_failed(done, "ended with status 3 before it registered", "no devices today")
-    assert run.leftovers() == []
+    assert_only_the_log_is_left(run, done, "no devices today\n")
+
+
+def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str], content: str) -> None:
+    (log,) = [Path(line.strip()) for line in done.stdout.splitlines() if line.endswith("/logs/plugins/mine.log")]
+    assert log.read_text() == content
+    assert [path for path in run.scratch.glob("sk-*/**/*") if not path.is_dir()] == [log]
+    assert [line for line in run.processes() if "/sk-" in line] == []
 
 
 def test_plugin_that_never_registers_fails_its_story_in_time(run: Any, story: Any) -> None:

@@ -86,6 +86,7 @@ class KindBackend:
     """
 
     kept: Path | None = None
+    logs: tuple[Path, ...] = ()
     remedies: Mapping[Capability, str] = MappingProxyType({})
 
     def __init__(

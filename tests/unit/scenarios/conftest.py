@@ -50,9 +50,11 @@ class FakeWorld:
         self.capabilities = capabilities
         self.remedies: Mapping[Capability, str] = {}
         self.kept: Path | None = None
+        self.logs: tuple[Path, ...] = ()
         self.performed: list[Action] = []
         self.is_entered = False
         self.is_left = False
+        self.left_with: BaseException | None = None
         self._frames = list(frames)
         self._errors = errors or {}
 
@@ -64,7 +66,7 @@ class FakeWorld:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
-        self.is_left = True
+        self.is_left, self.left_with = True, error
         self._raise_for("leave")
 
     async def perform(self, action: Action) -> None:

@@ -22,16 +22,37 @@ CORES = len(os.sched_getaffinity(0))
 )
 def test_time_passes_as_fast_as_there_are_cores(wanting: int, expected_s: float) -> None:
     times = iter([100.0, 110.0])
-    watch = FairTime(lambda: next(times), lambda: wanting)
+    watch = FairTime(60, lambda: next(times), lambda: wanting)
 
     assert watch.read() == pytest.approx(expected_s)
 
 
 def test_each_stretch_counts_by_its_own_load() -> None:
     times, loads = iter([0.0, 1.0, 3.0]), iter([CORES, 2 * CORES])
-    watch = FairTime(lambda: next(times), lambda: next(loads))
+    watch = FairTime(60, lambda: next(times), lambda: next(loads))
 
     assert [watch.read(), watch.read()] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "cores_wanted", "expected_s"),
+    [
+        pytest.param(3, 1, 3, id="an idle machine"),
+        pytest.param(3, 2, 6, id="half a core"),
+        pytest.param(3, 25, 10, id="a busy machine, short wait"),
+        pytest.param(0.5, 25, 5, id="a busy machine, a moment"),
+        pytest.param(60, 25, 180, id="a busy machine, long wait"),
+    ],
+)
+def test_wait_ends_after_three_times_its_length_or_ten_seconds(
+    limit_s: float, cores_wanted: int, expected_s: float
+) -> None:
+    now_s = 0.0
+    watch = FairTime(limit_s, lambda: now_s, lambda: cores_wanted * CORES)
+    while watch.left() > 1e-6:
+        now_s += 0.25
+
+    assert now_s == expected_s
 
 
 def test_machine_tells_how_many_want_to_run() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim_node import new_folder
+from scenarios.backends.sim_node import new_folder, remove_folder
 from simkubelet.errors import InputError
 
 
@@ -30,3 +30,25 @@ def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, pla
 
     with pytest.raises(InputError, match=f"^{tmp_path / place}: no folder can be made here: {why}; .* --dir$"):
         new_folder(tmp_path / place)
+
+
+def test_removed_folder_leaves_the_spared_files_and_the_way_to_them(tmp_path: Path) -> None:
+    world, outside = tmp_path / "world", tmp_path / "outside"
+    spared = [world / "a" / "logs" / "x", world / "b" / "y"]
+    for file in (*spared, world / "a" / "logs" / "other", world / "a" / "root" / "etc" / "x", world / "c" / "z", outside):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    (world / "a" / "link").symlink_to(tmp_path)
+
+    remove_folder(world, but=spared)
+
+    assert sorted(path for path in tmp_path.rglob("*") if not path.is_dir()) == sorted([*spared, outside])
+    assert sorted(path.name for path in world.rglob("*") if path.is_dir()) == ["a", "b", "logs"]
+
+
+def test_removed_folder_is_gone_where_nothing_is_spared(tmp_path: Path) -> None:
+    (tmp_path / "world" / "a").mkdir(parents=True)
+
+    remove_folder(tmp_path / "world")
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -18,8 +19,9 @@ def failed() -> Verdict:
     trace = Trace(now=lambda: 0.0)
     trace.append(FaultInjected("node-1", "GPU-1", 79))
     mismatch = Mismatch(("steps", 4, "expect", "allocatable", "nvidia.com/gpu"), "7", "8")
-    failure = Failure("stories/x.yaml:31", "GPU falls off", (mismatch,), tuple(trace))
-    return Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7; saw 8", failure)
+    failure = Failure("stories/x.yaml:31", "GPU falls off", (mismatch,), tuple(trace), "waited 9.10 s (within: 3s)")
+    logs = (Path("/tmp/sk-1/node-1/logs/plugins/nvidia.log"),)
+    return Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7; saw 8", failure, logs=logs)
 
 
 @pytest.fixture
@@ -32,14 +34,17 @@ def verdicts(failed: Verdict) -> list[Verdict]:
     ]
 
 
-def test_failure_tells_place_path_expected_seen_and_trace(failed: Verdict) -> None:
+def test_failure_tells_place_path_expected_seen_trace_and_logs(failed: Verdict) -> None:
     assert failure_lines(failed) == (
         "stories/x.yaml:31: FAILED in step 'GPU falls off'",
         "  steps[4].expect.allocatable[nvidia.com/gpu]",
         "    expected  7",
         "    saw       8",
+        "  waited 9.10 s (within: 3s)",
         "  what happened around it:",
         "       0     0.000 s  fault-injected       node=node-1 gpu=GPU-1 xid=79",
+        "  what was logged:",
+        "    /tmp/sk-1/node-1/logs/plugins/nvidia.log",
     )
 
 

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from scenarios.backend import Capability, needed
 from scenarios.document import Document
 from scenarios.runner import play
-from scenarios.verdict import Outcome
+from scenarios.verdict import Outcome, UnmetError
 from simkubelet.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]
@@ -55,6 +57,35 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
     assert a_world.performed == []
     assert a_world.now_s == 3
+
+
+@pytest.mark.parametrize(
+    ("times", "capacities", "expected"),
+    [
+        pytest.param("within: 3s", [0], r"waited \d+\.\d\d s \(within: 3s\)", id="within"),
+        pytest.param("within: 1m30s", [0], r"waited \d+\.\d\d s \(within: 1m30s\)", id="minutes"),
+        pytest.param("holds: 2s", [8, 0], r"held for \d+\.\d\d s \(holds: 2s\)", id="holds"),
+    ],
+)
+async def test_failure_says_how_long_was_waited(
+    read_story: Read, world: Any, frames: Any, times: str, capacities: list[int], expected: str
+) -> None:
+    document = read_story(f"steps:\n- expect: {{node: node-1, capacity: {{nvidia.com/gpu: 8}}, {times}}}\n")
+
+    verdict = await play(document, world([frames.frame(node=frames.node(number)) for number in capacities]))
+
+    assert verdict.failure is not None
+    assert re.fullmatch(expected, verdict.failure.waited)
+
+
+async def test_verdict_of_a_failed_story_names_the_logs(read_story: Read, world: Any, frames: Any) -> None:
+    a_world = world([frames.frame(node=frames.node(0))])
+    a_world.logs = (Path("/tmp/sk-1/node-1/logs/plugins/nvidia.log"),)
+
+    verdict = await play(read_story(f"steps:\n{EXPECT_8}"), a_world)
+
+    assert verdict.logs == a_world.logs
+    assert isinstance(a_world.left_with, UnmetError)
 
 
 @pytest.mark.parametrize(
