@@ -34,7 +34,13 @@ def _plugin_commands(
 
 @click.command()
 @click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR]...")
-@click.option("-n", "processes", type=click.IntRange(1, 64), default=1, show_default=True, help="Stories at a time.")
+@click.option("--all", "every", is_flag=True, help="Play all built-in stories; about a minute on two cores.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(1, 64),
+    help="Stories at a time (default: three for each core, but not more than eight; one on a cluster).",
+)
 @click.option(
     "--backend",
     type=click.Choice(["sim", "kind", "both"]),
@@ -80,7 +86,8 @@ def run(
     context: click.Context,
     /,
     stories: tuple[str, ...],
-    processes: int,
+    every: bool,
+    count: int | None,
     backend: str,
     cluster: str,
     node_image: str | None,
@@ -93,17 +100,18 @@ def run(
 ) -> None:
     """Play stories and print a table of verdicts.
 
-    A story is named by its built-in name, its file, or a folder of files; without any, all built-in stories are
-    played. One that names several Kubernetes versions is played on each of them; with --kubelet-version it is played
-    once, on that version, and skipped where it is about others only. A story that failed leaves what its plugins and
-    kubelets logged, in files below --dir that are named in its report.
+    A story is named by its built-in name, its file, or a folder of files. Without any, some built-in stories of each
+    topic are played, which takes seconds; --all plays all of them. One that names several Kubernetes versions is played
+    on each of them; with --kubelet-version it is played once, on that version, and skipped where it is about others
+    only. A story that failed leaves what its plugins and kubelets logged, in files below --dir that its report names.
 
     \b
     Examples:
-      simkubelet run
+      simkubelet run                                  some stories of each topic
+      simkubelet run --all --junit results.xml        all built-in stories
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
-      simkubelet run my-stories/ -n 4 --junit results.xml
+      simkubelet run my-stories/ -n 1                 your own, one after the other
       simkubelet run kubelet-restart --backend both   the same on a real cluster, compared
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
@@ -112,9 +120,15 @@ def run(
     from .job import BackendName, Options
     from .run import Outputs
     from .run import run as play_run
+    from .stories import builtin, chosen, find
 
+    if every and stories:
+        raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
+    known = list(builtin().values())
+    files = find(stories) if stories else known if every else chosen()
+    some = f"these were {len(files)} of {len(known)} built-in stories; --all plays all of them"
     options = Options(BackendName(backend), kubernetes, plugin_commands, directory, keep, cluster, node_image)
-    context.exit(play_run(stories, options, processes, Outputs(junit, trace)))
+    context.exit(play_run(files, options, count, Outputs(junit, trace), hint="" if stories or every else some))
 
 
 @click.command("list")

@@ -1,12 +1,19 @@
-"""One story to play with the options of a run: plain data, so that it can travel to another process."""
+"""The stories of a run: each is played as a task in a world of its own, several at a time in this process.
+
+A world shares nothing with the others but the event loop: its node time, folders and processes are its own. The plugins
+are what takes the cores, as processes of their own, so one loop drives about ten stories before it holds them up.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from simkubelet.errors import InputError
 from simkubelet.open_files import raise_limit
@@ -16,7 +23,13 @@ from .crosscheck import is_supported, unknown, unsupported
 from .document import Document, DocumentError, installed, load
 from .runner import Afterwards, Progress, nothing, play
 from .trace import Event
-from .verdict import Verdict
+from .verdict import Verdict, single_errors
+
+_FOR_EACH_CORE: Final = 3
+_MOST_AT_A_TIME: Final = 8
+
+RunProgress = Callable[[str, str], None]
+"""Told a story's name and the title of its step."""
 
 
 class BackendName(StrEnum):
@@ -52,28 +65,24 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One story of a run, on one version where the run or the story names some."""
+    """One story of a run as its file says it, on one version where the run or the story names some."""
 
-    story: Path
+    story: Document
     options: Options
     kubernetes: str | None = None
 
     @property
     def name(self) -> str:
         """The story's name, with its version where it names several."""
-        of_several = self.kubernetes is not None and self.options.kubernetes is None
-        return f"{self.story.stem} on {self.kubernetes}" if of_several else self.story.stem
+        name, of_several = self.story.scenario.name, self.kubernetes is not None and self.options.kubernetes is None
+        return f"{name} on {self.kubernetes}" if of_several else name
 
+    @property
     def document(self) -> Document:
-        """Read the story, on the job's version.
-
-        Raises:
-            DocumentError: The file is no story.
-        """
-        document = load(self.story)
+        """The story on the job's version."""
         if self.kubernetes is None:
-            return document
-        return Document(document.path, document.scenario.on_kubernetes(self.kubernetes), document.source)
+            return self.story
+        return replace(self.story, scenario=self.story.scenario.on_kubernetes(self.kubernetes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +93,42 @@ class Played:
     events: tuple[Event, ...]
 
 
+def at_a_time() -> int:
+    """Return how many stories are played at a time by default; a story computes a third of its time."""
+    return min(_FOR_EACH_CORE * len(os.sched_getaffinity(0)), _MOST_AT_A_TIME)
+
+
+async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tuple[Played, ...]:
+    """Play stories; the results are in the order of the jobs, whichever ends first.
+
+    Args:
+        jobs: The stories.
+        count: How many are played at a time.
+        progress: Told each step as it begins.
+
+    Raises:
+        InputError: What the user gave cannot be used; the other stories are ended first.
+    """
+    free = asyncio.Semaphore(count)
+
+    async def played(job: Job) -> Played:
+        async with free:
+            return await play_job(job, told_for(job, progress))
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(played(job)) for job in jobs]
+    except BaseExceptionGroup as errors:
+        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
+        raise next(single_errors(errors.subgroup(InputError) or errors)) from None
+    return tuple(task.result() for task in tasks)
+
+
+def told_for(job: Job, progress: RunProgress) -> Progress:
+    """The progress of one story of a run."""
+    return lambda title: progress(job.name, title)
+
+
 async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
     """Play one story in this process, which takes all open files that it may have; see `runner.play`.
 
@@ -91,19 +136,16 @@ async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothin
         InputError: What the user gave cannot be used.
     """
     raise_limit()
-    document = job.document()
-    return await play_in(_backend(document, job.options), document, job, progress, afterwards)
+    return await play_in(_backend(job.document, job.options), job, progress, afterwards)
 
 
-async def play_in(
-    backend: Backend, document: Document, job: Job, progress: Progress, afterwards: Afterwards = nothing
-) -> Played:
+async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
     """Play one story in a world that is not yet entered.
 
     Raises:
         InputError: What the user gave cannot be used.
     """
-    verdict = await play(document, backend, progress, afterwards)
+    verdict = await play(job.document, backend, progress, afterwards)
     return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
 
 
@@ -131,9 +173,7 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
     _check_plugin_names(documents, options.plugin_commands)
     for document in documents:
         _check_programs(document, options.plugin_commands)
-    return tuple(
-        Job(document.path, options, version) for document in documents for version in _versions(document, options)
-    )
+    return tuple(Job(document, options, version) for document in documents for version in _versions(document, options))
 
 
 def _versions(document: Document, options: Options) -> Sequence[str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from simkubelet.errors import InputError
@@ -13,69 +13,61 @@ from .backends.kind.program import programs_of
 from .backends.kind.session import KindSession, kind_session
 from .comparison import Comparison
 from .equivalence import explained
-from .job import BackendName, Job, Options, Played, play_in, play_job
-from .parallel import RunProgress
+from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, told_for
+from .runner import Progress
 from .verdict import Outcome
 
 
-async def play_on_cluster(
-    jobs: Sequence[Job], options: Options, processes: int, progress: RunProgress
-) -> tuple[Played, ...]:
+async def play_on_cluster(jobs: Sequence[Job], options: Options, progress: RunProgress) -> tuple[Played, ...]:
     """Play stories; the results are in the order of the jobs. All are played on the cluster's own version.
 
     Raises:
         InputError: What the user gave cannot be used.
         HostError: There is no cluster and none can be made; nothing is left.
     """
-    if processes > 1:
-        raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")
     jobs = _once(jobs)
     for job in jobs:
-        programs_of(job.document().scenario.plugins, options.plugin_commands)
+        programs_of(job.story.scenario.plugins, options.plugin_commands)
     async with kind_session(options.cluster, options.node_image, options.keep, nodes_needed(jobs)) as session:
         if options.kubernetes is not None and not session.kubernetes.startswith(options.kubernetes):
             raise InputError(
                 f"--kubelet-version: cluster '{options.cluster}' runs {session.kubernetes}; leave the option out, "
                 f"or choose a node image with --image"
             )
-        return tuple([await play_story(job, session, _told_for(job, progress)) for job in jobs])
+        return tuple([await play_story(job, session, told_for(job, progress)) for job in jobs])
 
 
 def _once(jobs: Sequence[Job]) -> list[Job]:
     """Each story once, as the cluster has one version."""
-    return list({job.story: replace(job, kubernetes=None) for job in jobs}.values())
+    return list({job.story.path: replace(job, kubernetes=None) for job in jobs}.values())
 
 
 def nodes_needed(jobs: Sequence[Job]) -> int:
     """How many a cluster needs for all stories that it can play at all."""
-    stories = [job.document().scenario for job in jobs]
+    stories = [job.document.scenario for job in jobs]
     return max((len(story.nodes) for story in stories if needed(story) <= CAPABILITIES), default=1)
 
 
-def _told_for(job: Job, progress: RunProgress) -> Callable[[str], None]:
-    return lambda title: progress(job.name, title)
-
-
-async def play_story(job: Job, session: KindSession, told: Callable[[str], None]) -> Played:
+async def play_story(job: Job, session: KindSession, told: Progress) -> Played:
     """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
 
     Raises:
         InputError: What the user gave cannot be used.
     """
     job = replace(job, kubernetes=session.kubernetes)
-    document = job.document()
-    world = session.world(document.scenario, job.options.plugin_commands)
+    scenario = job.document.scenario
+    world = session.world(scenario, job.options.plugin_commands)
     if job.options.backend is not BackendName.BOTH:
-        return _named(job, await play_in(world, document, job, told))
-    comparison = Comparison(document.scenario)
+        return _named(job, await play_in(world, job, told))
+    comparison = Comparison(scenario)
     simulated = await play_job(job, told, comparison.simulate_on)
-    real = await play_in(world, document, job, told, comparison.wait_for_the_same)
+    real = await play_in(world, job, told, comparison.wait_for_the_same)
     if real.verdict.outcome is Outcome.VALID:
         if simulated.verdict.outcome is not Outcome.VALID:
             reason = f"on the simulator: {simulated.verdict.reason}"
             real = replace(simulated, verdict=replace(simulated.verdict, reason=reason))
         elif (divergence := comparison.divergence) is not None:
-            reason = explained(divergence, document.scenario)
+            reason = explained(divergence, scenario)
             verdict = replace(real.verdict, outcome=Outcome.INVALID, reason=reason, difference=divergence.lines)
             real = replace(real, verdict=verdict)
     return _named(job, real)
@@ -83,4 +75,4 @@ async def play_story(job: Job, session: KindSession, told: Callable[[str], None]
 
 def _named(job: Job, played: Played) -> Played:
     """A cluster has one version, so the story's name says enough."""
-    return replace(played, verdict=replace(played.verdict, scenario=job.story.stem))
+    return replace(played, verdict=replace(played.verdict, scenario=job.story.scenario.name))

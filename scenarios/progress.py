@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from .parallel import RunProgress
+from .job import RunProgress
 
 
 @contextlib.contextmanager

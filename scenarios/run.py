@@ -13,12 +13,11 @@ from typing import Final
 from simkubelet.errors import HostError, InputError
 
 from .interruption import run_interruptibly
-from .job import BackendName, Job, Options, Played, prepare
+from .job import BackendName, Job, Options, Played, RunProgress, at_a_time, play_all, prepare
 from .junit import junit_xml
-from .parallel import RunProgress, play_all
 from .progress import live_progress
 from .report import print_run
-from .stories import find, first_sentence
+from .stories import first_sentence
 from .trace import write_lines
 from .verdict import exit_status
 
@@ -34,8 +33,15 @@ class Outputs:
     trace: Path | None = None
 
 
-def run(arguments: Sequence[str], options: Options, processes: int, outputs: Outputs) -> int:
+def run(stories: Sequence[Path], options: Options, count: int | None, outputs: Outputs, hint: str = "") -> int:
     """Play stories and report on them.
+
+    Args:
+        stories: Their files.
+        options: How each is played.
+        count: How many at a time; as many as are good for this machine where it is None.
+        outputs: What is written besides.
+        hint: The last line of the report.
 
     Returns:
         The exit status of the run.
@@ -44,19 +50,21 @@ def run(arguments: Sequence[str], options: Options, processes: int, outputs: Out
         InputError: What the user gave cannot be used; nothing is left behind.
         Interrupted: The user ended the run; nothing is left behind.
     """
-    jobs = prepare(find(arguments), options)
+    jobs = prepare(stories, options)
     summaries: dict[str, str] = {}
     for job in jobs:
-        summaries[job.name] = summaries[job.story.stem] = first_sentence(job.document().scenario.description)
+        summaries[job.name] = summaries[job.story.scenario.name] = first_sentence(job.story.scenario.description)
     _check_writable("--junit", outputs.junit)
     _check_writable("--trace", outputs.trace)
     began = time.monotonic()
     with live_progress() as progress:
-        played = run_interruptibly(_play(jobs, options, processes, progress))
+        played = run_interruptibly(_play(jobs, options, count, progress))
     wall_s = time.monotonic() - began
     verdicts = [one.verdict for one in played]
     try:
         print_run(verdicts, summaries, wall_s)
+        if hint:
+            print(hint)
         sys.stdout.flush()
     except BrokenPipeError:
         # The verdict stands though nobody reads it; without this the interpreter would complain at its end.
@@ -65,9 +73,9 @@ def run(arguments: Sequence[str], options: Options, processes: int, outputs: Out
     return exit_status(verdicts)
 
 
-async def _play(jobs: Sequence[Job], options: Options, processes: int, progress: RunProgress) -> tuple[Played, ...]:
+async def _play(jobs: Sequence[Job], options: Options, count: int | None, progress: RunProgress) -> tuple[Played, ...]:
     if options.backend is BackendName.SIM:
-        return await play_all(jobs, processes, progress)
+        return await play_all(jobs, count or at_a_time(), progress)
     try:
         from .on_cluster import play_on_cluster
     except ModuleNotFoundError as error:
@@ -77,7 +85,9 @@ async def _play(jobs: Sequence[Job], options: Options, processes: int, progress:
             f"--backend {options.backend}: the Python package {error.name} is missing; "
             "install it with: pip install 'simkubelet[kind]'"
         ) from None
-    return await play_on_cluster(jobs, options, processes, progress)
+    if count is not None and count > 1:
+        raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")
+    return await play_on_cluster(jobs, options, progress)
 
 
 def _check_writable(option: str, path: Path | None) -> None:

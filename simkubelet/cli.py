@@ -68,7 +68,7 @@ def commands() -> None:
 
     \b
     Begin here:
-      simkubelet run                          play all built-in stories
+      simkubelet run                          play some built-in stories; --all plays all
       simkubelet list                         see what they are about
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own

@@ -11,8 +11,8 @@ from typing import IO
 
 from simkubelet.errors import InputError
 
-_NODE: ContextVar[str] = ContextVar("node")
-"""The node for which something runs; a task inherits it from whoever started its kubelet."""
+_PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
+"""The world and the node for which something runs; a task inherits it from whoever started its kubelet."""
 
 
 class KubeletLogs(logging.Handler):
@@ -29,7 +29,8 @@ class KubeletLogs(logging.Handler):
         self._logger = logging.getLogger("simkubelet")
 
     def start(self) -> None:
-        """Take what is logged from now on."""
+        """Take what is logged from now on in this task, and in those that it starts."""
+        _PLACE.set((self, None))
         self._logger.addHandler(self)
 
     def add_node(self, name: str, file: Path) -> None:
@@ -46,17 +47,19 @@ class KubeletLogs(logging.Handler):
     @contextmanager
     def of(self, node: str) -> Iterator[None]:
         """What is begun inside logs for a node."""
-        token = _NODE.set(node)
+        token = _PLACE.set((self, node))
         try:
             yield
         finally:
-            _NODE.reset(token)
+            _PLACE.reset(token)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, into the file of every node where it belongs to none."""
+        """Write a line of this world, into the file of every node where it belongs to none."""
+        logs, node = _PLACE.get((self, None))
+        if logs is not self:
+            return
         text = " ".join(record.getMessage().splitlines())
         line = f"{self._now():>9.3f} s  {record.levelname.lower():<7}  {text}\n"
-        node = _NODE.get(None)
         for name, file in self._files.items():
             if node in (None, name):
                 file.write(line)

@@ -83,6 +83,7 @@ def test_wrong_version_is_told_with_the_right_ones(run: Any, version: str) -> No
     [
         pytest.param("simkubelet frobnicate", ["No such command 'frobnicate'"], id="command"),
         pytest.param("simkubelet run --nope", ["No such option '--nope'", "simkubelet run --help"], id="option"),
+        pytest.param("simkubelet run --all gopher-pending", ["--all", "leave it out"], id="all-and-a-name"),
         pytest.param("simkubelet run -n 0", ["'-n'", "1<=x<=64"], id="too-few"),
         pytest.param("simkubelet run -n many", ["'-n'", "'many'"], id="no-number"),
         pytest.param("simkubelet run --backend mars", ["--backend", "'mars'", "sim"], id="backend"),

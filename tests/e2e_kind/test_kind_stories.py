@@ -10,6 +10,7 @@ from scenarios import stories
 from scenarios.backend import needed
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.session import KindSession
+from scenarios.document import load
 from scenarios.job import BackendName, Job, Options
 from scenarios.on_cluster import play_story
 from scenarios.report import failure_lines
@@ -21,8 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-JOBS = {name: Job(path, Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
-PORTABLE = [name for name, job in JOBS.items() if needed(job.document().scenario) <= CAPABILITIES]
+JOBS = {name: Job(load(path), Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
+PORTABLE = [name for name, job in JOBS.items() if needed(job.document.scenario) <= CAPABILITIES]
 
 
 @pytest.mark.parametrize("story", PORTABLE)

@@ -12,6 +12,7 @@ from scenarios.backends.kind.backend import KindBackend
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.members import KindMembers
 from scenarios.backends.kind.node import KindNode
+from scenarios.document import load
 from scenarios.job import Job, Options
 from scenarios.model import Scenario
 from scenarios.on_cluster import nodes_needed
@@ -159,7 +160,7 @@ def test_a_cluster_is_made_for_the_largest_story_that_it_can_play(tmp_path: Path
         listed = ", ".join(f"{{name: node-{index}}}" for index in range(nodes))
         text = f"name: {name}\ndescription: Nodes.\nnodes: [{listed}]\nsteps:\n- {step}\n"
         (tmp_path / f"{name}.yaml").write_text(text)
-        return Job(tmp_path / f"{name}.yaml", Options())
+        return Job(load(tmp_path / f"{name}.yaml"), Options())
 
     jobs = [
         job("small", 1, "restartKubelet: {}"),

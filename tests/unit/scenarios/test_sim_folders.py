@@ -35,7 +35,8 @@ def test_folder_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path, pla
 def test_removed_folder_leaves_the_spared_files_and_the_way_to_them(tmp_path: Path) -> None:
     world, outside = tmp_path / "world", tmp_path / "outside"
     spared = [world / "a" / "logs" / "x", world / "b" / "y"]
-    for file in (*spared, world / "a" / "logs" / "other", world / "a" / "root" / "etc" / "x", world / "c" / "z", outside):
+    others = [world / "a" / "logs" / "other", world / "a" / "root" / "etc" / "x", world / "c" / "z"]
+    for file in (*spared, *others, outside):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     (world / "a" / "link").symlink_to(tmp_path)

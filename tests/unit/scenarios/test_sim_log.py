@@ -38,6 +38,32 @@ def test_lines_go_to_the_node_in_whose_name_they_are_written(tmp_path: Path, cap
     assert capfd.readouterr() == ("", "")
 
 
+def test_stories_of_one_process_each_take_their_own_lines(tmp_path: Path) -> None:
+    async def story(name: str) -> None:
+        logs = KubeletLogs(lambda: 0.0)
+        logs.start()
+        logs.add_node("node-1", tmp_path / name)
+        with logs.of("node-1"):
+            task = asyncio.create_task(work(name))
+        LOG.warning("%s of nobody", name)
+        await task
+        logs.close()
+
+    async def work(name: str) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+            LOG.warning("%s at work", name)
+
+    async def both() -> None:
+        await asyncio.gather(story("a"), story("b"))
+
+    asyncio.run(both())
+
+    for name in "ab":
+        said = [line.split("  ")[-1] for line in (tmp_path / name).read_text().splitlines()]
+        assert said == [f"{name} of nobody", *[f"{name} at work"] * 3]
+
+
 def test_ended_story_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     logs = KubeletLogs(lambda: 0.0)
     logs.start()

@@ -179,7 +179,6 @@ def test_stories_are_found_by_name_file_and_folder(write_story: Callable[..., Pa
     restart = stories.builtin()["kubelet-restart"]
 
     assert stories.find(["kubelet-restart", str(second), str(tmp_path)]) == [restart, second, first]
-    assert stories.find([]) == list(stories.builtin().values())
     assert stories.find(["bugs/"]) == [path for name, path in PATHS.items() if name.startswith("bugs/")]
     assert stories.find(["r5-device-vanishes-during-allocate"]) == stories.find(
         ["bugs/r5-device-vanishes-during-allocate"]
@@ -218,3 +217,11 @@ def test_what_is_no_story_is_refused(argument: str, message: str, tmp_path: Path
 )
 def test_first_sentence(text: str, sentence: str) -> None:
     assert stories.first_sentence(text) == sentence
+
+
+def test_chosen_stories_are_some_of_each_topic() -> None:
+    topics = {name.rpartition("/")[0] for name in PATHS}
+
+    assert {name.rpartition("/")[0] for name in stories.CHOSEN} == topics
+    assert stories.chosen() == [PATHS[name] for name in stories.CHOSEN]
+    assert len(set(stories.CHOSEN)) == len(stories.CHOSEN) < len(PATHS) / 4

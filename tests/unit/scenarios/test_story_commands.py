@@ -158,9 +158,28 @@ def test_run_writes_junit_and_trace(run_cli: Any, write_story: Any, tmp_path: Pa
     ]
 
 
+def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
+    run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: write_story(STEPS, name) for name in ("one", "two", "three")}
+    stories = _bundle.load("scenarios", "stories")
+    monkeypatch.setattr(stories, "builtin", lambda: known)
+    monkeypatch.setattr(stories, "CHOSEN", ("two",))
+
+    status, out, _ = run_cli("run")
+    assert (status, [document.scenario.name for document, _ in played]) == (0, ["two"])
+    assert out.splitlines()[-1] == "these were 1 of 3 built-in stories; --all plays all of them"
+
+    played.clear()
+    status, out, _ = run_cli("run", "--all")
+    assert (status, [document.scenario.name for document, _ in played]) == (0, ["one", "two", "three"])
+    assert "--all" not in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        pytest.param(["--all"], "--all plays the built-in stories; leave it out", id="all and a name"),
         pytest.param(["nonsense"], "no story 'nonsense'; 'simkubelet list' shows", id="story"),
         pytest.param(
             ["--kubelet-version", "1.99"], "--kubelet-version: no Kubernetes '1.99' here; supported are", id="version"
@@ -265,6 +284,7 @@ def test_help_names_the_commands_and_where_to_begin(run_cli: Any) -> None:
 
     assert status == 0
     assert "simkubelet run my-story.yaml            play your own\n" in out
+    assert "simkubelet run                          play some built-in stories; --all plays all\n" in out
     for command in ("run", "list", "show", "check", "schema", "plugin"):
         assert f"\n  {command} " in out
 

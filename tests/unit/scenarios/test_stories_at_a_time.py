@@ -1,0 +1,155 @@
+"""Several stories at a time in one process, in worlds that do what their story's name says."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scenarios import job as job_module
+from scenarios.document import Document
+from scenarios.job import Job, Options, at_a_time, play_all
+from scenarios.verdict import Outcome
+from simkubelet.errors import HostError, InputError
+
+STORY: Final = """
+name: nothing
+description: Nothing happens.
+plugins: [{name: gpu, builtin: stub, serves: {resource: example.com/gpu, devices: [gpu-0]}}]
+steps: [{expect: {node: node-1, allocatable: {example.com/gpu: 1}}}]
+"""
+PLAYS: Final = """
+import asyncio, pathlib, resource, sys
+from scenarios.job import Job, Options, load, play_job
+played = asyncio.run(play_job(Job(load(pathlib.Path(sys.argv[1])), Options()), lambda title: None))
+print(played.verdict.outcome, *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+STEP = "steps:\n- restartKubelet: {}\n"
+
+
+class Worlds:
+    """Counts the worlds that are entered; those of stories called ``wait…`` stay until they are cancelled."""
+
+    def __init__(self, world: Any, frame: Any) -> None:
+        self._world, self._frame = world, frame
+        self.inside: set[str] = set()
+        self.most = 0
+        self.left: list[str] = []
+        self.all_wait = asyncio.Event()
+
+    def make(self, document: Document, options: Options) -> Any:
+        worlds, name = self, document.scenario.name
+
+        class World(self._world):  # type: ignore[misc,name-defined]
+            async def __aenter__(self) -> Any:
+                worlds.inside.add(name)
+                worlds.most = max(worlds.most, len(worlds.inside))
+                return await super().__aenter__()
+
+            async def __aexit__(self, *error: Any) -> None:
+                worlds.inside.discard(name)
+                worlds.left.append(name)
+                await super().__aexit__(*error)
+
+            async def perform(self, action: Any) -> None:
+                for _ in range(ord(name[0]) % 5):
+                    await asyncio.sleep(0)
+                match name.split("-")[0]:
+                    case "wait":
+                        if all(one.startswith("wait") for one in worlds.inside):
+                            worlds.all_wait.set()
+                        await asyncio.Event().wait()
+                    case "refuse":
+                        raise InputError("no such folder")
+                    case "break":
+                        raise HostError("no space left")
+                    case "bug":
+                        raise ZeroDivisionError
+
+        return World([self._frame])
+
+
+@pytest.fixture
+def worlds(monkeypatch: pytest.MonkeyPatch, world: Any, frames: Any) -> Worlds:
+    made = Worlds(world, frames.frame())
+    monkeypatch.setattr(job_module, "_backend", made.make)
+    return made
+
+
+@pytest.fixture
+def jobs(write_story: Any, known: Any) -> Callable[..., list[Job]]:
+    def make(*names: str) -> list[Job]:
+        return [Job(job_module.load(write_story(STEP, name), known), Options()) for name in names]
+
+    return make
+
+
+def silent(story: str, title: str) -> None:
+    return None
+
+
+async def test_results_are_in_the_order_of_the_jobs(worlds: Worlds, jobs: Any) -> None:
+    told: list[tuple[str, str]] = []
+
+    played = await play_all(jobs("d", "a", "c", "b"), 3, lambda *step: told.append(step))
+
+    assert [one.verdict.scenario for one in played] == ["d", "a", "c", "b"]
+    assert sorted(told) == [(name, "restartKubelet") for name in "abcd"]
+    assert worlds.left != ["d", "a", "c", "b"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+async def test_no_more_stories_than_asked_for_are_under_way(worlds: Worlds, jobs: Any, count: int) -> None:
+    await play_all(jobs(*"abcdefgh"), count, silent)
+
+    assert worlds.most == count
+
+
+async def test_story_whose_machine_fails_leaves_the_others_alone(worlds: Worlds, jobs: Any) -> None:
+    broken, fine = await play_all(jobs("break", "a"), 2, silent)
+
+    assert [one.verdict.outcome for one in (broken, fine)] == [Outcome.UNKNOWN, Outcome.VALID]
+
+
+@pytest.mark.parametrize(("name", "error"), [("refuse", InputError), ("bug", ZeroDivisionError)])
+async def test_refused_input_and_bugs_end_the_other_stories_first(
+    worlds: Worlds, jobs: Any, name: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await play_all(jobs("wait", name, "wait-2"), 3, silent)
+
+    assert (worlds.inside, sorted(worlds.left)) == (set(), sorted(["wait", name, "wait-2"]))
+
+
+async def test_cancelled_run_leaves_every_world(worlds: Worlds, jobs: Any) -> None:
+    run = asyncio.create_task(play_all(jobs("wait-1", "wait-2", "later"), 2, silent))
+    await worlds.all_wait.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert (worlds.inside, sorted(worlds.left)) == (set(), ["wait-1", "wait-2"])
+
+
+@pytest.mark.parametrize(("cores", "count"), [(1, 3), (2, 6), (4, 8), (64, 8)])
+def test_default_grows_with_the_cores_up_to_what_one_loop_drives(
+    monkeypatch: pytest.MonkeyPatch, cores: int, count: int
+) -> None:
+    monkeypatch.setattr(job_module.os, "sched_getaffinity", lambda _: set(range(cores)))
+
+    assert at_a_time() == count
+
+
+@pytest.mark.slow
+def test_story_is_played_with_all_open_files_that_are_allowed(tmp_path: Path) -> None:
+    (tmp_path / "nothing.yaml").write_text(STORY)
+    argv = ["prlimit", "--nofile=60:200", sys.executable, "-c", PLAYS, str(tmp_path / "nothing.yaml")]
+
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+
+    assert done.stdout == "valid 200 200\n"
