@@ -71,7 +71,7 @@ class Capability(StrEnum):
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the plugins that come along"
     COMMAND_PLUGINS = "run any program as a plugin"
-    NODE_PATHS = "show plugins the files of their node at their own paths"
+    NODE_VIEW = "show plugins their node as its root sees it"
 
 
 class Patience(Protocol):
@@ -158,7 +158,7 @@ def needed(scenario: Scenario) -> frozenset[Capability]:
         Capability.PLUGIN_PROCESSES: any(plugin.start == "manual" for plugin in scenario.plugins),
         Capability.BUILTIN_PLUGINS: any(plugin.builtin for plugin in scenario.plugins),
         Capability.COMMAND_PLUGINS: any(plugin.command for plugin in scenario.plugins),
-        Capability.NODE_PATHS: bool(scenario.plugins),
+        Capability.NODE_VIEW: bool(scenario.plugins),
         Capability.POD_ORDER: any(isinstance(action, RebootNode) and action.pods for action in actions),
     }
     by_action = {_BY_ACTION[type(action)] for action in actions if type(action) in _BY_ACTION}

@@ -136,7 +136,7 @@ def check_sandbox() -> None:
     trial = subprocess.run([*_unshare(), "true"], capture_output=True, text=True, check=False)
     if trial.returncode != 0:
         raise HostError(
-            f"cannot show a plugin the files of its node ({trial.stderr.strip() or trial.returncode}): "
+            f"cannot show a plugin its node as root sees it ({trial.stderr.strip() or trial.returncode}): "
             f"that takes a mount namespace; {_remedy()}"
         )
 

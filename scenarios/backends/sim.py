@@ -56,7 +56,7 @@ from ..verdict import is_failure
 from .checkpoint_view import checkpoint_view, read_checkpoint
 from .pod_resources import Told
 from .sim_changes import change_device, change_file, change_gpus, change_runtime
-from .sim_commands import needs_node_paths
+from .sim_commands import needs_view
 from .sim_kubelets import change_kubelet
 from .sim_log import KubeletLogs
 from .sim_node import SimNode, new_folder, remove_folder
@@ -117,8 +117,8 @@ class SimBackend:
         checks: dict[Capability, Callable[[], None]] = {}
         if any(node.runtime is Runtime.PROCESS for node in nodes):
             checks[Capability.PROCESS_RUNTIME] = check_bubblewrap
-        if any(needs_node_paths(node, plugin) for node in nodes for plugin in plugins):
-            checks[Capability.NODE_PATHS] = check_sandbox
+        if any(needs_view(node, plugin) for node in nodes for plugin in plugins):
+            checks[Capability.NODE_VIEW] = check_sandbox
         found: dict[Capability, str] = {}
         for capability, check in checks.items():
             try:

@@ -34,10 +34,13 @@ _NULL: Final = Path("/dev/null")
 """Stands for the devices of a machine, whose own files are no devices."""
 
 
-def needs_node_paths(node: NodeSpec, plugin: PluginSpec) -> bool:
-    """Whether a plugin must find files at a node's own paths, so that it runs in a mount namespace."""
-    has_contents, has_devices = any(node.contents.values()), node.gpus is not None and node.runtime is Runtime.PROCESS
-    return plugin.builtin is None or has_contents or has_devices
+def needs_view(node: NodeSpec, plugin: PluginSpec) -> bool:
+    """Whether a plugin does its work only where it sees the node as the node's root does: in namespaces of its own."""
+    has_contents = any(node.contents.values())
+    has_devices = node.gpus is not None and node.runtime is Runtime.PROCESS
+    # NVML gives the handle of an instance to root alone, which a plugin's pod is on a node.
+    lacks_root = node.gpus is not None and bool(node.gpus.mig) and os.geteuid() != 0
+    return plugin.builtin is None or has_contents or has_devices or lacks_root
 
 
 def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...] | None) -> PluginCommand:
@@ -54,8 +57,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env["PYTHONPATH"] = _bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
         told = [*_builtin(node, spec.builtin, socket_folder(node, spec)), *settings, *spec.builtin_args]
-        needs_places = needs_node_paths(node.spec, spec)
-        argv = _sandboxed(told, _told_places(node)) if needs_places else tied_to_parent(told)
+        argv = _sandboxed(told, _told_places(node)) if needs_view(node.spec, spec) else tied_to_parent(told)
     else:
         argv = _sandboxed(program, _built_in_places(node, socket_folder(node, spec)))
     is_told = spec.is_stub and replacement is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ PROCESSES = f"nodes: [{{name: a, runtime: process}}]\n{STEPS}"
 FOREIGN = f"plugins: [{{name: mine, command: [sh]}}]\n{STEPS}"
 FILE_WITH_CONTENT = (
     f"nodes: [{{name: a, files: [{{path: /etc/x, content: y}}]}}]\nplugins: [{{name: g, builtin: gopher}}]\n{STEPS}"
+)
+MIG = (
+    "nodes: [{name: a, gpus: {profile: t4, count: 1, mig: [[1g.10gb]]}}]\n"
+    f"plugins: [{{name: n, builtin: nvidia}}]\n{STEPS}"
 )
 EMPTY_FILE = f"nodes: [{{name: a, files: [/etc/gophers/g]}}]\nplugins: [{{name: g, builtin: gopher}}]\n{STEPS}"
 WORKS = "#!/bin/sh\nexit 0\n"
@@ -63,8 +68,8 @@ def test_machine_that_has_all_can_play_all(machine: Callable[..., None], world_o
     ("text", "lacking"),
     [
         pytest.param(PROCESSES, {Capability.PROCESS_RUNTIME}, id="containers that run"),
-        pytest.param(FOREIGN, {Capability.NODE_PATHS}, id="a program of the user"),
-        pytest.param(FILE_WITH_CONTENT, {Capability.NODE_PATHS}, id="a file with content"),
+        pytest.param(FOREIGN, {Capability.NODE_VIEW}, id="a program of the user"),
+        pytest.param(FILE_WITH_CONTENT, {Capability.NODE_VIEW}, id="a file with content"),
         pytest.param(EMPTY_FILE, set(), id="an empty file"),
     ],
 )
@@ -88,6 +93,16 @@ def test_refused_namespace_is_known_with_its_reason(
     (remedy,) = world_of(text).remedies.values()
 
     assert "not permitted" in remedy
+
+
+@pytest.mark.parametrize(("user", "lacking"), [(0, set()), (1000, {Capability.NODE_VIEW})])
+def test_user_needs_a_namespace_to_be_root_for_mig_devices(
+    machine: Callable[..., None], world_of: World, monkeypatch: pytest.MonkeyPatch, user: int, lacking: set[Capability]
+) -> None:
+    machine()
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+
+    assert world_of(MIG).remedies.keys() == lacking
 
 
 def test_program_that_the_user_gave_is_tried_in_any_case(machine: Callable[..., None], world_of: World) -> None:

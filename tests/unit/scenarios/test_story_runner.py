@@ -175,7 +175,7 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
             "nodes: [{name: a, files: [/a]}, {name: b}]\n"
             "plugins: [{name: p, builtin: gopher}, {name: q, command: [x]}]\n"
             "steps:\n- restartKubelet: {node: a}",
-            {"NODE_FILES", "SEVERAL_NODES", "BUILTIN_PLUGINS", "COMMAND_PLUGINS", "NODE_PATHS", "RESTART_KUBELET"},
+            {"NODE_FILES", "SEVERAL_NODES", "BUILTIN_PLUGINS", "COMMAND_PLUGINS", "NODE_VIEW", "RESTART_KUBELET"},
             id="world",
         ),
         pytest.param(
