@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable
 
 from scenarios.backends.sim_patience import SimPatience, settled
@@ -59,6 +61,36 @@ async def test_idle_wait_leaps_to_what_is_due() -> None:
 
     assert world.clock.now() == 10
     assert task.done()
+
+
+async def test_what_comes_while_another_story_holds_the_loop_up_is_taken_before_a_leap() -> None:
+    world = World()
+    task = await sleeper(world, 10)
+    read_end, write_end = os.pipe()
+    lines = asyncio.StreamReader()
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb")
+    )
+
+    async def listen() -> None:
+        await lines.readline()
+        world.event()
+
+    async def hold_up() -> None:
+        os.write(write_end, b"called\n")
+        time.sleep(0.05)  # noqa: ASYNC251  # what must not happen, and does
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(0)
+    other = asyncio.create_task(hold_up())
+
+    assert await world.patience(10).wait()
+
+    assert world.clock.now() == 0
+    await asyncio.gather(listening, other)
+    task.cancel()
+    pipe.close()
+    os.close(write_end)
 
 
 async def test_nothing_due_within_the_wait_leaves_node_time_alone() -> None:
