@@ -54,20 +54,30 @@ class GrpcServer:
         self._accepting = asyncio.create_task(self._accept(listener))
 
     async def stop(self, grace_s: float = 0.0) -> None:
-        """Accept nobody any more and break off all calls; those that end by themselves get `grace_s` for that."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            await asyncio.wait([self._accepting])
-        if self._socket is not None:
-            self._socket.close()
-        calls = [call for connection in self._connections for call in connection.calls]
-        if calls and grace_s:
-            await asyncio.wait(calls, timeout=grace_s)
-        for connection in list(self._connections):
-            connection.close()
+        """Accept nobody any more and break off all calls; those that end by themselves get `grace_s` for that.
+
+        Also where this is cancelled, the sockets are closed.
+        """
+        try:
+            await self._end_accepting()
+            calls = [call for connection in self._connections for call in connection.calls]
+            if calls and grace_s:
+                await asyncio.wait(calls, timeout=grace_s)
+        finally:
+            for connection in list(self._connections):
+                connection.close()
         await asyncio.gather(*calls, return_exceptions=True)
         # The sockets are closed in the next turn of the event loop.
         await asyncio.sleep(0)
+
+    async def _end_accepting(self) -> None:
+        try:
+            if self._accepting is not None:
+                self._accepting.cancel()
+                await asyncio.wait([self._accepting])
+        finally:
+            if self._socket is not None:
+                self._socket.close()
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
