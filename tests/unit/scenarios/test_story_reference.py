@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from pydantic import BaseModel
 
-from scenarios.document import load
 from scenarios.expectation import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.model import VERBS, Scenario, Step
 from scenarios.node_spec import NodeSpec
@@ -87,11 +85,3 @@ def test_every_builtin_is_named() -> None:
     (row,) = [cells for cells in rows(section("A plugin")) if cells[0] == "`builtin`"]
 
     assert set(re.findall(r"`([\w-]+)`", row[1])) == set(get_args(Builtin))
-
-
-def test_example_is_a_story(tmp_path: Path) -> None:
-    text = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
-    path = tmp_path / "my-plugin-restarts.yaml"
-    path.write_text(textwrap.dedent(text))
-
-    assert load(path).scenario.plugins[0].command == ("my-plugin", "--verbose")
