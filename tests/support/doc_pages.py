@@ -1,7 +1,7 @@
 """The code blocks of README.md, CONTRIBUTING.md and the pages below docs/, and how a reader would play them.
 
-A block is played unless an HTML comment above it gives a reason: ``<!-- not played: needs a real GPU -->``. All blocks of
-a page are played in their order:
+A block is played unless an HTML comment above it gives a reason: ``<!-- not played: needs a real GPU -->``. The blocks
+of a page are played in their order:
 
 - ``sh``: commands of a shell; each has to end with status 0;
 - ``console``: commands behind ``$ `` (lines that continue one behind ``> ``), and what they print; without a command,
@@ -22,9 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = tuple(
-    sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"))
-)
+PAGES = ("CONTRIBUTING.md", "README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md")))
 
 NOT_PLAYED, FILE, KEEPS_RUNNING, AFTER_CTRL_C = "not played", "file", "keeps running", "after Ctrl-C"
 COMMANDS = {"sh", "console"}

@@ -1,4 +1,4 @@
-"""Somebody who reads a page and does what stands there: one terminal for commands, more for what keeps running."""
+"""A reader who plays the blocks of a page: one terminal for commands, one more for each program that keeps running."""
 
 from __future__ import annotations
 
