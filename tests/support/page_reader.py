@@ -31,8 +31,8 @@ class PageReader:
         self.folder = scratch / "page"
         self.folder.mkdir(exist_ok=True)
         self._state = scratch / "environment"
-        self._path = ":".join([*map(str, programs), environment["PATH"]])
-        self._environment = {**environment, "HOME": str(scratch), "PATH": self._path, "PWD": str(self.folder)}
+        path = ":".join([*map(str, programs), environment["PATH"]])
+        self._environment = {**environment, "HOME": str(scratch), "PATH": path, "PWD": str(self.folder)}
         self._running: list[tuple[Block, subprocess.Popen[str]]] = []
 
     def read(self, page: Iterable[Block], but: Callable[[Block], bool]) -> None:
