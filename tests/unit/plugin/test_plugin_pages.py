@@ -55,7 +55,7 @@ def test_every_quirk_has_a_row_with_a_story_that_turns_it_on(plugin: str, quirk:
     for story in stories:
         text = STORIES[story].read_text()
         assert any(
-            spec.get("builtin") == plugin and "original" in spec.get("args", ())
+            spec.get("builtin") == plugin and spec.get("quirks") == "original"
             for spec in yaml.safe_load(text)["plugins"]
         )
 
