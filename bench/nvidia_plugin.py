@@ -36,7 +36,7 @@ import grpc
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
 from simkubelet.errors import HostError
-from simkubelet.sandbox import check_sandbox, sandboxed
+from simkubelet.sandbox import NodeView, check_sandbox, sandboxed
 from tests.support.bare_connection import BareConnection
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -190,8 +190,9 @@ def main() -> int:
         sockets.mkdir()
         machine = Machine.create(Path(folder) / "machine", profile="h100-80gb", count=GPUS)
         places = {api.DEVICE_PLUGIN_PATH: sockets, "/sys/bus/pci/devices": machine.sys / "bus/pci/devices"}
+        view = NodeView(Path(folder, "root"), Path(folder, "view"), places, kept=(Path(folder),))
         command = [sys.executable, "-m", "bench.nvidia_plugin", str(machine.directory), nvidia]
-        status = subprocess.run(sandboxed(command, places), check=False).returncode
+        status = subprocess.run(sandboxed(command, view), check=False).returncode
         machine.close()
     return status
 

@@ -255,6 +255,13 @@ class Scenario(Part):
         return tuple(sorted(found))
 
     @property
+    def changed_files(self) -> tuple[str, ...]:
+        """The paths of a node at which its steps may make files."""
+        actions = [step.action for step in self.steps]
+        made = [one.path for one in actions if isinstance(one, CreateFile | CreateFolder)]
+        return (*made, *(one.to for one in actions if isinstance(one, MoveFile)))
+
+    @property
     def reads_checkpoints(self) -> bool:
         """Whether it expects anything of a checkpoint."""
         return any(isinstance(step.expect, NodeExpectation) and step.expect.checkpoint for step in self.steps)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag
+from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
+from pydantic_core import PydanticCustomError
 
 from .kubernetes import KubernetesVersion
 from .part import Name, NodePath, Part
@@ -66,10 +67,21 @@ class IluvatarSpec(Part):
 
 
 class NodeFile(Part):
-    """A file of a node and what is in it."""
+    """A file of a node: what is in it, or as a symbolic link where it leads.
+
+    Attributes:
+        link: What the link says: an absolute path of the node, or one from the link's own folder.
+    """
 
     path: NodePath
     content: StrictStr = ""
+    link: Annotated[StrictStr, Field(min_length=1)] | None = None
+
+    @model_validator(mode="after")
+    def _content_or_link(self) -> NodeFile:
+        if self.link is not None and self.content:
+            raise PydanticCustomError("file", "takes 'content' or 'link', not both")
+        return self
 
 
 def _file_tag(value: object) -> str | None:
@@ -83,7 +95,7 @@ File = Annotated[
     Discriminator(
         _file_tag,
         custom_error_type="file",
-        custom_error_message="expected a file: its path, or a mapping with 'path' and 'content'",
+        custom_error_message="expected a file: its path, or a mapping with 'path' and 'content' or 'link'",
     ),
 ]
 """A file by its path where it is empty, else in full."""
@@ -126,9 +138,17 @@ class NodeSpec(Part):
 
     @property
     def contents(self) -> Mapping[str, str]:
-        """Path -> content of each file."""
-        whole = [NodeFile(path=file) if isinstance(file, str) else file for file in self.files]
-        return {file.path: file.content for file in whole}
+        """Path -> content of each file that is no link."""
+        return {file.path: file.content for file in self._whole_files if file.link is None}
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """Path -> what it says, of each symbolic link."""
+        return {file.path: file.link for file in self._whole_files if file.link is not None}
+
+    @property
+    def _whole_files(self) -> list[NodeFile]:
+        return [NodeFile(path=file) if isinstance(file, str) else file for file in self.files]
 
     @property
     def has_devices(self) -> bool:

@@ -215,7 +215,7 @@ class SimBackend:
         self._tasks.append(self._group.create_task(Scheduler(self._store, self._clock, minor).run()))
         kubeconfig = await self._start_api(minor)
         for spec in self._scenario.nodes:
-            node = SimNode(spec, self._folder / spec.name)
+            node = SimNode(spec, self._folder / spec.name, self._scenario.changed_files)
             self._nodes[node.name] = node
             node.create()
             around = Surroundings(self._clock, self._store, self._observe, self._group)

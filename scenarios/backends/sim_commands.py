@@ -1,7 +1,7 @@
 """How a plugin of a story is run on a simulated node: its program, what it is told, and what it finds where.
 
-A plugin that comes along is told the node's places. A foreign one has a node's paths built in, so it runs in a mount
-namespace of its own. So does one that comes along where it looks for what only a mount can be: files of its own, and
+A bundled plugin is given the node's places as options. A foreign one has a node's paths built in, so it runs in a view
+of the node (`simkubelet.sandbox`). So does a bundled one that looks for what only a mount can be: files of its own, and
 character devices on a node whose containers are processes.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from simkubelet import _bundle
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
@@ -20,18 +20,12 @@ from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 from ..node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ..plugin_process import PluginCommand
 from ..plugin_spec import PluginSpec, Serves
-from .sim_node import CDI_SPECS
 from .stub_options import stub_options
 
 if TYPE_CHECKING:
     from fakegpu import Machine
 
     from .sim_node import SimNode
-
-_PCI_DEVICES: Final = "bus/pci/devices"
-_MIG_MINORS: Final = "driver/nvidia-caps"
-_NULL: Final = Path("/dev/null")
-"""Stands for the devices of a machine, whose own files are no devices."""
 
 
 def needs_view(node: NodeSpec, plugin: PluginSpec) -> bool:
@@ -52,14 +46,14 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
     env = {**os.environ, **(_gpu_environment(node.machine) if node.machine else {})}
     if spec.uses_api and node.kubeconfig is not None:
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
-    program = spec.foreign_program(replacement)
+    program, folder = spec.foreign_program(replacement), socket_folder(node, spec)
     if spec.builtin is not None and not program:
         env["PYTHONPATH"] = _bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        told = [*_builtin(node, spec.builtin, socket_folder(node, spec)), *settings, *spec.builtin_args]
-        argv = _sandboxed(told, _told_places(node)) if needs_view(node.spec, spec) else tied_to_parent(told)
+        told = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
+        argv = _seen(node, told, folder) if needs_view(node.spec, spec) else tied_to_parent(told)
     else:
-        argv = _sandboxed(program, _built_in_places(node, socket_folder(node, spec)))
+        argv = _seen(node, program, folder)
     is_told = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
     return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, is_told, spec.tap)
@@ -82,37 +76,7 @@ def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
     return [*program, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
 
 
-def _sandboxed(program: Sequence[str], places: Mapping[str, Path]) -> list[str]:
+def _seen(node: SimNode, program: Sequence[str], folder: Path) -> list[str]:
+    """The argv that runs a program in a view of the node, where `folder` is the kubelet's folder of sockets."""
     check_sandbox()
-    return sandboxed(program, places)
-
-
-def _told_places(node: SimNode) -> Mapping[str, Path]:
-    """What a program that is told the node's places must find all the same."""
-    # What has something in it is a plugin's own affair, no device file below the host's root.
-    places = _files(node, with_content=True)
-    if node.machine is not None and node.spec.runtime is Runtime.PROCESS:
-        places |= {str(device): _NULL for device in _devices(node.machine)}
-    return places
-
-
-def _built_in_places(node: SimNode, folder: Path) -> Mapping[str, Path]:
-    """What a program with the node's paths built in must find there."""
-    places = {DEVICE_PLUGIN_PATH: folder, **_files(node, with_content=False)}
-    if (machine := node.machine) is not None:
-        places[f"/sys/{_PCI_DEVICES}"] = machine.sys / _PCI_DEVICES
-        places |= {place: node.files.place(place) for place in (CDI_SPECS, DRIVER_ROOT)}
-        if machine.proc.exists():
-            places[f"/proc/{_MIG_MINORS}"] = machine.proc / _MIG_MINORS
-        places |= {f"/dev/{device.relative_to(machine.dev)}": _NULL for device in _devices(machine)}
-    return places
-
-
-def _devices(machine: Machine) -> list[Path]:
-    return sorted(path for path in machine.dev.rglob("*") if not path.is_dir())
-
-
-def _files(node: SimNode, *, with_content: bool) -> dict[str, Path]:
-    """The folders of the story's files, or of those alone that are not empty."""
-    paths = [path for path, content in node.spec.contents.items() if content or not with_content]
-    return {str(PurePosixPath(path).parent): node.files.place(path).parent for path in paths}
+    return sandboxed(program, node.view({DEVICE_PLUGIN_PATH: folder}))

@@ -1,8 +1,8 @@
 """One simulated node of a story: its folder, its fake GPUs, and how its kubelet is set up.
 
 The folder holds ``device-plugins/`` (the kubelet's), ``taps/`` (folders of sockets of plugins with a tap),
-``machine/`` (the fake GPUs), ``root/`` (the node's files as plugins see them) and ``logs/`` (what the kubelet and the
-plugins wrote).
+``machine/`` (the fake GPUs), ``root/`` (the node's own files), ``view/`` (what programs in a view of the node wrote into
+folders that it shares with the host) and ``logs/`` (what the kubelet and the plugins wrote).
 """
 
 from __future__ import annotations
@@ -11,16 +11,17 @@ import errno
 import json
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from simkubelet.config import KubeletConfig, RuntimeKind
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.errors import HostError, InputError
 from simkubelet.kubelet import DEVICE_PLUGINS
-from simkubelet.node_services import POD_RESOURCES
+from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.sandbox import NodeView
 from simkubelet.topology.settings import TopologySettings
 from simkubelet.version import version
 
@@ -36,11 +37,30 @@ CDI_SPECS: Final = "/var/run/cdi"
 """Where a plugin writes CDI specifications."""
 
 
-class SimNode:
-    """The files of one node; made by `create`, removed with the folder that they are in."""
+_OWN: Final = ("/etc/cdi", "/run/cdi", "/run/nvidia", "/var/lib/kubelet", "/var/lib/simkubelet")
+"""Folders of which a node has its own alone, whatever the host has there."""
+_OPEN: Final = ("/etc", "/mnt", "/opt", "/run", "/srv", "/var", "/var/lib", "/var/log")
+"""Folders of the host into which a plugin may write; what it writes is the node's."""
+_HARDWARE: Final = (
+    *("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/iluvatar*", "/dev/itrctl", "/proc/driver/nvidia*"),
+    *("/sys/bus/pci/devices", "/sys/bus/pci/drivers/nvidia", "/sys/bus/pci/drivers/amdgpu", "/sys/class/drm"),
+    *("/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu", "/sys/module/nvidia*"),
+)
+"""Where the host's GPUs would be seen beside those of a node."""
 
-    def __init__(self, spec: NodeSpec, directory: Path) -> None:
+
+class SimNode:
+    """The files of one node; made by `create`, removed with the folder that they are in.
+
+    Args:
+        spec: What it is made of.
+        directory: Its folder.
+        changed: Paths at which files may be made later.
+    """
+
+    def __init__(self, spec: NodeSpec, directory: Path, changed: Sequence[str] = ()) -> None:
         self.spec = spec
+        self._changed = changed
         self.directory = directory
         self.plugin_folder = directory / DEVICE_PLUGINS
         self.pod_resources_socket = directory / POD_RESOURCES / "kubelet.sock"
@@ -71,8 +91,9 @@ class SimNode:
             InputError: there is no such GPU profile, or the folder cannot be written.
             HostError: the fake GPUs cannot be made.
         """
-        for folder in (self.root, self.plugin_logs):
+        for folder in (self.root / "run", self.root / "var", self.plugin_logs):
             folder.mkdir(parents=True)
+        (self.root / "var" / "run").symlink_to("../run")
         if self.spec.gpus is not None:
             self.machine = self._machine(self.spec.gpus)
             self.files.create_folder(CDI_SPECS)
@@ -83,11 +104,37 @@ class SimNode:
             self.vendor_devices = self._vendor_devices()
         for path, content in self.spec.contents.items():
             self.files.create(path, content)
+        for path, target in self.spec.links.items():
+            self.files.create_link(path, target)
 
     def close(self) -> None:
         """End what serves for the node's devices; may be called when `create` has failed."""
         if self.vendor_devices is not None:
             self.vendor_devices.close()
+
+    def view(self, places: Mapping[str, Path]) -> NodeView:
+        """How a program sees the node that has a node's paths built in; `places` are those that it alone has."""
+        has_machine = self._machine_folder.exists()
+        return NodeView(
+            root=self.root,
+            storage=self.files.open_view(),
+            places={**self._places(), **places},
+            hidden=(*_OWN, *(_HARDWARE if self.spec.has_devices else ())),
+            opened=(*_OPEN, *(str(PurePosixPath(path).parent) for path in self._changed)),
+            devices=self._machine_folder / "dev" if has_machine else None,
+            kept=(self.directory,),
+        )
+
+    def _places(self) -> Mapping[str, Path]:
+        """The folders that are the node's own and lie elsewhere than below its root."""
+        kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in (PLUGINS_REGISTRY, POD_RESOURCES)}
+        own = {path: self.root / path[1:] for path in ("/tmp", "/var/tmp")} | {"/dev/shm": self.directory / "shm"}
+        for folder in own.values():
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o1777)
+        for path in _OWN:
+            (self.root / path[1:]).mkdir(parents=True, exist_ok=True)
+        return own | {path: folder for path, folder in kubelet.items() if folder.is_dir()}
 
     def checkpoint_text(self) -> str | None:
         """What is in the kubelet's file of who holds which device; None where there is none."""

@@ -35,7 +35,7 @@ from google.protobuf.message import Message
 
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
-from simkubelet.sandbox import sandboxed, tied_to_parent
+from simkubelet.sandbox import NodeView, sandboxed, tied_to_parent
 
 __all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin"]
 
@@ -197,18 +197,14 @@ class SidePlugin:
         if binary is None:
             program = [sys.executable, "-P", "-m", "plugin", "nvidia"]
             if self._more_places:
-                return sandboxed([*program, *args], self._places())
+                return sandboxed([*program, *args], self._view())
             return tied_to_parent([*program, "--kubelet-dir", str(self.sockets), "--host-root", str(self.root), *args])
-        return sandboxed([binary, *args], self._places())
+        return sandboxed([binary, *args], self._view())
 
-    def _places(self) -> dict[str, Path]:
-        places = {api.DEVICE_PLUGIN_PATH: self.sockets, "/var/run/cdi": self.cdi}
-        for folder in ("sys/bus/pci/devices", "proc/driver/nvidia-caps"):
-            if (self.root / folder).exists():
-                places[f"/{folder}"] = self.root / folder
-        nodes = (path for path in (self.root / "dev").rglob("*") if not path.is_dir())
-        places |= {f"/dev/{path.relative_to(self.root / 'dev')}": path for path in sorted(nodes)}
-        return {**places, **self._more_places}
+    def _view(self) -> NodeView:
+        places = {api.DEVICE_PLUGIN_PATH: self.sockets, **self._more_places}
+        kept = (self.root.parent, *([] if self._machine is None else [self._machine.directory]))
+        return NodeView(self.root, self.root.with_name("view"), places, kept=kept)
 
     @property
     def log(self) -> str:
