@@ -210,7 +210,7 @@ class View:
                     _call("mount", None, os.fsencode(place), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags, None)
                 except OSError as error:
                     # What another mount covers, or a folder of another user, is out of reach for the program too.
-                    if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES}:
+                    if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EINVAL}:
                         raise
 
     def _is_device(self, node: str) -> bool:

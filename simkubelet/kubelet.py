@@ -275,4 +275,4 @@ def new_runtime(directory: Path, config: KubeletConfig, clock: Clock) -> Contain
     # Only a node that runs processes pays for what that takes.
     from .runtime.process_runtime import ProcessRuntime
 
-    return ProcessRuntime(directory / "root", directory / CONTAINER_LOGS, clock)
+    return ProcessRuntime(directory, directory / CONTAINER_LOGS, clock)

@@ -38,13 +38,13 @@ class Bind:
     is_device: bool = False
     is_link: bool = False
 
-    @property
-    def option(self) -> str:
+    def arguments(self, place: str) -> list[str]:
+        """The arguments of bubblewrap after which it stands at `place`."""
         if self.is_link:
-            return "--symlink"
+            return ["--symlink", self.source, place]
         if self.is_read_only:
-            return "--ro-bind"
-        return "--dev-bind" if self.is_device else "--bind"
+            return ["--ro-bind", self.source, place]
+        return ["--dev-bind" if self.is_device else "--bind", self.source, place]
 
 
 def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, binds: Sequence[Bind]) -> list[str]:
@@ -64,7 +64,7 @@ def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, binds: S
     arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", sys_folder, "/sys"]
     arguments += image.room_arguments(places, {place for place in places if placed[place].is_link})
     for place in places:
-        arguments += [placed[place].option, placed[place].source, place]
+        arguments += placed[place].arguments(place)
     return arguments
 
 

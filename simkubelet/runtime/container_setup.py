@@ -1,7 +1,8 @@
 """What stands in a container's sandbox: the answers of the plugins, CDI and the node itself, found on this host.
 
-A path of the node is looked for below the node's root first and on the host next: what a fake machine or a story put
-there is the node's, the rest of a node is the host.
+A path of the node is looked for below the node's root first, on the host next, and then among what plugins wrote into
+folders that the node shares with the host: what a fake machine or a story put there is the node's, the rest of a node is
+the host. No container may change the host, so what comes from there is read-only.
 
 Source: internal/cri/opts/spec_linux_opts.go and container_create.go (containerd v2.1.4), also for the texts and for
 the order in which one thing replaces another: plugins, CDI, then the node's own hook.
@@ -28,6 +29,7 @@ from ..cdi import (
 )
 from ..cdi import DeviceNode as CdiDeviceNode
 from ..devices.run_options import DeviceRunOptions
+from ..sandbox import is_stand_in
 from .bubblewrap import Bind
 from .cri_errors import init_error, injection_error, refused_container, refused_spec
 from .toolkit_hook import links_of
@@ -53,13 +55,13 @@ class ContainerSetup:
     """The growing description of one container.
 
     Attributes:
-        root: The node's root folder.
+        folder: The node's folder, with ``root`` and ``view``.
         env: The environment of its program.
         binds: Place in the container -> what stands there.
         limits: What was asked for and is not given here, a line each.
     """
 
-    root: Path
+    folder: Path
     env: dict[str, str]
     binds: dict[str, Bind] = field(default_factory=dict)
     limits: list[str] = field(default_factory=list)
@@ -74,7 +76,9 @@ class ContainerSetup:
             except OSError as error:
                 words = (error.strerror or "").lower()
                 raise refused_spec(f'failed to mkdir "{host_path}": mkdir {host_path}: {words}') from None
-        self._bind(source, container_path, is_read_only=is_read_only)
+        if self._is_of_host(source) and not is_read_only:
+            self.limits.append(f"mount {container_path}: {host_path} is the host's, so it is read-only")
+        self._bind(source, container_path, is_read_only=is_read_only or self._is_of_host(source))
 
     def device(self, host_path: str, container_path: str, permissions: str) -> None:
         """Show a device node of the node, or a file that stands for one."""
@@ -84,9 +88,14 @@ class ContainerSetup:
         is_node = not stat.S_ISREG(source.stat().st_mode)
         if is_node and not source.is_dir() and set(permissions or _ALL) != set(_ALL):
             self.limits.append(f"device {container_path}: permissions {permissions!r}: the file's own ones hold")
-        self._bind(
-            source, container_path, is_read_only=not is_node and "w" not in (permissions or _ALL), is_device=True
-        )
+        if source.is_dir() and self._is_of_host(source):
+            # One by one, as containerd does too: nothing can be made in the host's folder then.
+            for entry in sorted(source.iterdir()):
+                if stat.S_ISCHR(entry.stat().st_mode) or stat.S_ISBLK(entry.stat().st_mode):
+                    self.device(str(entry), f"{container_path}/{entry.name}", permissions)
+            return
+        is_read_only = not is_node and ("w" not in (permissions or _ALL) or self._is_of_host(source))
+        self._bind(source, container_path, is_read_only=is_read_only, is_device=True)
 
     def apply(self, edits: ContainerEdits, logs: Path) -> None:
         """Apply container edits; each replaces what has the same name or place. `logs` takes stand-ins for devices."""
@@ -135,20 +144,24 @@ class ContainerSetup:
         self.binds[place] = Bind(str(source), place, is_read_only, is_device)
 
     def _on_host(self, path: str) -> Path | None:
-        for candidate in (self._below_root(path), _absolute(path)):
-            if candidate.exists():
+        written = self.folder / "view" / _absolute(path).relative_to("/")
+        for candidate in (self._below_root(path), _absolute(path), written):
+            if candidate.exists() and not is_stand_in(candidate):
                 return candidate.resolve()
         return None
 
     def _below_root(self, path: str) -> Path:
-        return self.root / _absolute(path).relative_to("/")
+        return self.folder / "root" / _absolute(path).relative_to("/")
+
+    def _is_of_host(self, source: Path) -> bool:
+        return not source.is_relative_to(self.folder.resolve())
 
 
-def set_up(root: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path) -> ContainerSetup:
+def set_up(folder: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path) -> ContainerSetup:
     """Describe a container of a node.
 
     Args:
-        root: The node's root folder.
+        folder: The node's folder, with ``root`` and ``view``.
         env: The environment, that of the pod and the plugins together.
         options: What the plugins asked for.
         hook: What the node adds.
@@ -157,12 +170,12 @@ def set_up(root: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: 
     Raises:
         ContainerStartError: something that was asked for is not there.
     """
-    setup = ContainerSetup(root, dict(env))
+    setup = ContainerSetup(folder, dict(env))
     for mount in options.mounts:
         setup.mount(mount.host_path, mount.container_path, is_read_only=mount.read_only)
     for device in options.devices:
         setup.device(device.host_path, device.container_path, device.permissions)
-    setup.apply(_cdi_edits(root, options), logs)
+    setup.apply(_cdi_edits(folder / "root", options), logs)
     setup.apply(hook(setup.env), logs)
     return setup
 

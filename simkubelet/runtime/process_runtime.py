@@ -43,7 +43,7 @@ class ProcessRuntime:
     """The container runtime of one node.
 
     Args:
-        root: The node's root folder; paths of plugins and CDI specs are looked for below it first.
+        folder: The node's folder; paths of plugins and CDI specs are looked for in it first, see `container_setup`.
         logs: Where the containers' output goes, ``<namespace>_<pod>_<uid>/<container>/<attempt>.log``.
         clock: What the grace of `ProcessContainer.stop` is counted in.
         hook: What the node adds to each container by itself.
@@ -51,9 +51,9 @@ class ProcessRuntime:
     """
 
     def __init__(
-        self, root: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
+        self, folder: Path, logs: Path, clock: Clock, hook: NodeHook = no_hook, image: HostImage | None = None
     ) -> None:
-        self._root = root
+        self._folder = folder
         self._logs = logs
         self._clock = clock
         self._hook = hook
@@ -69,7 +69,7 @@ class ProcessRuntime:
             raise refused_spec("no command specified")
         files = ContainerFiles.create(self._logs, pod, container, attempt)
         env = {"PATH": self._image.search_path, "HOSTNAME": _hostname(pod), **program.env}
-        setup = set_up(self._root, env, options, self._hook, files.log.parent)
+        setup = set_up(self._folder, env, options, self._hook, files.log.parent)
         for limit in setup.limits:
             _LOG.warning("pod %s: container %s: %s", pod.key, container.name, limit)
         setup.env.setdefault("HOME", "/root")
@@ -118,7 +118,7 @@ class ProcessRuntime:
 
     def _arguments(self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles) -> list[str]:
         message = Bind(str(files.message), program.termination_message_path)
-        own_sys = self._root / "sys"
+        own_sys = self._folder / "root" / "sys"
         sys_folder = str(own_sys.resolve()) if own_sys.exists() else "/sys"
         return sandbox_arguments(self._image, _hostname(pod), sys_folder, [message, *setup.binds.values()])
 

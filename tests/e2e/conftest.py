@@ -80,7 +80,7 @@ class Run:
 
     def process_ids(self) -> list[int]:
         """Ids of all processes that were started with this test's folder."""
-        mark = f"TMPDIR={self.scratch}".encode()
+        mark = f"XDG_RUNTIME_DIR={self.scratch}".encode()
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():

@@ -66,7 +66,7 @@ class SomeNode:
         name = self.faker.unique.slug()
         pod = pod_from_manifest({"metadata": {"name": name}, "spec": {"containers": [manifest]}})
         if self.runtime is None:
-            self.runtime = ProcessRuntime(self.root, self.folder / "pods-logs", self.clock, self.hook)
+            self.runtime = ProcessRuntime(self.folder, self.folder / "pods-logs", self.clock, self.hook)
         return await self.runtime.start(pod, pod.containers[0], options, attempt)
 
     async def output(self, *command: str, **settings: Any) -> str:
@@ -484,10 +484,42 @@ asyncio.run(main())
 """
 
 
+async def test_container_changes_nothing_of_the_host(node, tmp_path_factory):
+    host = tmp_path_factory.mktemp("host")
+    (host / "file").touch()
+    shown = host.stat().st_mtime_ns
+    mounts = (Mount(str(host), "/data", False),)
+    devices = (DeviceNode(str(host), "/dev/folder", "rwm"), DeviceNode("/dev/full", "/dev/full0", "rwm"))
+
+    script = (
+        "for path in /data/new /dev/folder/new; do touch $path 2>/dev/null && echo made $path; done;"
+        "chmod 600 /data/file 2>/dev/null && echo changed; (echo x >/dev/full0) 2>/dev/null || echo full"
+    )
+    said = await node.output("sh", "-c", script, mounts=mounts, devices=devices)
+
+    assert said == "full\n"
+    assert (os.listdir(host), host.stat().st_mtime_ns) == (["file"], shown)
+
+
+async def test_container_sees_what_a_plugin_wrote_into_a_shared_folder(node):
+    written = node.folder / "view" / "etc" / "skt-written"
+    written.mkdir(parents=True)
+    (written / "file").write_text("written")
+    hidden = node.folder / "view" / "etc" / "ssl"
+    hidden.mkdir()
+    hidden.chmod(0o1555)
+
+    mounts = (Mount("/etc/skt-written", "/data", False), Mount("/etc/ssl", "/ssl", True))
+    said = await node.output("sh", "-c", "cat /data/file; ls /ssl | head -1; echo more >>/data/file", mounts=mounts)
+
+    assert said == "written" + sorted(os.listdir("/etc/ssl"))[0] + "\n"
+    assert (written / "file").read_text() == "writtenmore\n"
+
+
 async def test_containers_end_when_the_simulator_is_killed(node):
     fifo(node)
     simulator = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SIMULATOR, node.root, node.folder / "out"),
+        *(sys.executable, "-c", SIMULATOR, node.folder, node.folder / "out"),
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     reader = await asyncio.to_thread((node.folder / "out" / "fifo").open, "rb", 0)
