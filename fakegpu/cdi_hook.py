@@ -16,13 +16,19 @@ __all__ = ["make_cdi_hook"]
 
 _SCRIPT: Final = r"""#!/bin/sh
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-root=$(sed -n 's/.*"bundle" *: *"\([^"]*\)".*/\1/p')/rootfs
+bundle=$(sed -n 's/.*"bundle" *: *"\([^"]*\)".*/\1/p')
+root=$(realpath -e -- "${bundle:?no state of a container on standard input}/rootfs") || exit 1
 [ "$1" != hook ] || shift
 [ "$1" = create-symlinks ] || exit 0
 for word; do
     case $word in
         *::*)
             link=$root/${word#*::}
+            # A link of the image may lead out of the container.
+            case $(realpath -m -- "$(dirname "$link")") in
+                "$root" | "$root"/*) ;;
+                *) echo "$link leads out of the container" >&2; exit 1 ;;
+            esac
             mkdir -p "$(dirname "$link")"
             ln -sfn "${word%%::*}" "$link"
             ;;

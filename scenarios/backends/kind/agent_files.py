@@ -26,6 +26,13 @@ class AgentFiles:
         with place.open("x") as file:
             file.write(content)
 
+    def do_create_link(self, path: str, target: str) -> None:
+        """Make a symbolic link, and the folders above it."""
+        place = HOST / path.lstrip("/")
+        note_created(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
     def do_write_file(self, path: str, content: str) -> None:
         """Give a file another content."""
         (HOST / path.lstrip("/")).write_text(content)

@@ -224,9 +224,12 @@ class KindBackend:
             if spec.amd is not None or spec.iluvatar is not None:
                 amd, iluvatar = vendor_specs(spec)
                 self._devices[spec.name] = await node.ask("devices", amd=amd, iluvatar=iluvatar)
-            places.append(Place(spec.name, environment, spec.contents, spec.has_devices))
+            files = {**spec.contents, **dict.fromkeys(spec.links, "")}
+            places.append(Place(spec.name, environment, files, spec.has_devices))
             for path, content in spec.contents.items():
                 await node.ask("create_file", path=path, content=content)
+            for path, target in spec.links.items():
+                await node.ask("create_link", path=path, target=target)
         for kind, url in _WATCHED.items():
             self._tasks.append(asyncio.create_task(self._api.watch(kind, self._changed, url)))
         await self._plugins.start(self._api, self._nodes, places)

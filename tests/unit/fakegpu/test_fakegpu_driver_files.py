@@ -86,6 +86,21 @@ def test_hook_makes_links_in_a_container_that_is_being_created(program: tuple[st
         make_cdi_hook(hook)
 
 
+@pytest.mark.parametrize("state", ['{"ociVersion": "1.2.0"}', '{"bundle": "%s"}'], ids=["no bundle", "link leads out"])
+def test_hook_makes_nothing_outside_of_the_container(state: str, tmp_path: Path) -> None:
+    hook, root, outside = tmp_path / "nvidia-cdi-hook", tmp_path / "bundle" / "rootfs", tmp_path / "outside"
+    root.mkdir(parents=True)
+    outside.mkdir()
+    (root / "opt").symlink_to(outside)
+    make_cdi_hook(hook)
+
+    words = ("create-symlinks", "--link", f"a::{'/opt/a' if 'bundle' in state else outside / 'a'}")
+    done = subprocess.run([hook, *words], input=state.replace("%s", str(root.parent)), text=True, env={}, check=False)
+
+    assert done.returncode != 0
+    assert list(outside.iterdir()) == []
+
+
 def test_programs_find_their_modules_without_the_environment_that_made_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

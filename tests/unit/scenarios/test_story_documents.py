@@ -52,7 +52,7 @@ WRONG = [
     pytest.param(
         "nodes: [{name: n, files: [5, {path: a}]}]\nsteps:\n- failDevice: {device: true}",
         [
-            "3:27: nodes[0].files[0]: expected a file: its path, or a mapping with 'path' and 'content'",
+            "3:27: nodes[0].files[0]: expected a file: its path, or a mapping with 'path' and 'content' or 'link'",
             "3:37: nodes[0].files[1].path: expected an absolute path on the node without '..'",
             "5:24: steps[0].failDevice.device: expected a device: its index, its id, {heldBy: POD} or {free: true}",
         ],
