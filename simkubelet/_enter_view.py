@@ -1,7 +1,7 @@
 """The first program in a node's view: makes the view in a mount namespace of its own, then becomes the plugin.
 
-Run as a file by a bare Python (``-I -S``), so it imports nothing of the package. Arguments: a JSON object (the fields of
-`sandbox.NodeView`), the program, its arguments. Where the view cannot be made it prints one line and exits with 125;
+Run as a file by a bare Python (``-I -S``), so it imports nothing of the package. Arguments: a JSON object (the fields
+of `sandbox.NodeView`), the program, its arguments. Where the view cannot be made it prints one line and exits with 125;
 with 127 where the program cannot be run.
 
 A folder that host and node both have is *open*: its place in the view is a folder of the node's storage, which takes
@@ -28,7 +28,15 @@ from collections.abc import Iterable, Iterator
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_UNBINDABLE, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 17, 1 << 18
 _MS_RELATIME, _MS_STRICTATIME = 1 << 21, 1 << 24
-_OPTIONS = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": _MS_RELATIME, "nosymfollow": 256}
+_OPTIONS = {
+    "nosuid": 2,
+    "nodev": 4,
+    "noexec": 8,
+    "noatime": 1024,
+    "nodiratime": 2048,
+    "relatime": _MS_RELATIME,
+    "nosymfollow": 256,
+}
 _MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _STAND_IN_FILE, _STAND_IN_FOLDER = 0o000, 0o1555
@@ -84,8 +92,11 @@ class View:
 
     def compose(self, folder: str, here: int, host: str | None, node: str | None) -> None:
         """Fill the open folder `folder`, whose storage is `here`, from the host's folder and the node's."""
-        wanted = {path[len(folder) + 1 :].split("/")[0] for path in self.wanted | set(self.places)
-                  if path.startswith(f"{folder}/")}
+        wanted = {
+            path[len(folder) + 1 :].split("/")[0]
+            for path in self.wanted | set(self.places)
+            if path.startswith(f"{folder}/")
+        }
         names = {*_listing(host), *_listing(node), *wanted} - {""}
         for entry in _listing(_fd(here)):
             if entry not in names and is_stand_in(os.stat(entry, dir_fd=here, follow_symlinks=False)):
@@ -105,13 +116,14 @@ class View:
         in_node, is_wanted = stat.S_ISDIR(node_mode), path in self.wanted
         has_places = any(place.startswith(f"{path}/") for place in self.places)
         is_shared = in_host and (in_node or is_wanted) and not (node_mode and not in_node)
-        if path != _UNOPENED and (is_shared or has_places or (in_node and self._is_device(node))):
-            # A link of the host's stays one where the node has nothing else there, as /var/run to /run.
-            if not (stat.S_ISLNK(host_mode) and not in_node and not has_places):
-                inside = _folder(here, name)
-                self.compose(path, inside, host if in_host else None, node if in_node else None)
-                os.close(inside)
-                return
+        # A link of the host's stays one where the node has nothing else there, as /var/run to /run.
+        is_link = stat.S_ISLNK(host_mode) and not in_node and not has_places
+        is_open = is_shared or has_places or (in_node and self._is_device(node))
+        if path != _UNOPENED and is_open and not is_link:
+            inside = _folder(here, name)
+            self.compose(path, inside, host if in_host else None, node if in_node else None)
+            os.close(inside)
+            return
         if node_mode and path != _UNOPENED:
             self.place_node(path, here, name, node, node_mode)
         elif stat.S_ISLNK(host_mode):
@@ -293,7 +305,7 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvp(argv[0], argv)
+        os.execvp(argv[0], argv)  # noqa: S606
     except OSError as error:
         print(f"cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         return 127
@@ -376,7 +388,7 @@ def _mode(path: str | None) -> int:
 
 def _above(path: str) -> Iterator[str]:
     """The folders above a path."""
-    while (path := path.rpartition("/")[0]):
+    while path := path.rpartition("/")[0]:
         yield path
 
 

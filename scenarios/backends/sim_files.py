@@ -1,8 +1,8 @@
 """The files of a simulated node: each at an absolute path there, in the node's folder here.
 
-`root` has all that is the node's own. Where a program runs in a view of the node (`simkubelet.sandbox`), the folders that
-node and host share are folders of `view`, so what changes in such a folder later is changed in both: a program that
-watches it in its view sees the change happen. All other folders of the node are the same ones in the view.
+`root` has all that is the node's own. Where a program runs in a view of the node (`simkubelet.sandbox`), the folders
+that node and host share are folders of `view`, so what changes in such a folder later is changed in both: a program
+that watches it in its view sees the change happen. All other folders of the node are the same ones in the view.
 """
 
 from __future__ import annotations

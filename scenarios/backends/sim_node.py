@@ -1,8 +1,8 @@
 """One simulated node of a story: its folder, its fake GPUs, and how its kubelet is set up.
 
 The folder holds ``device-plugins/`` (the kubelet's), ``taps/`` (folders of sockets of plugins with a tap),
-``machine/`` (the fake GPUs), ``root/`` (the node's own files), ``view/`` (what programs in a view of the node wrote into
-folders that it shares with the host) and ``logs/`` (what the kubelet and the plugins wrote).
+``machine/`` (the fake GPUs), ``root/`` (the node's own files), ``view/`` (what programs in a view of the node wrote
+into folders that it shares with the host) and ``logs/`` (what the kubelet and the plugins wrote).
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ _HARDWARE: Final = (
     *("/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu", "/sys/module/nvidia*"),
 )
 """Where the host's GPUs would be seen beside those of a node."""
+
+
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the node's
 
 
 class SimNode:
@@ -128,7 +131,7 @@ class SimNode:
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
         kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in (PLUGINS_REGISTRY, POD_RESOURCES)}
-        own = {path: self.root / path[1:] for path in ("/tmp", "/var/tmp")} | {"/dev/shm": self.directory / "shm"}
+        own = {f"/{path}": self.root / path for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: self.directory / "shm"}
         for folder in own.values():
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o1777)

@@ -1,8 +1,8 @@
 """What stands in a container's sandbox: the answers of the plugins, CDI and the node itself, found on this host.
 
 A path of the node is looked for below the node's root first, on the host next, and then among what plugins wrote into
-folders that the node shares with the host: what a fake machine or a story put there is the node's, the rest of a node is
-the host. No container may change the host, so what comes from there is read-only.
+folders that the node shares with the host: what a fake machine or a story put there is the node's, the rest of a node
+is the host. No container may change the host, so what comes from there is read-only.
 
 Source: internal/cri/opts/spec_linux_opts.go and container_create.go (containerd v2.1.4), also for the texts and for
 the order in which one thing replaces another: plugins, CDI, then the node's own hook.
@@ -157,7 +157,9 @@ class ContainerSetup:
         return not source.is_relative_to(self.folder.resolve())
 
 
-def set_up(folder: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path) -> ContainerSetup:
+def set_up(
+    folder: Path, env: Mapping[str, str], options: DeviceRunOptions, hook: NodeHook, logs: Path
+) -> ContainerSetup:
     """Describe a container of a node.
 
     Args:

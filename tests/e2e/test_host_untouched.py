@@ -124,10 +124,30 @@ def test_nothing_of_the_host_changes(folder: Path) -> None:
     os.mkfifo(fifo)
     story.write_text(STORY.replace("FOLDER", str(folder)))
     (folder / "plugin").write_text(PLUGIN)
-    play = [sys.executable, "-c", PLAY, str(nodes), str(fifo), str(story), *(f"{CATALOG}/{one}.yaml" for one in STORIES)]
+    play = [
+        sys.executable,
+        "-c",
+        PLAY,
+        str(nodes),
+        str(fifo),
+        str(story),
+        *(f"{CATALOG}/{one}.yaml" for one in STORIES),
+    ]
 
     done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", COPY, "sh", str(folder / "host"), *play],
+        [
+            "/usr/bin/env",
+            "unshare",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            COPY,
+            "sh",
+            str(folder / "host"),
+            *play,
+        ],
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TMPDIR": str(folder)},
         capture_output=True,
         text=True,

@@ -120,7 +120,7 @@ class Watcher:
     def __init__(self, node: SimNode) -> None:
         (node.directory / "device-plugins").mkdir()
         view = node.view({SOCKETS: node.directory / "device-plugins"})
-        argv = sandboxed(["sh", "-c", 'while read paths; do ls -d $paths 2>/dev/null; echo .; done'], view)
+        argv = sandboxed(["sh", "-c", "while read paths; do ls -d $paths 2>/dev/null; echo .; done"], view)
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.sees("/")
 
@@ -143,12 +143,14 @@ def can_see() -> None:
 @pytest.mark.usefixtures("can_see")
 def test_program_in_a_view_sees_what_changes_wherever_it_lies(tmp_path: Path, trace: Trace) -> None:
     files = ["/etc/skt/burrow/g1", "/dev/sktFAKE0", {"path": "/etc/skt.yaml", "content": "a"}]
-    spec = NodeSpec.model_validate({"name": "node-1", "files": [*files, {"path": "/etc/skt-link", "link": "/etc/skt.yaml"}]})
+    files.append({"path": "/etc/skt-link", "link": "/etc/skt.yaml"})
+    spec = NodeSpec.model_validate({"name": "node-1", "files": files})
     node = SimNode(spec, tmp_path / "node-1", changed=["/usr/local/skt-new/file"])
     node.create()
     watcher = Watcher(node)
     with watcher.process:
-        beginning = ("/etc/skt/burrow/g1", "/dev/sktFAKE0", "/etc/skt.yaml", "/etc/skt-link", "/etc/passwd", "/dev/null")
+        own = ("/etc/skt/burrow/g1", "/dev/sktFAKE0", "/etc/skt.yaml", "/etc/skt-link")
+        beginning = (*own, "/etc/passwd", "/dev/null")
         assert watcher.sees(*beginning) == sorted(beginning)
 
         new = ("/etc/skt/g2", "/etc/skt-g3", "/dev/sktFAKE1", "/usr/local/skt-new/file", "/var/run/skt")

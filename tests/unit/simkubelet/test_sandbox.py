@@ -99,7 +99,8 @@ def test_view_has_all_that_the_host_has(node):
 
     seen = node.sh("ls -A /etc; ls -A /")
 
-    assert set(seen.stdout.split()) == {"skt"} | {entry.name for folder in ("/etc", "/") for entry in os.scandir(folder)}
+    host = {entry.name for folder in ("/etc", "/") for entry in Path(folder).iterdir()}
+    assert set(seen.stdout.split()) == {"skt"} | host
 
 
 def test_node_file_stands_in_place_of_the_hosts(node):
@@ -203,7 +204,8 @@ def test_program_below_the_temporary_folder_is_found_and_read_only(node):
         folder = Path(name)
         folder.chmod(0o777)
         program, settings = folder / "bin" / "plugin", folder / "etc" / "settings"
-        for file, text in {program: '#!/bin/sh\npwd; cat "${1#*=}"; touch x 2>/dev/null || echo kept\n', settings: "on\n"}.items():
+        script = '#!/bin/sh\npwd; cat "${1#*=}"; touch x 2>/dev/null || echo kept\n'
+        for file, text in {program: script, settings: "on\n"}.items():
             file.parent.mkdir()
             file.write_text(text)
             file.chmod(0o755)
