@@ -78,7 +78,7 @@ class View:
         top = _opened(self.storage)
         # What is bound from a folder above the storage would take all that is mounted here along.
         _call("mount", None, _fd(top), None, _MS_UNBINDABLE, None)
-        self.compose("", top, "", self.root)
+        self.compose("", top, "/", self.root)
         self.lay_over_proc(top)
         for path in sorted({*self.seen, *named}):
             if self._place_above(path):
@@ -90,7 +90,7 @@ class View:
         self.make_read_only()
         return top
 
-    def compose(self, folder: str, here: int, host: str | None, node: str | None) -> None:
+    def compose(self, folder: str, here: int, host: str, node: str) -> None:
         """Fill the open folder `folder`, whose storage is `here`, from the host's folder and the node's."""
         wanted = {
             path[len(folder) + 1 :].split("/")[0]
@@ -104,7 +104,7 @@ class View:
         for name in sorted(names):
             self.place(f"{folder}/{name}", here, name, _below(host, name), _below(node, name))
 
-    def place(self, path: str, here: int, name: str, host: str | None, node: str | None) -> None:
+    def place(self, path: str, here: int, name: str, host: str, node: str) -> None:
         """Let what stands at `path` stand at `name` in the storage folder `here`."""
         if path in self.places:
             self.bind(here, name, self.places[path], path)
@@ -121,7 +121,7 @@ class View:
         is_open = is_shared or has_places or (in_node and self._is_device(node))
         if path != _UNOPENED and is_open and not is_link:
             inside = _folder(here, name)
-            self.compose(path, inside, host if in_host else None, node if in_node else None)
+            self.compose(path, inside, host if in_host else "", node if in_node else "")
             os.close(inside)
             return
         if node_mode and path != _UNOPENED:
@@ -211,8 +211,7 @@ class View:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             rows = [line.split(" ") for line in file]
         for row in rows:
-            place = row[4].encode("utf-8", "surrogateescape").decode("unicode_escape").encode("latin-1")
-            place = os.fsdecode(place)
+            place = os.fsdecode(os.fsencode(row[4]).decode("unicode_escape").encode("latin-1"))
             if place.startswith(f"{self.storage}/") and place not in self.writable:
                 options = set(row[5].split(","))
                 flags = sum(flag for name, flag in _OPTIONS.items() if name in options)
@@ -358,28 +357,26 @@ def _remove(here: int, name: str) -> None:
             os.unlink(name, dir_fd=here)
 
 
-def _listing(folder: str | bytes | None) -> list[str]:
+def _listing(folder: str | bytes) -> list[str]:
     """The names in a folder; none where there is none, or none that we may see."""
-    if folder is None:
-        return []
     try:
-        return [os.fsdecode(name) for name in os.listdir(folder or "/")]
+        return [os.fsdecode(name) for name in os.listdir(folder)] if folder else []
     except OSError:
         return []
 
 
-def _below(folder: str | None, name: str) -> str | None:
-    return None if folder is None else f"{folder}/{name}"
+def _below(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}" if folder else ""
 
 
-def _followed(node: str | None) -> str | None:
+def _followed(node: str) -> str:
     """A place in the node's tree; an absolute link there leads to a part of the node that lies elsewhere."""
-    while node is not None and os.path.islink(node) and os.readlink(node).startswith("/"):
+    while os.path.islink(node) and os.readlink(node).startswith("/"):
         node = os.readlink(node)
     return node
 
 
-def _mode(path: str | None) -> int:
+def _mode(path: str) -> int:
     try:
         return os.lstat(path).st_mode if path else 0
     except OSError:
