@@ -25,14 +25,6 @@ BIN = Path(sys.executable).parent
 README = "README.md"
 MISSING = {"apt-get", "bwrap", "docker", "fakegpu", "go", "kind", "kubectl", "simkubelet"}
 """Programs that a machine with only Python and a C compiler does not have; apt-get would install some of them."""
-NOT_YET = {
-    "docs/write-a-plugin.md with kubectl": "a program mapped by --image sees the host's files, not the node's",
-}
-"""What a page says and no program does yet."""
-
-
-def not_yet(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.xfail(name in NOT_YET, reason=NOT_YET.get(name, ""), strict=True)
 
 
 def pages(is_played: Callable[[Block], bool]) -> list[str]:
@@ -41,11 +33,7 @@ def pages(is_played: Callable[[Block], bool]) -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=not_yet(page))
-        for page in pages(lambda block: not block.needs_kubectl)
-        if page != README
-    ],
+    [page for page in pages(lambda block: not block.needs_kubectl) if page != README],
 )
 def test_page_does_what_it_says(run: Any, page: str) -> None:
     with page_reader(run.scratch, run.environment(), [BIN]) as reader:
@@ -57,7 +45,7 @@ def test_page_does_what_it_says(run: Any, page: str) -> None:
 @pytest.mark.clients
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=not_yet(f"{page} with kubectl")) for page in pages(lambda block: block.needs_kubectl)],
+    pages(lambda block: block.needs_kubectl),
 )
 def test_page_with_kubectl_does_what_it_says(run: Any, page: str) -> None:
     programs = run.scratch / "bin"

@@ -13,6 +13,7 @@ from scenarios.backend import Capability
 from scenarios.backends.sim import SimBackend
 from scenarios.runner import play
 from scenarios.verdict import Outcome
+from simkubelet import sandbox
 
 STEPS = "steps:\n- advance: 1s\n"
 PROCESSES = f"nodes: [{{name: a, runtime: process}}]\n{STEPS}"
@@ -33,15 +34,16 @@ World = Callable[..., SimBackend]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A machine on whose PATH are just these programs, each with its text."""
+    """A machine on whose PATH are just these programs, each with its text, and what its kernel says to a namespace."""
 
-    def give(**programs: str) -> None:
+    def give(kernel: str, **programs: str) -> None:
         folder = tmp_path / "bin"
         folder.mkdir()
-        for name, text in programs.items():
+        for name, text in {"launcher": kernel, **programs}.items():
             (folder / name).write_text(text)
             (folder / name).chmod(0o755)
         monkeypatch.setenv("PATH", str(folder))
+        monkeypatch.setattr(sandbox, "_LAUNCHER", (str(folder / "launcher"),))
 
     return give
 
@@ -57,7 +59,7 @@ def world_of(read_story: Any) -> World:
 
 @pytest.mark.parametrize("text", [PROCESSES, FOREIGN, FILE_WITH_CONTENT, EMPTY_FILE])
 def test_machine_that_has_all_can_play_all(machine: Callable[..., None], world_of: World, text: str) -> None:
-    machine(bwrap=WORKS, unshare=WORKS, mount=WORKS)
+    machine(kernel=WORKS, bwrap=WORKS)
 
     world = world_of(text)
 
@@ -73,10 +75,10 @@ def test_machine_that_has_all_can_play_all(machine: Callable[..., None], world_o
         pytest.param(EMPTY_FILE, set(), id="an empty file"),
     ],
 )
-def test_bare_machine_lacks_what_a_story_needs_programs_for(
+def test_machine_without_bwrap_and_namespaces_lacks_what_a_story_needs(
     machine: Callable[..., None], world_of: World, text: str, lacking: set[Capability]
 ) -> None:
-    machine()
+    machine(kernel=REFUSED)
 
     world = world_of(text)
 
@@ -84,11 +86,11 @@ def test_bare_machine_lacks_what_a_story_needs_programs_for(
     assert world.remedies.keys() == lacking
 
 
-@pytest.mark.parametrize(("text", "program"), [(PROCESSES, "bwrap"), (FOREIGN, "unshare")])
+@pytest.mark.parametrize(("text", "refused"), [(PROCESSES, "bwrap"), (FOREIGN, "kernel")])
 def test_refused_namespace_is_known_with_its_reason(
-    machine: Callable[..., None], world_of: World, text: str, program: str
+    machine: Callable[..., None], world_of: World, text: str, refused: str
 ) -> None:
-    machine(**{"bwrap": WORKS, "unshare": WORKS, "mount": WORKS, program: REFUSED})
+    machine(**{"kernel": WORKS, "bwrap": WORKS, refused: REFUSED})
 
     (remedy,) = world_of(text).remedies.values()
 
@@ -99,20 +101,20 @@ def test_refused_namespace_is_known_with_its_reason(
 def test_user_needs_a_namespace_to_be_root_for_mig_devices(
     machine: Callable[..., None], world_of: World, monkeypatch: pytest.MonkeyPatch, user: int, lacking: set[Capability]
 ) -> None:
-    machine()
+    machine(kernel=REFUSED)
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
     assert world_of(MIG).remedies.keys() == lacking
 
 
 def test_program_that_the_user_gave_is_tried_in_any_case(machine: Callable[..., None], world_of: World) -> None:
-    machine()
+    machine(kernel=REFUSED)
 
     assert world_of(FOREIGN, {"mine": ("./mine",)}).remedies == {}
 
 
 async def test_story_is_skipped_with_what_the_machine_lacks(machine: Callable[..., None], read_story: Any) -> None:
-    machine()
+    machine(kernel=REFUSED)
     document = read_story(PROCESSES)
 
     verdict = await play(document, SimBackend(document.scenario, directory=None, keep=False, plugin_commands={}))
