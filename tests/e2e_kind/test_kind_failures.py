@@ -95,7 +95,7 @@ def test_another_version_than_the_clusters_is_refused(run: Run) -> None:
 @pytest.mark.parametrize(
     "phase",
     [
-        pytest.param("pgrep -f scenarios.backends.kind.agent", id="the agent comes up"),
+        pytest.param("pgrep -f [s]cenarios.backends.kind.agent", id="the agent comes up"),
         pytest.param(f"kubectl get pods -l {_OURS} | grep Running", id="pods run"),
         pytest.param("! systemctl is-active kubelet", id="the kubelet restarts"),
     ],

@@ -18,7 +18,7 @@ from simkubelet.errors import HostError, SimkubeletError
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
-_GONE: Final = "a node's container does not run any more; somebody has ended it"
+_GONE: Final = "a node's container was ended under the story"
 _MENDED = {
     "is not running": _GONE,
     "error executing setns process": _GONE,
