@@ -144,11 +144,13 @@ def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
         assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
 
 
-def test_many_nodes_fit_under_a_low_soft_limit_that_plugins_keep(tmp_path: Path) -> None:
-    command = shlex.quote(f"limits=sh -c 'ulimit -Sn >{tmp_path}/limit; ulimit -Hn >>{tmp_path}/limit; exec sleep 999'")
+def test_many_nodes_fit_under_a_low_soft_limit_that_plugins_keep() -> None:
+    command = shlex.quote("limits=sh -c 'ulimit -Sn >/tmp/limit; ulimit -Hn >>/tmp/limit; exec sleep 999'")
     options = f"--nodes 16 --profile t4 --gpus 1 --plugin nvidia --plugin {command}"
     with live_cluster(options, prefix=["prlimit", "--nofile=100:2000"]) as cluster:
-        eventually(lambda: (tmp_path / "limit").exists() and (tmp_path / "limit").read_text() == "100\n2000\n")
+        # The plugin's /tmp is its node's.
+        limits = cluster.scratch.glob
+        eventually(lambda: {one.read_text() for one in limits("**/root/tmp/limit")} == {"100\n2000\n"})
 
         assert cluster.command("simkubelet kubelet restart node-16") == "the kubelet of node-16 was restarted\n"
 
@@ -194,8 +196,8 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--image nvidia", "'nvidia' is not of the form IMAGE=PLUGIN"),
         ("--kubelet-version 1.99", "1.99"),
         ("--name My_Cluster", "'My_Cluster': up to 32 small letters, digits and dashes"),
-        ("--dir /no/such/folder", "/no/such/folder: no folder can be made here"),
-        ("--kubeconfig /no/such/folder/config", "--kubeconfig: '/no/such/folder/config' cannot be written"),
+        ("--dir /dev/null/folder", "/dev/null/folder: no folder can be made here"),
+        ("--kubeconfig /dev/null/config", "--kubeconfig: '/dev/null/config' cannot be written"),
         ("--kubeconfig /dev/null", "--kubeconfig: '/dev/null' is there already"),
     ],
 )

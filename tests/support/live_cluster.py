@@ -83,7 +83,7 @@ class LiveCluster:
 
     def leftovers(self) -> list[str]:
         """Files below its folder, and processes that were started with it."""
-        mark = f"TMPDIR={self.scratch}".encode()
+        mark = f"XDG_RUNTIME_DIR={self.scratch}".encode()
         left = [str(path) for path in self.scratch.rglob("*") if not path.is_dir()]
         for entry in Path("/proc").iterdir():
             try:
