@@ -111,7 +111,9 @@ class SimNode:
             self.files.create_link(path, target)
 
     def close(self) -> None:
-        """End what serves for the node's devices; may be called when `create` has failed."""
+        """End what serves for the node's devices and let go of their files; may be called when `create` has failed."""
+        if self.machine is not None:
+            self.machine.close()
         if self.vendor_devices is not None:
             self.vendor_devices.close()
 

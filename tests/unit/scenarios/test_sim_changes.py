@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -184,3 +185,14 @@ def test_link_of_the_node_leads_to_a_file_of_the_node(tmp_path: Path) -> None:
 def test_file_with_content_is_no_link() -> None:
     with pytest.raises(ValueError, match="takes 'content' or 'link', not both"):
         NodeSpec.model_validate({"name": "node-1", "files": [{"path": "/a", "content": "x", "link": "/b"}]})
+
+
+def test_node_that_is_closed_holds_no_file_of_its_machine(tmp_path: Path) -> None:
+    spec = {"name": "node-1", "gpus": {"profile": "t4", "count": 1}}
+    node = SimNode(NodeSpec.model_validate(spec), tmp_path)
+    node.create()
+
+    node.close()
+
+    opened = {os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()}
+    assert [path for path in opened if path.startswith(str(tmp_path))] == []
