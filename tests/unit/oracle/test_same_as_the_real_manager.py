@@ -84,7 +84,7 @@ class BothManagers(ComparedManagers):
 
     @initialize(
         layout=st.sampled_from(["replacement", "same socket", "two resources", "two resources"]),
-        nodes=st.sampled_from([1, 2, 2, 2, 4, 0]),
+        nodes=st.sampled_from([1, 2, 2, 2, 4]),
         policy=st.sampled_from(["none", "none", "none", "best-effort", "restricted", "single-numa-node"]),
         scope=st.sampled_from(["container", "pod"]),
         prefers=st.sampled_from([True, True, True, False]),
@@ -289,11 +289,25 @@ class BothManagers(ComparedManagers):
         real, ours = ([file["name"] for file in answer["files"]] for answer in self.sides.ask("kubelet", "ls"))
         assert ours == real
         if self.tells_health:
-            self.kubelet("updates", timeout_ms=0, want=0)
+            self.compare_updates()
         if self.pods:
             self.look_at_a_pod(data.draw(st.sampled_from(sorted(self.pods))))
         if not self.is_over:
             self.compare_books()
+
+    def compare_updates(self) -> None:
+        """Compare the pods that were reported for changes of health.
+
+        Both resources have devices of the same ids. A kubelet that looks for the holder by the id alone takes any pod
+        that holds a device of that id, as Go's maps have no order; how many lists there are is no chance.
+
+        Source: devicemanager/pod_devices.go, ``getPodAndContainerForDevice`` (kubernetes v1.34.4).
+        """
+        real, ours = self.sides.ask("kubelet", "updates", timeout_ms=0, want=0)
+        if self.resources["a"] != self.resources["b"] and not version(self.minor).finds_pods_by_resource:
+            assert len(ours["updates"]) == len(real["updates"]), f"{ours}, and the real one {real}"
+        else:
+            self.check(real, ours, "kubelet", "updates", {})
 
     def look_at_the_checkpoint(self) -> None:
         """Compare the files, which are written a little after what they tell of can be seen."""
