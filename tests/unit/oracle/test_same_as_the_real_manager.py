@@ -84,7 +84,7 @@ class BothManagers(ComparedManagers):
 
     @initialize(
         layout=st.sampled_from(["replacement", "same socket", "two resources", "two resources"]),
-        nodes=st.sampled_from([1, 2, 2, 2, 4]),
+        nodes=st.sampled_from([1, 2, 2, 2, 4, 0]),
         policy=st.sampled_from(["none", "none", "none", "best-effort", "restricted", "single-numa-node"]),
         scope=st.sampled_from(["container", "pod"]),
         prefers=st.sampled_from([True, True, True, False]),
