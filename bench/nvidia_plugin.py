@@ -34,9 +34,9 @@ from typing import Final, Self
 import grpc
 
 from fakegpu import Machine
+from simkubelet._internal.sandbox import NodeView, check_sandbox, sandboxed
 from simkubelet.apis import deviceplugin as api
-from simkubelet.errors import HostError
-from simkubelet.sandbox import NodeView, check_sandbox, sandboxed
+from simkubelet.model.errors import HostError
 from tests.support.bare_connection import BareConnection
 
 ROOT: Final = Path(__file__).resolve().parent.parent

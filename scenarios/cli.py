@@ -161,7 +161,7 @@ def show(story: str) -> None:
 
 
 def _read(path: Path) -> str:
-    from simkubelet.errors import InputError
+    from simkubelet.model.errors import InputError
 
     try:
         return path.read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.errors import InputError
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import pod_from_manifest
 
 from .action import (
     AddStaticPod,

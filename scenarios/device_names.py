@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from simkubelet.events import DevicesAllocated, PodRemoved, PodStatusUpdated
+from simkubelet.model.events import DevicesAllocated, PodRemoved, PodStatusUpdated
 
 from .events import FaultHealed, FaultInjected
 from .trace import Event

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from pydantic import ValidationError
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from .complaints import complaints
 from .crosscheck import Known, crosscheck
@@ -71,7 +71,7 @@ def load(path: Path, known: Known | None = None) -> Document:
 def installed() -> Known:
     """The names that the installed parts have."""
     from fakegpu.profile import profile_names
-    from simkubelet.version import FEATURE_GATES, SUPPORTED
+    from simkubelet.model.version import FEATURE_GATES, SUPPORTED
 
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=FEATURE_GATES)
 

@@ -1,4 +1,4 @@
-"""What the runner and its backend do to a story's world, as typed events beside those of `simkubelet.events`."""
+"""What the runner and its backend do to a story's world, as typed events beside those of `simkubelet.model.events`."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from simkubelet.errors import SimkubeletError
+from simkubelet.model.errors import SimkubeletError
 
 T = TypeVar("T")
 

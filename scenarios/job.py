@@ -15,8 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from simkubelet.errors import InputError
-from simkubelet.open_files import raise_limit
+from simkubelet._internal.open_files import raise_limit
+from simkubelet.model.errors import InputError
 
 from .backend import Backend
 from .crosscheck import is_supported, unknown, unsupported

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from simkubelet.version import Release, release
+from simkubelet.model.version import Release, release
 
 _NUMBER: Final = r"1\.[0-9]+(?:\.[0-9]+)?"
 _COMPARISON: Final = rf"(?:<=|>=|<|>) ?{_NUMBER}"

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from simkubelet.events import (
+from simkubelet.model.events import (
     SIMULATOR,
     ContainerExited,
     ContainerStarted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from .backend import needed
 from .backends.kind.backend import CAPABILITIES

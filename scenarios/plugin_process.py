@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simkubelet.clock import Clock
-from simkubelet.errors import HostError, InputError, PluginError
-from simkubelet.open_files import with_first_limit
+from simkubelet._internal.open_files import with_first_limit
+from simkubelet.model.clock import Clock
+from simkubelet.model.errors import HostError, InputError, PluginError
 
 from .call_book import CallBook
 from .events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted

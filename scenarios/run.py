@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, RunProgress, at_a_time, play_all, prepare

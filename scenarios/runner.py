@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from .action import Action
 from .backend import Backend, needed

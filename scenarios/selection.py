@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 
-from simkubelet.errors import InputError, PluginError
+from simkubelet.model.errors import InputError, PluginError
 
 from .action import RemoveFile
 from .device_names import hardware_of

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from .positioned import read_yaml
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simkubelet.errors import PluginError
+from simkubelet.model.errors import PluginError
 
 LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _ANSWER_LIMIT_S: Final = 20.0

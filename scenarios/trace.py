@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import IO, Any, Protocol, overload
 
-from simkubelet.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
+from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
 
 from .events import StoryEvent
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from simkubelet.errors import HostError, InputError, PluginError, SimkubeletError
+from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
 from .mismatch import Mismatch
 from .trace import Event

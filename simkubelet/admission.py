@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from .fit import insufficient_resources
-from .go.text import quoted
-from .pod import Container, ContainerKind, Pod
-from .resources import ResourceName, is_extended_resource
-from .version import Version
+from .golang.text import quoted
+from .model.fit import insufficient_resources
+from .model.pod import Container, ContainerKind, Pod
+from .model.resources import ResourceName, is_extended_resource
+from .model.version import Version
 
 __all__ = ["AllocationError", "Rejection", "device_rejection", "resource_rejection", "sidecar_rejection"]
 

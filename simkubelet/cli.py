@@ -12,9 +12,9 @@ from typing import NoReturn
 
 import click
 
-from . import _bundle
-from .errors import HostError, InputError, SimkubeletError
-from .open_files import too_many
+from ._internal import bundle
+from ._internal.open_files import too_many
+from .model.errors import HostError, InputError, SimkubeletError
 
 INTERRUPTED = 130
 _STORIES = "cli"
@@ -41,7 +41,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _SCENARIO_COMMANDS:
             module, name = _SCENARIO_COMMANDS[cmd_name]
-            command: click.Command = getattr(_bundle.load("scenarios", module), name)
+            command: click.Command = getattr(bundle.load("scenarios", module), name)
             return command
         return super().get_command(ctx, cmd_name)
 
@@ -85,7 +85,7 @@ def commands() -> None:
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
     """Run a device plugin that comes along, or print the DaemonSet that does."""
-    context.exit(_bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
+    context.exit(bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import _bundle
+from ._internal import bundle
 from .apis import deviceplugin as api
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     )
     from ._bundled.plugin.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
 else:
-    _framework = _bundle.load("plugin", "framework")
+    _framework = bundle.load("plugin", "framework")
     globals().update({name: getattr(_framework, name) for name in _framework.__all__})
-    run = _bundle.load("plugin", "launch").run
+    run = bundle.load("plugin", "launch").run
 
 __all__ = [
     "AllocationRefusedError",

@@ -31,7 +31,7 @@ from scenarios.runner import play
 from scenarios.snapshot import Snapshot
 from scenarios.trace import Event
 from scenarios.verdict import Outcome
-from simkubelet.errors import SimkubeletError
+from simkubelet.model.errors import SimkubeletError
 
 RESOURCE_PREFIX = "nvidia.com/"
 FAILS_HEALTH = ("Cannot watch device", "Cannot register the events", "Failed to start health check")

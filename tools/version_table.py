@@ -1,4 +1,4 @@
-"""Write ``docs/versions.md``: what differs between Kubernetes minors, from ``simkubelet/version.py``.
+"""Write ``docs/versions.md``: what differs between Kubernetes minors, from ``simkubelet/model/version.py``.
 
 The text of each row is that of the attribute's documentation, its values are those that `version` gives to every patch
 of every minor. With ``--check`` nothing is written and the exit status says whether the committed page is fresh.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from simkubelet.version import SUPPORTED, Version, version
+from simkubelet.model.version import SUPPORTED, Version, version
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "versions.md"
 PATCHES = range(30)
@@ -26,7 +26,7 @@ HEAD = """\
 
 `simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, choose a minor, {first} to {last},
 or one of its patches where a fix came in between. All that depends on it stands below: a value counts from the version
-before it up to the next one. `python tools/version_table.py` writes this page from `simkubelet/version.py`.
+before it up to the next one. `python tools/version_table.py` writes this page from `simkubelet/model/version.py`.
 
 | what | from version: value | source |
 | --- | --- | --- |

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from simkubelet.apis.grpc_wire.client import ClientConnection, RpcError
+from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 
 __all__ = ["DialError", "RpcError", "call_once"]
 

@@ -10,7 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from simkubelet.apis.grpc_wire.server import GrpcServer
+from simkubelet.apis.grpcwire.server import GrpcServer
 
 from ..errors import HostError, UsageError
 from .device_feed import DeviceFeed

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpc_wire.messages import Code
-from simkubelet.apis.grpc_wire.served_call import CallError, Method, StreamMethod, UnaryMethod
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.served_call import CallError, Method, StreamMethod, UnaryMethod
 
 from .device import DeviceID
 from .device_feed import DeviceFeed

@@ -16,19 +16,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from simkubelet.clock import ManualClock
+from simkubelet._internal.sandbox import check_sandbox
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.cluster.objects import Key
 from simkubelet.cluster.pod_json import pod_key
-from simkubelet.errors import HostError, InputError
-from simkubelet.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
-from simkubelet.kubelet import Kubelet
-from simkubelet.node.node import Node
-from simkubelet.pod import Pod
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
+from simkubelet.model.node import Node
+from simkubelet.model.pod import Pod
+from simkubelet.model.version import Version, version
+from simkubelet.node.context import Surroundings
 from simkubelet.runtime.bubblewrap import check_bubblewrap
-from simkubelet.sandbox import check_sandbox
-from simkubelet.surroundings import Surroundings
-from simkubelet.version import Version, version
 
 from ..action import (
     Action,

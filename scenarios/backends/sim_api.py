@@ -11,9 +11,9 @@ from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.node_logs import NodeLogs
 from simkubelet.cluster.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
-from simkubelet.errors import HostError
-from simkubelet.kubelet import Kubelet
-from simkubelet.version import Version
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.errors import HostError
+from simkubelet.model.version import Version
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 from simkubelet.runtime.cri import Cri
 
 from ..action import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from ..node_action import CheckpointState
 from .checkpoint_text import changed_checkpoint

@@ -1,7 +1,7 @@
 """How a plugin of a story is run on a simulated node: its program, what it is told, and what it finds where.
 
 A bundled plugin is given the node's places as options. A foreign one has a node's paths built in, so it runs in a view
-of the node (`simkubelet.sandbox`). So does a bundled one that looks for what only a mount can be: files of its own, and
+of the node (`sandbox`). So does a bundled one that looks for what only a mount can be: files of its own, and
 character devices on a node whose containers are processes.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simkubelet import _bundle
+from simkubelet._internal import bundle
+from simkubelet._internal.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.sandbox import check_sandbox, sandboxed, tied_to_parent
 
 from ..node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ..plugin_process import PluginCommand
@@ -48,7 +48,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
     program, folder = spec.foreign_program(replacement), socket_folder(node, spec)
     if spec.builtin is not None and not program:
-        env["PYTHONPATH"] = _bundle.python_path("plugin")
+        env["PYTHONPATH"] = bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
         told = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
         argv = _seen(node, told, folder) if needs_view(node.spec, spec) else tied_to_parent(told)
@@ -72,7 +72,7 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
     # -P: the folder in which the command was given is no place to look for Python modules.
-    program = [sys.executable, "-P", "-m", _bundle.module_name("plugin"), name]
+    program = [sys.executable, "-P", "-m", bundle.module_name("plugin"), name]
     return [*program, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
 
 

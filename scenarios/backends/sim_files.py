@@ -1,6 +1,6 @@
 """The files of a simulated node: each at an absolute path there, in the node's folder here.
 
-`root` has all that is the node's own. Where a program runs in a view of the node (`simkubelet.sandbox`), the folders
+`root` has all that is the node's own. Where a program runs in a view of the node (`sandbox`), the folders
 that node and host share are folders of `view`, so what changes in such a folder later is changed in both: a program
 that watches it in its view sees the change happen. All other folders of the node are the same ones in the view.
 """
@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from simkubelet.errors import InputError
+from simkubelet._internal.sandbox import is_stand_in
+from simkubelet.model.errors import InputError
 from simkubelet.node.node_paths import node_path
-from simkubelet.sandbox import is_stand_in
 
 _RUN: Final = PurePosixPath("/var/run")
 

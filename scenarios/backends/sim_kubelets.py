@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from simkubelet.errors import InputError
-from simkubelet.kubelet import Kubelet
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.errors import InputError
 
 from ..events import CheckpointChanged, DiskFilled, DiskFreed, NodeRebooted
 from ..node_action import (

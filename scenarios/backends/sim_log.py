@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
 """The world and the node for which something runs; a task inherits it from whoever started its kubelet."""

@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from simkubelet.config import KubeletConfig, RuntimeKind
+from simkubelet._internal.sandbox import NodeView
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.errors import HostError, InputError
-from simkubelet.kubelet import DEVICE_PLUGINS
-from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
-from simkubelet.sandbox import NodeView
-from simkubelet.topology.settings import TopologySettings
-from simkubelet.version import version
+from simkubelet.kubelet.kubelet import DEVICE_PLUGINS
+from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.model.config import KubeletConfig, RuntimeKind
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.topology_settings import TopologySettings
+from simkubelet.model.version import version
 
 from ..node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .sim_files import SimFiles

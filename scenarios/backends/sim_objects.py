@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from simkubelet.cluster import Objects, Store
 from simkubelet.cluster.objects import Key
-from simkubelet.errors import InputError
-from simkubelet.pod import Pod
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import Pod
 
 from ..pod_action import MetadataAction
 

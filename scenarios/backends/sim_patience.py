@@ -7,8 +7,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from simkubelet.clock import ManualClock
-from simkubelet.events import (
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
     DevicesAllocated,

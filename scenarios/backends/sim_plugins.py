@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.clock import Clock
-from simkubelet.errors import HostError, InputError
-from simkubelet.events import PluginRegistered
+from simkubelet.model.clock import Clock
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.events import PluginRegistered
 
 from ..plugin_action import (
     AnswerRpc,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from simkubelet.cluster import Store
-from simkubelet.kubelet import Kubelet
-from simkubelet.node.node import Node
-from simkubelet.pod import Pod
-from simkubelet.pod_status import ContainerStatus
-from simkubelet.resources import ResourceName
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.node import Node
+from simkubelet.model.pod import Pod
+from simkubelet.model.pod_status import ContainerStatus
+from simkubelet.model.resources import ResourceName
 
 from ..snapshot import KubeletState, NodeView, PodEvent, PodView
 

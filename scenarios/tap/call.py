@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from simkubelet.apis.grpc_wire.end import End
-from simkubelet.apis.grpc_wire.frames import Headers
+from simkubelet.apis.grpcwire.end import End
+from simkubelet.apis.grpcwire.frames import Headers
 
 
 class Route(Protocol):

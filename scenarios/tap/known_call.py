@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
-from simkubelet.apis.grpc_wire.frames import CANCEL, Headers
-from simkubelet.apis.grpc_wire.messages import (
+from simkubelet.apis.grpcwire.frames import CANCEL, Headers
+from simkubelet.apis.grpcwire.messages import (
     ANSWER_BEGINS,
     EMPTY_MESSAGE,
     Code,

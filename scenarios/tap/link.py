@@ -11,8 +11,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from simkubelet.apis.grpc_wire.end import End
-from simkubelet.apis.grpc_wire.frames import PREFACE, Flag, Frame, Headers, Type
+from simkubelet.apis.grpcwire.end import End
+from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
 
 from .call import Call
 from .known_call import KnownCall, Supervisor

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from simkubelet._internal.folder_events import FolderEvent, FolderEvents
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
-from simkubelet.plugins.folder_events import FolderEvent, FolderEvents
 
 _GONE: Final = (FolderEvent.DELETED, FolderEvent.MOVED_OUT)
 _THERE: Final = (FolderEvent.CREATED, FolderEvent.MOVED_IN)

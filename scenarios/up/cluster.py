@@ -13,7 +13,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simkubelet.clock import RealClock
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
@@ -25,12 +24,13 @@ from simkubelet.cluster.pod_garbage_collector import PodGarbageCollector
 from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.cluster.taint_eviction import TaintEviction
-from simkubelet.errors import InputError, PluginError
-from simkubelet.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
-from simkubelet.kubelet import START_S, Kubelet, new_runtime
-from simkubelet.pod import Container, Pod
-from simkubelet.surroundings import Surroundings
-from simkubelet.version import version
+from simkubelet.kubelet.kubelet import START_S, Kubelet, new_runtime
+from simkubelet.model.clock import RealClock
+from simkubelet.model.errors import InputError, PluginError
+from simkubelet.model.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
+from simkubelet.model.pod import Container, Pod
+from simkubelet.model.version import version
+from simkubelet.node.context import Surroundings
 
 from ..backends.sim_log import KubeletLogs
 from ..backends.sim_node import SimNode

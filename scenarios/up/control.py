@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from simkubelet.errors import HostError, InputError, PluginError, SimkubeletError
+from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
 from .place import running
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from simkubelet.devices.plugin_folder import check_socket_path
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 __all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running", "written"]
 

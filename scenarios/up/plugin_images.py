@@ -18,11 +18,11 @@ from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Any, Final, get_args
 
-from simkubelet.clock import Clock
+from simkubelet._internal.open_files import with_first_limit
 from simkubelet.devices.run_options import DeviceRunOptions
-from simkubelet.kubelet import CONTAINER_LOGS
-from simkubelet.open_files import with_first_limit
-from simkubelet.pod import Container, Pod
+from simkubelet.kubelet.kubelet import CONTAINER_LOGS
+from simkubelet.model.clock import Clock
+from simkubelet.model.pod import Container, Pod
 from simkubelet.runtime.container_runtime import (
     ContainerHandle,
     ContainerRuntime,

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 import yaml
 
-from simkubelet.errors import SimkubeletError
-from simkubelet.open_files import raise_limit
+from simkubelet._internal.open_files import raise_limit
+from simkubelet.model.errors import SimkubeletError
 
 from ..backends.sim_node import new_folder, removed_at_end
 from ..interruption import run_interruptibly

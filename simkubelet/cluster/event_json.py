@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..pod import PodUID
+from ..model.pod import PodUID
 from .objects import JSON
 
 __all__ = ["KubeEvent", "event_json", "read_event", "repeated_json", "series_json"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
-from ..change import Change
+from .._internal.change import Change
 from .api.errors import StatusError
 from .api.kinds import KINDS, Kind
 from .api.registry import DeleteOptions, Registry

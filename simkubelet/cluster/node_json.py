@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from ..node.node import Node, Taint
-from ..node.node_condition import ConditionStatus, ConditionType, NodeCondition
-from ..node.node_status import NodeStatus
-from ..resources import ResourceName, format_amount, parse_amount
+from ..model.node import Node, Taint
+from ..model.node_condition import ConditionStatus, ConditionType, NodeCondition
+from ..model.node_status import NodeStatus
+from ..model.resources import ResourceName, format_amount, parse_amount
 from .objects import JSON
 from .wall_time import WallTime
 

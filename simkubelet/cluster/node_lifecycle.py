@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..change import Change
-from ..clock import Clock
-from ..node.node import Node
-from ..pod_status import Condition, ConditionType
+from .._internal.change import Change
+from ..model.clock import Clock
+from ..model.node import Node
+from ..model.pod_status import Condition, ConditionType
 from .objects import JSON, Key, Written
 from .store import Store
 

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from ..go.text import quoted
-from ..kubelet import Kubelet
+from ..golang.text import quoted
+from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
 from .api.errors import StatusError
 from .api.pod_logs import LogOptions

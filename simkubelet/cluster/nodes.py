@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..change import Change
-from ..events import NodeStatusUpdated, Observer
-from ..node.node import Node
-from ..node.node_status import NodeStatus, has_changed
+from .._internal.change import Change
+from ..model.events import NodeStatusUpdated, Observer
+from ..model.node import Node
+from ..model.node_status import NodeStatus, has_changed
 from .addresses import NodeRanges
 from .node_json import new_node_json, node_status_json, read_node, read_node_status
 from .objects import Key, Objects, Verb, Written

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
-from ..change import Change
+from .._internal.change import Change
 from .wall_time import WallTime
 
 __all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "Written"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..change import Change
-from ..events import EventRecorded, Observer
-from ..pod import Pod, PodUID
+from .._internal.change import Change
+from ..model.events import EventRecorded, Observer
+from ..model.pod import Pod, PodUID
 from .event_json import KubeEvent, read_event
 from .event_recorder import EventRecorder
 from .objects import JSON, Key, Objects, Verb, Written

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..clock import Clock
-from ..pod import Pod
-from ..pod_status import Condition, ConditionType, PodPhase
+from ..model.clock import Clock
+from ..model.pod import Pod
+from ..model.pod_status import Condition, ConditionType, PodPhase
 from .store import Store
 
 __all__ = ["PodGarbageCollector"]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..pod import Pod, PodUID, pod_from_manifest
-from ..pod_status import PodStatus
+from ..model.pod import Pod, PodUID, pod_from_manifest
+from ..model.pod_status import PodStatus
 from .objects import JSON, Key
 from .pod_status_json import read_pod_status
 from .wall_time import WallTime

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ..pod_status import (
+from ..model.pod_status import (
     Condition,
     ConditionType,
     ContainerState,
@@ -22,8 +22,8 @@ from ..pod_status import (
     Terminated,
     Waiting,
 )
-from ..resources import ResourceName
-from ..version import Version
+from ..model.resources import ResourceName
+from ..model.version import Version
 from .container_images import container_id, image_id, image_name
 from .objects import JSON
 from .wall_time import WallTime

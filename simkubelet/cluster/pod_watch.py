@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..change import Change
-from ..pod import PodUID
+from .._internal.change import Change
+from ..model.pod import PodUID
 
 __all__ = ["PodWatch"]
 

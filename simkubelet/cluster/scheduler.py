@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from ..clock import Clock
-from ..pod import Pod, PodUID
-from ..pod_status import Condition, ConditionType
-from ..version import Version
+from ..model.clock import Clock
+from ..model.pod import Pod, PodUID
+from ..model.pod_status import Condition, ConditionType
+from ..model.version import Version
 from .objects import Verb, Written
 from .scheduling.cluster_state import ClusterState
 from .scheduling.cycle import Assignment, Failure, SchedulingCycles

@@ -12,14 +12,14 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from ..change import Change
-from ..errors import InputError
-from ..events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ..node.node import Node
-from ..node.node_status import NodeStatus
-from ..pod import Pod, PodUID, pod_from_manifest
-from ..pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
-from ..version import DEFAULT, Version, version
+from .._internal.change import Change
+from ..model.errors import InputError
+from ..model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
+from ..model.node import Node
+from ..model.node_status import NodeStatus
+from ..model.pod import Pod, PodUID, pod_from_manifest
+from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
+from ..model.version import DEFAULT, Version, version
 from .addresses import free_address
 from .event_json import KubeEvent
 from .event_recorder import EventRecorder

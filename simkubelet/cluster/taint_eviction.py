@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..change import Change
-from ..clock import Clock
-from ..pod import Pod, PodUID
-from ..pod_status import Condition, ConditionType
+from .._internal.change import Change
+from ..model.clock import Clock
+from ..model.pod import Pod, PodUID
+from ..model.pod_status import Condition, ConditionType
 from .node_selection import tolerates
 from .objects import Written
 from .store import Store

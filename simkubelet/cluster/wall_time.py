@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from ..clock import Clock
+from ..model.clock import Clock
 
 __all__ = ["WallTime"]
 

@@ -14,8 +14,8 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
 from ..admission import AllocationError
-from ..pod import PodUID
-from ..resources import ResourceName
+from ..model.pod import PodUID
+from ..model.resources import ResourceName
 from ..topology.hint import NO_HINT, TopologyHint
 from .affinity import by_affinity
 from .device_manager import DeviceManager

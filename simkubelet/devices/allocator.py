@@ -15,11 +15,11 @@ from dataclasses import replace
 
 from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
-from ..panic import KubeletPanicError
-from ..pod import Container, ContainerKind, Pod, PodUID
-from ..resources import ResourceName
+from ..model.panic import KubeletPanicError
+from ..model.pod import Container, ContainerKind, Pod, PodUID
+from ..model.resources import ResourceName
+from ..model.version import Version
 from ..topology.hint import NO_HINT, TopologyHint
-from ..version import Version
 from .allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
 from .cdi_annotation import cdi_annotation
 from .device_manager import DeviceManager

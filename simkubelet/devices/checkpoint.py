@@ -16,9 +16,9 @@ from typing import Any, Final
 from google.protobuf.message import DecodeError
 
 from ..apis.deviceplugin import ContainerAllocateResponse
-from ..go.text import spew_list
-from ..pod import PodUID
-from ..resources import ResourceName
+from ..golang.text import spew_list
+from ..model.pod import PodUID
+from ..model.resources import ResourceName
 from .checkpoint_hash import before_registered, devices_text, entry_text, fnv1a, lists_text, registered_text
 from .pod_devices import Allocation, AllocationEntry, DeviceID
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from .. import _native
-from ..go.text import spew_list
+from .._internal import native
+from ..golang.text import spew_list
 
 __all__ = ["FNV_OFFSET", "before_registered", "devices_text", "entry_text", "fnv1a", "lists_text", "registered_text"]
 
@@ -19,7 +19,7 @@ _DECIMALS: Final = tuple(map(str, range(256)))
 
 def fnv1a(text: bytes, hash_before: int = FNV_OFFSET) -> int:
     """The hash of a text that follows one with the hash `hash_before`."""
-    digest: int = _native.library().simkubelet_fnv1a(hash_before, text, len(text))
+    digest: int = native.library().simkubelet_fnv1a(hash_before, text, len(text))
     return digest
 
 

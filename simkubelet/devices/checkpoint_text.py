@@ -13,8 +13,8 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..go.text import json_list, json_string, spew_list
-from ..resources import ResourceName
+from ..golang.text import json_list, json_string, spew_list
+from ..model.resources import ResourceName
 from .checkpoint import Checkpoint
 from .checkpoint_hash import before_registered, devices_text, entry_text, fnv1a, registered_text
 from .pod_devices import AllocationEntry, DeviceID

@@ -12,7 +12,7 @@ from itertools import compress
 from types import MappingProxyType
 from typing import Final, cast
 
-from .. import _native
+from .._internal import native
 from ..apis.deviceplugin import HEALTHY, UNHEALTHY, Device, ListAndWatchResponse, NUMANode, TopologyInfo
 from .pod_devices import DeviceID
 
@@ -100,7 +100,7 @@ def read_devices(
     ids = ctypes.create_string_buffer(len(message) + 1)
     is_healthy = ctypes.create_string_buffer(len(message) + 1)
     ids_length = ctypes.c_size_t()
-    count = _native.library().simkubelet_read_devices(message, len(message), ids, ctypes.byref(ids_length), is_healthy)
+    count = native.library().simkubelet_read_devices(message, len(message), ids, ctypes.byref(ids_length), is_healthy)
     if count < 0:
         return DeviceList.of(read(message).devices)
     try:

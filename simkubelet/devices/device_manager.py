@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..apis.deviceplugin import DevicePluginOptions
-from ..pod import PodUID
-from ..resources import ResourceName
-from ..version import Version
+from ..model.pod import PodUID
+from ..model.resources import ResourceName
+from ..model.version import Version
 from .checkpoint import Checkpoint
 from .device_list import DeviceList
 from .endpoint import Endpoint

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..apis.deviceplugin import HEALTHY, UNHEALTHY
-from ..pod import ContainerKind, Pod
-from ..pod_status import ResourceHealth, ResourceStatus
+from ..model.pod import ContainerKind, Pod
+from ..model.pod_status import ResourceHealth, ResourceStatus
 from .device_list import DeviceList
 from .device_manager import DeviceManager
 from .pod_devices import DeviceID

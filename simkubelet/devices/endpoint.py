@@ -21,7 +21,7 @@ from ..apis.deviceplugin import (
     PreStartContainerRequest,
     PreStartContainerResponse,
 )
-from ..resources import ResourceName
+from ..model.resources import ResourceName
 from .pod_devices import DeviceID
 
 __all__ = ["STOP_GRACE_PERIOD_S", "Endpoint", "EndpointStoppedError"]

@@ -10,10 +10,10 @@ import logging
 from collections import deque
 from collections.abc import Mapping
 
-from ..change import Change
-from ..pod import PodUID
-from ..resources import ResourceName
-from ..version import Version
+from .._internal.change import Change
+from ..model.pod import PodUID
+from ..model.resources import ResourceName
+from ..model.version import Version
 from .device_list import DeviceList
 from .pod_devices import DeviceID, PodDevices
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..apis.deviceplugin import DevicePluginOptions
-from ..resources import ResourceName
-from ..version import Version
+from ..model.resources import ResourceName
+from ..model.version import Version
 from .endpoint import Endpoint
 
 __all__ = ["AlreadyConnectedError", "PluginEndpoints", "Registered", "plugin_endpoints"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
-from ..errors import HostError, InputError
-from ..version import Version
+from ..model.errors import HostError, InputError
+from ..model.version import Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
 from .durable_file import FileNotReplacedError, replace_file
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 from ..apis.deviceplugin import ContainerAllocateResponse
-from ..pod import PodUID
-from ..resources import ResourceName
+from ..model.pod import PodUID
+from ..model.resources import ResourceName
 
 __all__ = ["NO_NUMA_NODE", "Allocation", "AllocationEntry", "DeviceID", "PodDevices", "by_numa_node"]
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from ..panic import KubeletPanicError
-from ..pod import Container, Pod, PodUID
-from ..resources import ResourceName
+from ..model.panic import KubeletPanicError
+from ..model.pod import Container, Pod, PodUID
+from ..model.resources import ResourceName
+from ..model.topology_settings import MAX_NUMA_NODES
+from ..model.version import Version
 from ..topology.enumeration import check_masks
 from ..topology.hint import ProviderHints, TopologyHint
 from ..topology.numa_mask import NumaMask, masks_over, numa_mask
-from ..topology.settings import MAX_NUMA_NODES
-from ..version import Version
 from .affinity import has_topology
 from .device_list import DeviceList
 from .device_manager import DeviceManager

@@ -14,9 +14,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from ..topology.settings import ScopeName
-from ..version import Version
-from .metrics import Histogram, Metrics, PodResourcesMethod
+from ..container_manager.metrics import Histogram, Metrics, PodResourcesMethod
+from ..model.topology_settings import ScopeName
+from ..model.version import Version
 
 __all__ = ["PluginSockets", "content_type", "exposition"]
 

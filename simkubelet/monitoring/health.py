@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from ..version import Version
+from ..model.version import Version
 
 __all__ = ["Answer", "Check", "answer_of_all", "answer_of_one", "checks_of"]
 

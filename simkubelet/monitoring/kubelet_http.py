@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import HostError
+from ..model.errors import HostError
 from .health import Answer, Check, answer_of_all, answer_of_one
 
 if TYPE_CHECKING:

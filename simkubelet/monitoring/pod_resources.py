@@ -13,13 +13,13 @@ from typing import Final
 
 from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
-from ..apis.grpc_wire.messages import Code
-from ..apis.grpc_wire.served_call import CallError
-from ..apis.grpc_wire.server import GrpcServer
-from ..config import KubeletConfig
-from ..errors import HostError
-from ..go.server import served_method
-from .metrics import Metrics, PodResourcesMethod
+from ..apis.grpcwire.messages import Code
+from ..apis.grpcwire.served_call import CallError
+from ..apis.grpcwire.server import GrpcServer
+from ..container_manager.metrics import Metrics, PodResourcesMethod
+from ..golang.server import served_method
+from ..model.config import KubeletConfig
+from ..model.errors import HostError
 from .pod_resources_messages import PodResourcesBooks, allocatable_devices, pod_resources, pod_resources_v1alpha1
 from .rate_limit import RateLimit
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..container_manager import ContainerManager
+from ..container_manager.container_manager import ContainerManager
 from ..devices.pod_devices import DeviceID
-from ..pod import Pod, PodUID
+from ..model.pod import Pod, PodUID
+from ..model.resources import ResourceName
 from ..pods.pod_manager import Pods
-from ..resources import ResourceName
 
 __all__ = ["KubeletBooks"]
 

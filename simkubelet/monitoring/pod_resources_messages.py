@@ -14,8 +14,8 @@ from typing import Protocol
 from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
 from ..devices.pod_devices import NO_NUMA_NODE, DeviceID
-from ..pod import ContainerKind, Pod, PodUID
-from ..resources import ResourceName
+from ..model.pod import ContainerKind, Pod, PodUID
+from ..model.resources import ResourceName
 
 __all__ = ["PodResourcesBooks", "allocatable_devices", "container_devices", "pod_resources", "pod_resources_v1alpha1"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..cluster.store import Store
-from .node_condition import ConditionStatus, ConditionType, NodeCondition
+from ..model.node_condition import ConditionStatus, ConditionType, NodeCondition
 
 __all__ = ["NodeEvents"]
 

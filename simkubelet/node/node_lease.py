@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ..cluster.objects import Key
-from ..surroundings import Surroundings
+from .context import Surroundings
 
 __all__ = ["NodeLease"]
 

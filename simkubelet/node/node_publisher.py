@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..config import KubeletConfig
 from ..devices.device_manager import DeviceCapacity
-from ..runtime.cri import Cri
-from ..runtime.runtime_state import RuntimeState
-from ..surroundings import Surroundings
-from .node_events import NodeEvents
-from .node_status import (
+from ..model.config import KubeletConfig
+from ..model.node_status import (
     NODE_STATUS_UPDATE_PERIOD_S,
     NodeStatus,
     ReportSchedule,
@@ -22,6 +18,10 @@ from .node_status import (
     with_conditions,
     with_extended_resources_reset,
 )
+from ..runtime.cri import Cri
+from ..runtime.runtime_state import RuntimeState
+from .context import Surroundings
+from .node_events import NodeEvents
 
 __all__ = ["NodePublisher"]
 

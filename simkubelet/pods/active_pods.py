@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
-from ..fit import PODS
-from ..pod import Pod, PodUID
-from ..resources import ResourceName
+from ..model.fit import PODS
+from ..model.pod import Pod, PodUID
+from ..model.resources import ResourceName
 
 __all__ = ["ActivePods"]
 

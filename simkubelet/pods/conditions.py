@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..pod import Container, ContainerKind, Pod
-from ..pod_status import Condition, ConditionType, ContainerStatus, PodPhase, Running, Terminated
+from ..model.pod import Container, ContainerKind, Pod
+from ..model.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, Running, Terminated
 
 __all__ = ["conditions_of"]
 

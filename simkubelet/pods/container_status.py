@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ..pod import Container, ContainerKind, Pod
-from ..pod_status import ContainerState, ContainerStatus, Running, Terminated, Waiting
+from ..model.pod import Container, ContainerKind, Pod
+from ..model.pod_status import ContainerState, ContainerStatus, Running, Terminated, Waiting
 from ..runtime.container_records import ContainerRecord
 from .restart import is_restarted
 

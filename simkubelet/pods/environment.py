@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..cluster.objects import Key, Objects
-from ..pod import Container, Pod
+from ..model.pod import Container, Pod
 from ..runtime.program import container_manifest
 
 __all__ = ["MissingVariableError", "environment"]

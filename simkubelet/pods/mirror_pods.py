@@ -11,8 +11,8 @@ import logging
 from typing import Any
 
 from ..cluster.store import Store
-from ..errors import InputError
-from ..pod import MIRROR_ANNOTATION, Pod, PodUID
+from ..model.errors import InputError
+from ..model.pod import MIRROR_ANNOTATION, Pod, PodUID
 
 __all__ = ["MirrorPods"]
 

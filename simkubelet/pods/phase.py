@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..pod import Container, ContainerKind, Pod, RestartPolicy
-from ..pod_status import ContainerStatus, PodPhase, Running, Terminated, Waiting
+from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
+from ..model.pod_status import ContainerStatus, PodPhase, Running, Terminated, Waiting
 from .restart import is_restarted
 
 __all__ = ["phase_of"]

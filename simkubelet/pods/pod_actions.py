@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..pod import Container, ContainerKind, Pod, RestartPolicy
+from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
 from ..runtime.container_records import ContainerRecord
 from .restart import is_restarted
 

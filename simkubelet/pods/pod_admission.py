@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ..admission import Rejection, resource_rejection, sidecar_rejection
-from ..config import KubeletConfig
-from ..container_manager import ContainerManager
-from ..go.text import formatted
-from ..pod import Pod
-from ..resources import ResourceName
+from ..container_manager.container_manager import ContainerManager
+from ..golang.text import formatted
+from ..model.config import KubeletConfig
+from ..model.pod import Pod
+from ..model.resources import ResourceName
 from .active_pods import ActivePods
 
 __all__ = ["PodAdmission"]

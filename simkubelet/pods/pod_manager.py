@@ -18,17 +18,17 @@ from functools import partial
 from typing import Any, Final
 
 from ..admission import Rejection
-from ..config import KubeletConfig
-from ..container_manager import ContainerManager
-from ..panic import KubeletPanicError
-from ..pod import ContainerKind, Pod, PodUID
-from ..pod_status import PodPhase, PodStatus
-from ..resources import ResourceName
+from ..container_manager.container_manager import ContainerManager
+from ..model.config import KubeletConfig
+from ..model.panic import KubeletPanicError
+from ..model.pod import ContainerKind, Pod, PodUID
+from ..model.pod_status import PodPhase, PodStatus
+from ..model.resources import ResourceName
+from ..node.context import Surroundings
+from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
 from ..runtime.runtime_state import RuntimeState
-from ..surroundings import Surroundings
 from .active_pods import ActivePods
-from .back_off import CrashLoopBackOff
 from .mirror_pods import MirrorPods
 from .pod_admission import PodAdmission
 from .pod_worker import PodTools, PodWorker

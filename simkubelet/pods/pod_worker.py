@@ -15,17 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from .._internal.change import Change
 from ..admission import AllocationError
-from ..change import Change
-from ..clock import Clock
 from ..cluster.objects import Objects
-from ..config import KubeletConfig
-from ..container_manager import ContainerManager
-from ..pod import Container, ContainerKind, Pod
-from ..pod_status import PodPhase, PodStatus, Waiting
+from ..container_manager.container_manager import ContainerManager
+from ..model.clock import Clock
+from ..model.config import KubeletConfig
+from ..model.pod import Container, ContainerKind, Pod
+from ..model.pod_status import PodPhase, PodStatus, Waiting
+from ..runtime.back_off import CrashLoopBackOff, go_duration
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
-from .back_off import CrashLoopBackOff, go_duration
 from .environment import MissingVariableError, environment
 from .pod_actions import PodActions, actions_for
 from .status_generator import StatusGenerator

@@ -6,7 +6,7 @@ Source: kubelet/container/helpers.go, ``ShouldContainerBeRestarted``; pkg/api/v1
 
 from __future__ import annotations
 
-from ..pod import Container, ContainerKind, Pod
+from ..model.pod import Container, ContainerKind, Pod
 
 __all__ = ["is_restarted"]
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import yaml
 
-from ..errors import InputError
-from ..plugins.folder_events import FolderEvent, FolderEvents
-from ..pod import CONFIG_HASH_ANNOTATION, Pod, PodUID, pod_from_manifest
+from .._internal.folder_events import FolderEvent, FolderEvents
+from ..model.errors import InputError
+from ..model.pod import CONFIG_HASH_ANNOTATION, Pod, PodUID, pod_from_manifest
 
 __all__ = ["read_static_pods", "watch_static_pods"]
 

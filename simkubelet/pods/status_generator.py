@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..config import KubeletConfig
-from ..container_manager import ContainerManager
-from ..pod import Pod
-from ..pod_status import PodStatus, Waiting
+from ..container_manager.container_manager import ContainerManager
+from ..model.config import KubeletConfig
+from ..model.pod import Pod
+from ..model.pod_status import PodStatus, Waiting
 from ..runtime.container_records import ContainerRecords
 from .conditions import conditions_of
 from .container_status import container_statuses

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ..pod import ContainerKind, Pod
-from ..pod_status import ContainerStatus, PodStatus, Running, Terminated, Waiting
+from ..model.pod import ContainerKind, Pod
+from ..model.pod_status import ContainerStatus, PodStatus, Running, Terminated, Waiting
 
 __all__ = ["terminated"]
 

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ..clock import Clock
-from ..first_done import first_done
-from ..pod import ContainerKind, Pod
+from .._internal.first_done import first_done
+from ..model.clock import Clock
+from ..model.pod import ContainerKind, Pod
 from ..runtime.container_records import ContainerRecords
 
 __all__ = ["end_containers", "end_orphan"]

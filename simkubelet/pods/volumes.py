@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..clock import Clock
 from ..cluster.objects import Key, Objects
+from ..model.clock import Clock
+from ..model.pod import Pod
 from ..node.node_paths import KUBELET_FOLDERS, node_path
-from ..pod import Pod
 
 __all__ = ["VolumeRetry", "Volumes"]
 

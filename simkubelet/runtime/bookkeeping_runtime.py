@@ -13,7 +13,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from ..devices.run_options import DeviceRunOptions
-from ..pod import Container, ContainerKind, Pod, PodUID
+from ..model.pod import Container, ContainerKind, Pod, PodUID
 from .container_runtime import ExitStatus
 
 __all__ = ["BookKeepingContainer", "BookKeepingRuntime"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..errors import HostError
+from ..model.errors import HostError
 from .host_image import HostImage
 
 __all__ = ["Bind", "bubblewrap_program", "check_bubblewrap", "sandbox_arguments"]

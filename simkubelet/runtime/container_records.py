@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..clock import Clock
 from ..devices.run_options import DeviceRunOptions
-from ..events import ContainerExited, ContainerStarted, Observer
-from ..pod import Container, Pod, PodUID
+from ..model.clock import Clock
+from ..model.events import ContainerExited, ContainerStarted, Observer
+from ..model.pod import Container, Pod, PodUID
 from .container_runtime import (
     START_FAILED_EXIT_CODE,
     ContainerHandle,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from ..devices.run_options import DeviceRunOptions
-from ..pod import Container, Pod
+from ..model.pod import Container, Pod
 
 __all__ = [
     "START_FAILED_EXIT_CODE",

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from .._internal.sandbox import is_stand_in
 from ..cdi import (
     DEFAULT_SPEC_DIRS,
     CdiNameError,
@@ -29,7 +30,6 @@ from ..cdi import (
 )
 from ..cdi import DeviceNode as CdiDeviceNode
 from ..devices.run_options import DeviceRunOptions
-from ..sandbox import is_stand_in
 from .bubblewrap import Bind
 from .cri_errors import init_error, injection_error, refused_container, refused_spec
 from .toolkit_hook import links_of

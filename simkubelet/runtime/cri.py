@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from ..change import Change
-from ..clock import Clock
-from ..first_done import first_done
+from .._internal.change import Change
+from .._internal.first_done import first_done
+from ..model.clock import Clock
 from .cri_call import CriCall
 
 __all__ = ["Cri", "Silence"]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .. import _bundle
+from .._internal import bundle
 
 __all__ = ["HostImage"]
 
@@ -64,7 +64,7 @@ class HostImage:
         present = [path for path in map(Path, _SYSTEM) if path.is_dir()]
         links = [(str(path), str(path.readlink())) for path in present if path.is_symlink()]
         # An editable install has its packages in the checkout.
-        python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(_bundle.CHECKOUT)]
+        python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(bundle.CHECKOUT)]
         found = dict.fromkeys([*(str(path) for path in present if not path.is_symlink()), *python])
         folders = [folder for folder in found if not any(_is_in(folder, other) for other in found if other != folder)]
         own_bin = f"{sys.prefix}/bin"

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..clock import Clock
-from ..first_done import first_done
-from ..pod import Container, Pod
+from .._internal.first_done import first_done
+from ..model.clock import Clock
+from ..model.pod import Container, Pod
 from .container_runtime import ExitStatus
 from .program import Program
 

@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from ..clock import Clock
+from .._internal.open_files import with_first_limit
 from ..devices.run_options import DeviceRunOptions
-from ..errors import HostError
-from ..open_files import with_first_limit
-from ..pod import Container, Pod
+from ..model.clock import Clock
+from ..model.errors import HostError
+from ..model.pod import Container, Pod
 from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
 from .cri_errors import init_error, refused_spec

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..errors import InputError
-from ..pod import Container, Pod
+from ..model.errors import InputError
+from ..model.pod import Container, Pod
 
 __all__ = ["Program", "container_manifest", "expand", "program_of"]
 

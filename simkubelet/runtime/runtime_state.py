@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..clock import Clock
-from ..pods.back_off import go_duration
+from ..model.clock import Clock
+from .back_off import go_duration
 from .cri import Cri, Silence
 
 __all__ = ["RuntimeState"]

@@ -17,8 +17,8 @@ from typing import NoReturn
 import click
 
 from ..devices.plugin_folder import PluginFolder
-from ..errors import InputError, SimkubeletError
-from ..version import DEFAULT, SUPPORTED, Version, version
+from ..model.errors import InputError, SimkubeletError
+from ..model.version import DEFAULT, SUPPORTED, Version, version
 from .commands import COMMANDS
 from .lines import LineReader, write_line
 from .node import Node

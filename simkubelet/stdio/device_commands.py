@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ..apis.deviceplugin import Device
 from ..devices.pod_devices import NO_NUMA_NODE, Allocation, DeviceID
-from ..pod import PodUID
+from ..model.pod import PodUID
 from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields

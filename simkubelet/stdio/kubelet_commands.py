@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ..devices.pod_devices import DeviceID
-from ..resources import ResourceName
+from ..model.resources import ResourceName
 from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..apis import podresources as v1
-from ..apis.grpc_wire.served_call import CallError
+from ..apis.grpcwire.served_call import CallError
+from ..container_manager.metrics import Metrics
 from ..devices.pod_devices import DeviceID
-from ..monitoring.metrics import Metrics
+from ..model.pod import Pod, PodUID
+from ..model.resources import ResourceName
 from ..monitoring.pod_resources import PodResourcesServer
-from ..pod import Pod, PodUID
-from ..resources import ResourceName
 from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields, RequestError

@@ -6,15 +6,15 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from ..change import Change
-from ..clock import RealClock
-from ..config import KubeletConfig
-from ..container_manager import ContainerManager
+from .._internal.change import Change
+from ..container_manager.container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
-from ..events import NodeEvent
-from ..pod import PodUID
+from ..model.clock import RealClock
+from ..model.config import KubeletConfig
+from ..model.events import NodeEvent
+from ..model.pod import PodUID
+from ..model.version import Version
 from ..topology.hint import TopologyHint
-from ..version import Version
 from .pod_book import PodBook
 from .request import RequestError
 from .settings import RunSettings

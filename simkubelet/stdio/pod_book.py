@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..errors import InputError
-from ..pod import Container, Pod, PodUID, pod_from_manifest
+from ..model.errors import InputError
+from ..model.pod import Container, Pod, PodUID, pod_from_manifest
 from .request import Fields, RequestError
 
 __all__ = ["PodBook"]

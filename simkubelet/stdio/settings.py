@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..pod import PodUID
-from ..topology.settings import TopologySettings
+from ..model.pod import PodUID
+from ..model.topology_settings import TopologySettings
 from .request import Fields, RequestError
 
 __all__ = ["RunSettings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ..pod import PodUID
+from ..model.pod import PodUID
 from ..topology.hint import ProviderHints, TopologyHint
 from ..topology.numa_mask import nodes_in, numa_mask
 from .command import Answer, CommandTable

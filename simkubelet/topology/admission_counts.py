@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .settings import ScopeName
+from ..model.topology_settings import ScopeName
 
 __all__ = ["AdmissionCounts"]
 

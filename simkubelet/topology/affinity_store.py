@@ -5,7 +5,7 @@ Source: topologymanager/scope.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-from ..pod import PodUID
+from ..model.pod import PodUID
 from .hint import NO_HINT, TopologyHint
 
 __all__ = ["AffinityStore"]

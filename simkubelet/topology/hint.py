@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..resources import ResourceName
+from ..model.resources import ResourceName
 from .numa_mask import NumaMask
 
 __all__ = ["NO_HINT", "ProviderHints", "TopologyHint"]

@@ -14,15 +14,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 from ..admission import AllocationError, Rejection, device_rejection
-from ..pod import Container, Pod
-from ..version import Version
+from ..model.pod import Container, Pod
+from ..model.topology_settings import PolicyName, ScopeName, TopologySettings
+from ..model.version import Version
 from .admission_counts import AdmissionCounts
 from .affinity_store import AffinityStore
 from .enumeration import EndlessEnumerationError
 from .hint import ProviderHints
 from .options import policy_options
 from .policy import Policy
-from .settings import PolicyName, ScopeName, TopologySettings
 
 __all__ = ["Allocate", "HintProvider", "TopologyManager"]
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ..errors import InputError
-from ..version import Version
-from .settings import PolicyName, TopologySettings
+from ..model.errors import InputError
+from ..model.topology_settings import PolicyName, TopologySettings
+from ..model.version import Version
 
 __all__ = ["PolicyOptions", "policy_options"]
 

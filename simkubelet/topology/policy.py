@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..model.topology_settings import PolicyName, TopologySettings
 from .hint import NO_HINT, ProviderHints, TopologyHint
 from .merging import ResourceHints, best_hint
 from .numa_mask import NumaMask, narrowness, nodes_in, numa_mask
 from .options import PolicyOptions
-from .settings import PolicyName, TopologySettings
 
 __all__ = ["Policy", "PolicyVerdict"]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 from simkubelet.runtime.bubblewrap import check_bubblewrap
 
 LIMIT_S = 600

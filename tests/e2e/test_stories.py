@@ -16,7 +16,7 @@ from plugin.cli import PLUGINS
 from scenarios import stories
 from scenarios.job import Options, prepare
 from scenarios.trace import Event, read_lines
-from simkubelet.version import DEFAULT, SUPPORTED
+from simkubelet.model.version import DEFAULT, SUPPORTED
 
 STORIES = list(stories.builtin())
 FIRST_STORIES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]

@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 
 from scenarios.backends.kind.session import KindSession, kind_session
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2

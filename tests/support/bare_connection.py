@@ -14,7 +14,7 @@ from typing import Final, Self
 from google.protobuf.message import Message
 from hpack import Encoder
 
-from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type
+from simkubelet.apis.grpcwire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type
 
 __all__ = ["BareConnection"]
 

@@ -15,8 +15,8 @@ from simkubelet.cluster.scheduler import Scheduler
 from simkubelet.cluster.scheduling.cycle import Assignment, Failure
 from simkubelet.cluster.store import Store
 from simkubelet.cluster.wall_time import WallTime
-from simkubelet.pod import Pod
-from simkubelet.version import version
+from simkubelet.model.pod import Pod
+from simkubelet.model.version import version
 from tests.support.kubelet_sides import LineProgram
 from tests.support.scheduled_cluster import StepClock
 

@@ -14,11 +14,11 @@ import pytest
 from plugin.apiserver import JSON, ApiClient, ApiError, ServerAccess
 from plugin.framework import DeviceID
 from plugin.gpumemory.shared_gpu import SharedGpuPlugin
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.strategies.table import strategies
+from simkubelet.model.clock import ManualClock
 
 _PATIENCE_S = 20.0
 NODE = "/api/v1/nodes/node-1"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simkubelet.version import DEFAULT
+from simkubelet.model.version import DEFAULT
 from tests.support.oracle import told
 
 LIMIT_S = 20.0

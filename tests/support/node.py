@@ -17,17 +17,17 @@ from typing import Any
 import grpc
 from faker import Faker
 
+from simkubelet._internal.change import Change
 from simkubelet.apis import deviceplugin as api
-from simkubelet.change import Change
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.config import KubeletConfig
-from simkubelet.events import NodeEvent
-from simkubelet.kubelet import Kubelet
-from simkubelet.pod_status import ContainerStatus, PodStatus
-from simkubelet.resources import ResourceName
-from simkubelet.surroundings import Surroundings
-from simkubelet.version import DEFAULT, version
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.config import KubeletConfig
+from simkubelet.model.events import NodeEvent
+from simkubelet.model.pod_status import ContainerStatus, PodStatus
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import DEFAULT, version
+from simkubelet.node.context import Surroundings
 
 RESOURCE = "example.com/stub"
 WAIT_S = 10.0

@@ -34,8 +34,8 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 
 from fakegpu import Machine
+from simkubelet._internal.sandbox import NodeView, sandboxed, tied_to_parent
 from simkubelet.apis import deviceplugin as api
-from simkubelet.sandbox import NodeView, sandboxed, tied_to_parent
 
 __all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin"]
 

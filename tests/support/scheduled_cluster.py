@@ -8,8 +8,8 @@ from simkubelet.cluster.objects import JSON, Key, Objects
 from simkubelet.cluster.scheduler import Scheduler
 from simkubelet.cluster.store import Store
 from simkubelet.cluster.wall_time import WallTime
-from simkubelet.events import EventRecorded, NodeEvent
-from simkubelet.version import version
+from simkubelet.model.events import EventRecorded, NodeEvent
+from simkubelet.model.version import version
 
 GPU = "nvidia.com/gpu"
 

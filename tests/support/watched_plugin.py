@@ -9,9 +9,9 @@ from typing import Any
 
 import grpc
 
+from simkubelet._internal.change import Change
 from simkubelet.apis import pluginregistration as api
-from simkubelet.change import Change
-from simkubelet.clock import Clock, ManualClock
+from simkubelet.model.clock import Clock, ManualClock
 
 __all__ = ["AttendedClock", "WatchedPlugin"]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import scenarios.events
-import simkubelet.errors
-import simkubelet.events
+import simkubelet.model.errors
+import simkubelet.model.events
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("fakegpu", "plugin", "scenarios", "simkubelet")
@@ -60,8 +60,8 @@ def test_contributing_names_every_nox_session():
 
 def test_contributing_gives_the_exit_status_of_every_error_class():
     listed = {int(status) for status in re.findall(r"^\| (\d+) \|", page("CONTRIBUTING.md"), re.MULTILINE)}
-    classes = inspect.getmembers(simkubelet.errors, inspect.isclass)
-    used = {error.exit_status for _, error in classes if issubclass(error, simkubelet.errors.SimkubeletError)}
+    classes = inspect.getmembers(simkubelet.model.errors, inspect.isclass)
+    used = {error.exit_status for _, error in classes if issubclass(error, simkubelet.model.errors.SimkubeletError)}
 
     assert listed == used | {0, 130}
 
@@ -70,7 +70,7 @@ def test_architecture_lists_every_kind_of_trace_event():
     listed = set(re.findall(r"^\| `([a-z-]+)` \|", page("docs/architecture.md"), re.MULTILINE))
     kinds = {
         event.kind
-        for module in (simkubelet.events, scenarios.events)
+        for module in (simkubelet.model.events, scenarios.events)
         for _, event in inspect.getmembers(module, inspect.isclass)
         if isinstance(getattr(event, "kind", None), str)
     }

@@ -14,7 +14,7 @@ import httpx
 import kr8s
 from kr8s.asyncio import api as connect
 
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 Object = Mapping[str, Any]
 OnChange = Callable[[str, Object, bool], None]

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 from ...action import (
     Action,

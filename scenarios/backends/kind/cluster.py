@@ -10,7 +10,7 @@ from typing import Final
 
 import yaml
 
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 from .docker import output_of
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from simkubelet import _bundle
+from simkubelet._internal import bundle
 
 from ...marked_processes import MARK
 from ...plugin_spec import PluginSpec, Serves
@@ -121,7 +121,7 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
 
 
 def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
-    program = [image.python, "-P", "-m", _bundle.module_name("plugin"), spec.builtin or ""]
+    program = [image.python, "-P", "-m", bundle.module_name("plugin"), spec.builtin or ""]
     settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
     argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.builtin_args]
     if spec.is_stub:

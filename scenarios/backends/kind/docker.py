@@ -13,7 +13,7 @@ import signal
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from simkubelet.errors import HostError, SimkubeletError
+from simkubelet.model.errors import HostError, SimkubeletError
 
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from simkubelet import _bundle
+from simkubelet._internal import bundle
 
 from .oci import archive, layer
 
 _OURS: Final = (
     "simkubelet/__init__.py",
     "simkubelet/apis",
-    "simkubelet/plugins/__init__.py",
-    "simkubelet/plugins/folder_events.py",
+    "simkubelet/_internal/__init__.py",
+    "simkubelet/_internal/folder_events.py",
     "simkubelet/runtime/__init__.py",
     "simkubelet/runtime/cri_call.py",
     "fakegpu",
@@ -48,7 +48,7 @@ _BUNDLED: Final = {
         "backends/kind/agent_files.py",
     ),
 }
-"""What is needed of the packages that may lie in a wheel below another: see `_bundle`."""
+"""What is needed of the packages that may lie in a wheel below another: see `bundle`."""
 _UNUSED: Final = {
     "__pycache__",
     "test",
@@ -119,7 +119,7 @@ def image_source() -> ImageSource:
 
 def _search_path() -> list[Path]:
     found = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
-    return list(dict.fromkeys([*found, _bundle.CHECKOUT]))
+    return list(dict.fromkeys([*found, bundle.CHECKOUT]))
 
 
 def _files(python: Path) -> Iterator[Path]:
@@ -142,12 +142,12 @@ def _below(folder: Path) -> Iterator[Path]:
 def _packages() -> Iterator[Path]:
     """What plugins and the agent import of ours."""
     bundled = [
-        f"{_bundle.module_name(package).replace('.', '/')}/{part}"
+        f"{bundle.module_name(package).replace('.', '/')}/{part}"
         for package, parts in _BUNDLED.items()
         for part in parts
     ]
     for name in (*_OURS, *bundled):
-        place = _bundle.CHECKOUT / name
+        place = bundle.CHECKOUT / name
         yield from _below(place) if place.is_dir() else [place]
 
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Final
 
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 from simkubelet.runtime.cri_call import CriCall
 
 from ...events import CheckpointChanged, CriRefused, NodeRebooted, RuntimePaused, RuntimeResumed

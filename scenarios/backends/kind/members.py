@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 
 from .api import ClusterApi
 from .kubelet_settings import take_back

@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simkubelet import _bundle
-from simkubelet.errors import HostError, InputError
+from simkubelet._internal import bundle
+from simkubelet.model.errors import HostError, InputError
 
 from .docker import CommandError, output_of, process
 from .image import PluginImage
@@ -211,7 +211,7 @@ class KindNode:
             f"--mount=type=bind,src={PLUGIN_FOLDER},dst={PLUGIN_FOLDER},options=rbind:rw",
         ]
         run = [*_CTR, "run", "--rm", "--net-host", "--with-ns=pid:/proc/1/ns/pid", "--label=simkubelet=agent"]
-        module = f"{_bundle.module_name('scenarios')}.backends.kind.agent"
+        module = f"{bundle.module_name('scenarios')}.backends.kind.agent"
         program = [self._image.python, "-m", module]
         start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && exec "$@"'
         inside = [

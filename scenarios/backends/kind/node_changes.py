@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from ...action import (
     AddStaticPod,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from ...pod_action import MetadataAction
 from .api import ClusterApi, Object

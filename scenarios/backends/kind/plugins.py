@@ -13,8 +13,8 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from simkubelet.errors import InputError, PluginError
-from simkubelet.events import DevicesListed, PluginRegistered
+from simkubelet.model.errors import InputError, PluginError
+from simkubelet.model.events import DevicesListed, PluginRegistered
 
 from ...events import PluginPaused, PluginResumed, PluginSignalled
 from ...plugin_action import (

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from ...plugin_spec import PluginSpec
 from .node import PLACE

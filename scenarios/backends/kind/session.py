@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 
 from ...model import Scenario
 from .backend import KindBackend

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 from ...marked_processes import MARK
 from .image import PluginImage

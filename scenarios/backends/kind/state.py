@@ -10,7 +10,7 @@ from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import Checkpoint
 from simkubelet.devices.pod_devices import AllocationEntry
 from simkubelet.devices.run_options import merge, response_data
-from simkubelet.events import (
+from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
     DevicesAllocated,

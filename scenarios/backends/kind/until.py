@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 
 _LOOK_AGAIN_S: Final = 0.2
 

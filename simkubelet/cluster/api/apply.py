@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from ...go.text import quoted
+from ...golang.text import quoted
 from ..objects import JSON
 from .errors import StatusError
 from .field_paths import FieldSet, Path, compare, elements_by_key, fields_of, is_atomic, printed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...go.text import quoted
+from ...golang.text import quoted
 from ..objects import JSON
 from .documents import json_document, yaml_document
 from .errors import FieldError, GroupName, StatusError

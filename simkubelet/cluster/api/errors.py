@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...go.text import quoted
+from ...golang.text import quoted
 from ..objects import JSON
 
 __all__ = ["FieldError", "GroupName", "StatusError"]

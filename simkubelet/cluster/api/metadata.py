@@ -10,7 +10,7 @@ import secrets
 import uuid
 from typing import Any, Final
 
-from ...go.text import json_string
+from ...golang.text import json_string
 from ..objects import JSON
 from ..wall_time import WallTime
 from .errors import FieldError, StatusError

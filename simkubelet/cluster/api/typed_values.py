@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from ...errors import InputError
-from ...go.text import quoted
-from ...resources import canonical_quantity
+from ...golang.text import quoted
+from ...model.errors import InputError
+from ...model.resources import canonical_quantity
 from ..objects import JSON
 from .schema import Schema, child, element, resolved
 

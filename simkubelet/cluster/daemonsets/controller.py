@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...change import Change
-from ...clock import Clock
-from ...first_done import first_done
+from ..._internal.change import Change
+from ..._internal.first_done import first_done
+from ...model.clock import Clock
 from ..api.errors import StatusError
 from ..api.kinds import kind_named
 from ..api.registry import Registry

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ...node.node import Node
-from ...pod import PodUID
+from ...model.node import Node
+from ...model.pod import PodUID
 from .node_info import NodeInfo
 from .pod_info import PodInfo
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
 
-from ...version import Version
+from ...model.version import Version
 from .cluster_state import ClusterState
 from .filters import Filters
 from .messages import NO_NODES, failed_scheduling, nodes_available

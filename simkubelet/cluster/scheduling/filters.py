@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from ...fit import insufficient_resources
-from ...version import Version
+from ...model.fit import insufficient_resources
+from ...model.version import Version
 from ..node_selection import matches_required_affinity, tolerates, untolerated_taint
 from .node_info import NodeInfo
 from .plugins import Plugin

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...node.node import Node
-from ...pod import PodUID
-from ...version import Version
+from ...model.node import Node
+from ...model.pod import PodUID
+from ...model.version import Version
 from .cluster_state import ClusterState
 from .filters import Filters
 from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ...fit import PODS, insufficient_resources
-from ...node.node import Node
+from ...model.fit import PODS, insufficient_resources
+from ...model.node import Node
 from ..node_selection import is_beyond_telling, matches_required_affinity, untolerated_taint
 from .filters import HARD_TAINTS, tolerates_cordon
 from .plugins import Plugin

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from ...version import Version
+from ...model.version import Version
 
 __all__ = ["NO_NODES", "event_note", "failed_scheduling", "nodes_available"]
 

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from ...fit import PODS
-from ...node.node import Node
-from ...pod import PodUID
-from ...resources import ResourceName
+from ...model.fit import PODS
+from ...model.node import Node
+from ...model.pod import PodUID
+from ...model.resources import ResourceName
 from .pod_info import HostPort, PodInfo
 
 __all__ = ["NodeInfo"]

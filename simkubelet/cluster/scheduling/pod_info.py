@@ -7,8 +7,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from ...pod import Pod, PodUID
-from ...resources import ResourceName
+from ...model.pod import Pod, PodUID
+from ...model.resources import ResourceName
 
 __all__ = ["CPU", "DEFAULT_SCHEDULER", "MEMORY", "HostPort", "PodInfo"]
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
 
-from ...pod import PodUID
-from ...version import Version
+from ...model.pod import PodUID
+from ...model.version import Version
 from .hints import NodeEvent, PodEvent, is_of_interest, is_worth_a_try, pod_changes
 from .plugins import Plugin
 from .pod_info import PodInfo

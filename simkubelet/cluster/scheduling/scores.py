@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from ...version import Version
+from ...model.version import Version
 from ..node_selection import tolerates
 from .node_info import NodeInfo
 from .pod_affinity import pod_affinity_scores

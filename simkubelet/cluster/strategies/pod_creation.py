@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import InputError
+from ...model.errors import InputError
 from ..api.errors import GroupName, StatusError
 from ..api.schema import schema_of
 from ..api.typed_values import read_value

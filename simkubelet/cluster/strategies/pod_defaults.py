@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ...pod import MIRROR_ANNOTATION
+from ...model.pod import MIRROR_ANNOTATION
 from ..container_images import image_name
 from ..objects import JSON
 from .quantities import canonical_amounts

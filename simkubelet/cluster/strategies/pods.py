@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...errors import InputError
-from ...pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
+from ...model.errors import InputError
+from ...model.pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
 from ..api.errors import FieldError, GroupName, StatusError
 from ..api.strategy import Strategy, keep_all_but_status, keep_status
 from ..objects import JSON, Key, Objects

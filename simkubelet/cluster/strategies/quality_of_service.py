@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from ...resources import parse_quantity
+from ...model.resources import parse_quantity
 
 __all__ = ["quality_of_service"]
 

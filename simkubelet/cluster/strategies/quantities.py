@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...errors import InputError
-from ...resources import canonical_quantity
+from ...model.errors import InputError
+from ...model.resources import canonical_quantity
 from ..api.errors import StatusError
 
 __all__ = ["canonical_amounts"]

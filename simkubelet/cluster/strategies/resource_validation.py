@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...resources import is_extended_resource, parse_quantity
+from ...model.resources import is_extended_resource, parse_quantity
 from ..api.errors import FieldError
 from ..api.names import is_qualified_name
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simkubelet.version import DEFAULT
+from simkubelet.model.version import DEFAULT
 from tests.support.kubelet_sides import Programs, Sides
 from tests.support.protocol import DEVICES, RESOURCE, WITH_PLUGIN, WITHOUT_PLUGIN, Example
 

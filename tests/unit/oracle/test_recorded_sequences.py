@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.version import DEFAULT
+from simkubelet.model.version import DEFAULT
 from tests.support.kubelet_sides import Programs
 from tests.support.sequences import SEQUENCES, play, read_sequences, record
 

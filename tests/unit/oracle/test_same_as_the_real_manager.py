@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from simkubelet.version import version
+from simkubelet.model.version import version
 from tests.support.compared_managers import SECOND, STUB, ComparedManagers
 from tests.support.kubelet_sides import Programs, Sides
 

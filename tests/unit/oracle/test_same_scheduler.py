@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from simkubelet.version import DEFAULT
+from simkubelet.model.version import DEFAULT
 from tests.support.compared_schedulers import ComparedSchedulers
 from tests.support.kubelet_sides import LineProgram
 from tests.support.random_cluster import FPGA, GPU, NODES, RandomCluster

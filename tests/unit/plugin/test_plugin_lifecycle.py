@@ -29,7 +29,7 @@ from plugin.framework import (
 )
 from plugin.framework.plugin_server import serving
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpc_wire.server import GrpcServer
+from simkubelet.apis.grpcwire.server import GrpcServer
 
 _PATIENCE_S = 20.0
 

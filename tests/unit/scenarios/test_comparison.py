@@ -10,7 +10,7 @@ from scenarios.action import Action, Advance
 from scenarios.comparison import Comparison
 from scenarios.model import Scenario
 from scenarios.trace import Trace
-from simkubelet.events import PodStatusUpdated
+from simkubelet.model.events import PodStatusUpdated
 
 _SCENARIO = Scenario.model_validate(
     {

@@ -16,7 +16,7 @@ from scenarios.document import load
 from scenarios.job import Job, Options
 from scenarios.model import Scenario
 from scenarios.on_cluster import nodes_needed
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _TAINT = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

@@ -12,7 +12,7 @@ from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.program import PROGRAMS, Program, archive_of, programs_of
 from scenarios.plugin_spec import PluginSpec
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 

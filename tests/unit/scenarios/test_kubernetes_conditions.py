@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scenarios.kubernetes import is_met, versions_in
 from scenarios.model import Scenario
-from simkubelet.version import SUPPORTED, release
+from simkubelet.model.version import SUPPORTED, release
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from scenarios.node_spec import GpuSpec
 from scenarios.nvidia_change import nvidia_change
 from scenarios.selection import chosen_gpu
 from scenarios.snapshot import Snapshot
-from simkubelet.errors import InputError, PluginError
+from simkubelet.model.errors import InputError, PluginError
 
 WAITER = """
 import pynvml as n

@@ -25,12 +25,12 @@ from scenarios.plugin_spec import PluginSpec
 from scenarios.pod_action import Annotate, Label
 from scenarios.snapshot import PodView, Snapshot
 from scenarios.trace import Trace
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.objects import Key
 from simkubelet.cluster.pod_json import pod_key
-from simkubelet.errors import InputError
-from simkubelet.node.node_status import NodeStatus
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import InputError
+from simkubelet.model.node_status import NodeStatus
 
 NAMES = {"node-1": "dev-control-plane"}
 

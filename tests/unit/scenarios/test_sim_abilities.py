@@ -13,7 +13,7 @@ from scenarios.backend import Capability
 from scenarios.backends.sim import SimBackend
 from scenarios.runner import play
 from scenarios.verdict import Outcome
-from simkubelet import sandbox
+from simkubelet._internal import sandbox
 
 STEPS = "steps:\n- advance: 1s\n"
 PROCESSES = f"nodes: [{{name: a, runtime: process}}]\n{STEPS}"

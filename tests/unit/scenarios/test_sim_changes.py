@@ -15,11 +15,11 @@ from scenarios.node_action import PauseRuntime, RefuseCri, ResumeRuntime
 from scenarios.node_spec import NodeSpec
 from scenarios.snapshot import Snapshot
 from scenarios.trace import Trace
-from simkubelet.clock import ManualClock
-from simkubelet.errors import HostError, InputError
+from simkubelet._internal.sandbox import check_sandbox, sandboxed
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import HostError, InputError
 from simkubelet.runtime.cri import Cri
 from simkubelet.runtime.cri_call import CriCall
-from simkubelet.sandbox import check_sandbox, sandboxed
 
 SOCKETS = "/var/lib/kubelet/device-plugins"
 

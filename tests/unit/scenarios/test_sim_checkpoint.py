@@ -10,9 +10,9 @@ from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
 from simkubelet.devices.checkpoint_text import CheckpointText
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.errors import InputError
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
 
 GPU = ResourceName("example.com/gpu")
 RESPONSE = ContainerAllocateResponse(envs={"A": "<&>"})

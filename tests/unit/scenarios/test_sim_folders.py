@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.backends.sim_node import new_folder, remove_folder
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 
 def test_folder_that_does_not_exist_is_made_with_its_parents(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.backends.sim_log import KubeletLogs
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 LOG = logging.getLogger("simkubelet.some_part")
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from scenarios.backends.sim_patience import SimPatience, settled
 from scenarios.trace import Trace
-from simkubelet.clock import ManualClock
-from simkubelet.events import DevicesListed, NodeStatusUpdated
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.events import DevicesListed, NodeStatusUpdated
 
 
 class World:

@@ -15,7 +15,7 @@ from scenarios import job as job_module
 from scenarios.document import Document
 from scenarios.job import Job, Options, at_a_time, play_all
 from scenarios.verdict import Outcome
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 STORY: Final = """
 name: nothing

@@ -16,7 +16,7 @@ from scenarios.crosscheck import Known
 from scenarios.document import DocumentError, load
 from scenarios.model import VERBS, Scenario, json_schema
 from scenarios.part import Part
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
 BUGS = [
@@ -150,11 +150,11 @@ def test_bug_story_is_played_before_and_after_its_mend() -> None:
 
 
 def test_builtin_names_are_those_of_the_plugins_that_come_along() -> None:
-    from simkubelet import _bundle
+    from simkubelet._internal import bundle
 
     builtin = json_schema()["$defs"]["PluginSpec"]["properties"]["builtin"]["enum"]
 
-    assert sorted(builtin) == sorted(_bundle.load("plugin", "cli").PLUGINS)
+    assert sorted(builtin) == sorted(bundle.load("plugin", "cli").PLUGINS)
 
 
 def test_story_on_another_kubernetes_is_the_same_story() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from simkubelet import _bundle
+from simkubelet._internal import bundle
 from simkubelet.cli import main
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 STEPS = "steps:\n- expect: {node: node-1, capacity: {nvidia.com/gpu: 8}, within: 1s}\n"
 WITH_PLUGIN = f"plugins: [{{name: nvidia, builtin: nvidia}}]\n{STEPS}"
@@ -24,8 +24,8 @@ WITH_PLUGIN = f"plugins: [{{name: nvidia, builtin: nvidia}}]\n{STEPS}"
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch, known: object) -> ModuleType:
     """The module that makes backends, with fixed names of versions and profiles."""
-    module = _bundle.load("scenarios", "job")
-    for part in (module, _bundle.load("scenarios", "document")):
+    module = bundle.load("scenarios", "job")
+    for part in (module, bundle.load("scenarios", "document")):
         monkeypatch.setattr(part, "installed", lambda: known)
     return module
 
@@ -162,7 +162,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
     run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {name: write_story(STEPS, name) for name in ("one", "two", "three")}
-    stories = _bundle.load("scenarios", "stories")
+    stories = bundle.load("scenarios", "stories")
     monkeypatch.setattr(stories, "builtin", lambda: known)
     monkeypatch.setattr(stories, "CHOSEN", ("two",))
 
@@ -308,7 +308,7 @@ def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pyt
         got.append((args, prog_name))
         return 3
 
-    monkeypatch.setattr(_bundle.load("plugin", "cli"), "main", plugin_main)
+    monkeypatch.setattr(bundle.load("plugin", "cli"), "main", plugin_main)
 
     status, _, _ = run_cli("plugin", "nvidia", "--help", "--", "-x")
 

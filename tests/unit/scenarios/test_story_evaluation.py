@@ -12,7 +12,7 @@ from scenarios.mismatch import Mismatch, shown
 from scenarios.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace import Trace
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
-from simkubelet.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
+from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 
 GPU = "nvidia.com/gpu"
 PENDING = PodEvent("Warning", "FailedScheduling", "0/1 nodes are available.")

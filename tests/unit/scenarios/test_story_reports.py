@@ -11,7 +11,7 @@ from scenarios.mismatch import Mismatch, shown
 from scenarios.report import event_line, failure_lines, print_run
 from scenarios.trace import Trace
 from scenarios.verdict import Failure, Outcome, Verdict
-from simkubelet.events import EventRecorded, NodeStatusUpdated
+from simkubelet.model.events import EventRecorded, NodeStatusUpdated
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from scenarios.backend import Capability, needed
 from scenarios.document import Document
 from scenarios.runner import play
 from scenarios.verdict import Outcome, UnmetError
-from simkubelet.errors import HostError, InputError, PluginError
+from simkubelet.model.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]
 

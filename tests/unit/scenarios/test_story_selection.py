@@ -8,7 +8,7 @@ from scenarios.action import RemoveFile
 from scenarios.hardware_action import Fail
 from scenarios.selection import chosen_file, chosen_gpu, numbered
 from scenarios.snapshot import Snapshot
-from simkubelet.errors import InputError, PluginError
+from simkubelet.model.errors import InputError, PluginError
 
 UUIDS = ("GPU-c", "GPU-a", "GPU-b")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scenarios.events import FaultInjected, StepStarted
 from scenarios.trace import Trace, merged, read_lines, write_lines
-from simkubelet.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
+from simkubelet.model.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
 
 GPU = "nvidia.com/gpu"
 

@@ -14,8 +14,8 @@ import pytest
 from scenarios.plugin_process import PluginCommand, PluginProcess
 from scenarios.snapshot import PluginState
 from scenarios.trace import Event, Trace
-from simkubelet.clock import ManualClock
-from simkubelet.errors import InputError, PluginError
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import InputError, PluginError
 
 LIMIT_S = 20
 OBEDIENT = """

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
-from simkubelet.errors import HostError
-from simkubelet.sandbox import check_sandbox
+from simkubelet._internal.sandbox import check_sandbox
+from simkubelet.model.errors import HostError
 
 TOOL = Path(__file__).parents[3] / "tools" / "plugin_on_gpus.py"
 

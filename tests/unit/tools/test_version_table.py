@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import version_table
 
-from simkubelet.version import Version
+from simkubelet.model.version import Version
 
 
 def test_page_is_that_of_the_code():

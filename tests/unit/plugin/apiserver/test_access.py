@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from plugin.apiserver import AccessError, ApiClient, ApiError, ServerAccess, access, access_from_environment, unverified
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.strategies.table import strategies
+from simkubelet.model.clock import ManualClock
 
 
 class NoLogs:

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from scenarios.tap.answer import Answer
 from scenarios.tap.link import Link
-from simkubelet.apis.grpc_wire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
-from simkubelet.apis.grpc_wire.messages import framed
+from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
+from simkubelet.apis.grpcwire.messages import framed
 from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, until
 
 SETTINGS = Frame(Type.SETTINGS, 0, 0, b"")

@@ -10,8 +10,8 @@ import pytest
 from scenarios.tap.answer import Answer, Rpc
 from scenarios.tap.link import Link
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpc_wire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
-from simkubelet.apis.grpc_wire.messages import framed
+from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
+from simkubelet.apis.grpcwire.messages import framed
 
 SETTINGS = Frame(Type.SETTINGS, 0, 0, b"")
 PING = Frame(Type.PING, 0, 0, b"12345678")

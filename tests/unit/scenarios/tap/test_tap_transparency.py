@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simkubelet.apis.grpc_wire.frames import PREFACE
+from simkubelet.apis.grpcwire.frames import PREFACE
 from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, ByteServer, Context, channel, until
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from scenarios.tap import messages
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpc_wire import messages as grpc_messages
-from simkubelet.apis.grpc_wire.frames import Frame, FrameReader, header_block
+from simkubelet.apis.grpcwire import messages as grpc_messages
+from simkubelet.apis.grpcwire.frames import Frame, FrameReader, header_block
 
 frames = st.lists(
     st.builds(

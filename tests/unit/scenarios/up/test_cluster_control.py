@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.up import place
 from scenarios.up.control import Verb, ask, serving
-from simkubelet.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.up import place
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 
 @pytest.fixture

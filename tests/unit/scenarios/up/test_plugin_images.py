@@ -14,10 +14,10 @@ from scenarios.backends.sim_node import SimNode
 from scenarios.node_spec import NodeSpec
 from scenarios.plugin_spec import PluginSpec
 from scenarios.up.plugin_images import PluginImages
-from simkubelet.clock import ManualClock, RealClock
 from simkubelet.devices.run_options import DeviceRunOptions
-from simkubelet.kubelet import CONTAINER_LOGS
-from simkubelet.pod import Pod, pod_from_manifest
+from simkubelet.kubelet.kubelet import CONTAINER_LOGS
+from simkubelet.model.clock import ManualClock, RealClock
+from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.runtime.bookkeeping_runtime import BookKeepingContainer, BookKeepingRuntime
 from simkubelet.runtime.container_runtime import ExitStatus
 

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 
 from plugin.framework.grpc_client import DialError, RpcError, call_once
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis.grpc_wire.frames import INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, FrameReader, Type
-from simkubelet.apis.grpc_wire.messages import Code, framed
-from simkubelet.apis.grpc_wire.served_call import CallError, StreamMethod, UnaryMethod
-from simkubelet.apis.grpc_wire.server import GrpcServer
+from simkubelet.apis.grpcwire.frames import INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, FrameReader, Type
+from simkubelet.apis.grpcwire.messages import Code, framed
+from simkubelet.apis.grpcwire.served_call import CallError, StreamMethod, UnaryMethod
+from simkubelet.apis.grpcwire.server import GrpcServer
 
 _PATIENCE_S = 20.0
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]

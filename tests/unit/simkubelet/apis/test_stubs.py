@@ -14,7 +14,7 @@ APIS = (deviceplugin, pluginregistration, podresources, podresources_v1alpha1)
 
 def test_kubelet_needs_no_grpc_library_and_a_stub_does() -> None:
     program = (
-        "import os, sys, simkubelet.kubelet, simkubelet.stdio.node;"
+        "import os, sys, simkubelet.kubelet.kubelet, simkubelet.stdio.node;"
         "from simkubelet.apis import deviceplugin;"
         "before = 'grpc' in sys.modules; deviceplugin.DevicePluginStub;"
         "print(before, 'grpc' in sys.modules, 'GRPC_VERBOSITY' in os.environ)"

@@ -19,10 +19,10 @@ from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint
 from simkubelet.devices.checkpoint_text import CheckpointText
 from simkubelet.devices.plugin_folder import PluginFolder
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.plugins.device_plugin_handler import DEPRECATION_FILE_NAME
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
-from simkubelet.version import DEFAULT, version
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import DEFAULT, version
+from simkubelet.registration.device_plugin_handler import DEPRECATION_FILE_NAME
 from tests.support.node import RESOURCE
 
 PROGRAM = Path(__file__).with_name("crashing_writes.py")

@@ -19,8 +19,8 @@ import pytest
 from simkubelet.devices import durable_file
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint
 from simkubelet.devices.plugin_folder import PluginFolder
-from simkubelet.resources import ResourceName
-from simkubelet.version import DEFAULT, version
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import DEFAULT, version
 from tests.support.node import RESOURCE, Node
 
 

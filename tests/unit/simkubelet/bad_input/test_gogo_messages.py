@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.go.message import UnreadableMessageError, read_message
-from simkubelet.plugins.plugin_client import read_list
-from simkubelet.version import version
+from simkubelet.golang.message import UnreadableMessageError, read_message
+from simkubelet.model.version import version
+from simkubelet.registration.plugin_client import read_list
 
 from .raw_plugin import RawPlugin
 

@@ -19,8 +19,8 @@ import pytest
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis import pluginregistration
-from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
-from simkubelet.plugins import plugin_channel
+from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.registration import plugin_channel
 from tests.support.node import Node, StubPlugin
 from tests.support.watched_plugin import WatchedPlugin
 

@@ -15,10 +15,10 @@ import grpc
 import pytest
 
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.errors import HostError
-from simkubelet.node_services import PLUGINS_REGISTRY, POD_RESOURCES
-from simkubelet.plugins import plugin_channel
-from simkubelet.plugins.device_plugin_handler import DEPRECATION_FILE_NAME
+from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.model.errors import HostError
+from simkubelet.registration import plugin_channel
+from simkubelet.registration.device_plugin_handler import DEPRECATION_FILE_NAME
 from tests.support.node import Node, StubPlugin, running_node
 from tests.support.watched_plugin import WatchedPlugin
 

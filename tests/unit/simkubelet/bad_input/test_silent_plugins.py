@@ -14,8 +14,8 @@ import grpc
 import pytest
 
 from simkubelet.devices import endpoint
-from simkubelet.node_services import PLUGINS_REGISTRY
-from simkubelet.plugins import plugin_registration
+from simkubelet.kubelet.services import PLUGINS_REGISTRY
+from simkubelet.registration import plugin_registration
 from tests.support.node import Node, StubPlugin
 from tests.support.watched_plugin import WatchedPlugin
 

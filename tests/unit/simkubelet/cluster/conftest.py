@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
-from simkubelet.events import NodeEvent
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.events import NodeEvent
 
 BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.registry import DeleteOptions, Registry
 from simkubelet.cluster.daemonsets import DaemonSetController, DaemonSetStrategy
@@ -16,6 +15,7 @@ from simkubelet.cluster.event_recorder import EventRecorder
 from simkubelet.cluster.garbage_collector import GarbageCollector
 from simkubelet.cluster.objects import Key, Objects
 from simkubelet.cluster.wall_time import WallTime
+from simkubelet.model.clock import ManualClock
 
 DAEMON_SETS, PODS, NODES = map(kind_named, ("daemonsets.apps", "pods", "nodes"))
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.daemonsets.placement import HASH_LABEL, new_pod, runs_on, target_node
 from simkubelet.cluster.daemonsets.plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
 from simkubelet.cluster.wall_time import WallTime
+from simkubelet.model.clock import ManualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 WALL_TIME = WallTime(ManualClock(), NOW)

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.node_json import new_node_json, node_status_json, read_node, read_node_status
 from simkubelet.cluster.wall_time import WallTime
-from simkubelet.node.node import Taint
-from simkubelet.node.node_condition import ConditionStatus, ConditionType, NodeCondition
-from simkubelet.node.node_status import NodeStatus
-from simkubelet.resources import ResourceName
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.node import Taint
+from simkubelet.model.node_condition import ConditionStatus, ConditionType, NodeCondition
+from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.resources import ResourceName
 
 WALL = WallTime(ManualClock(), datetime(2026, 1, 2, tzinfo=UTC))
 NODE = new_node_json("node-1", "127.64.0.0/24")

@@ -10,9 +10,9 @@ import pytest
 from simkubelet.cluster.node_lifecycle import NodeLifecycle
 from simkubelet.cluster.objects import JSON, Key
 from simkubelet.cluster.taint_eviction import TaintEviction
-from simkubelet.node.node_condition import ConditionStatus, conditions_of
-from simkubelet.node.node_status import NodeStatus
-from simkubelet.pod_status import Condition, ConditionType, PodPhase, PodStatus
+from simkubelet.model.node_condition import ConditionStatus, conditions_of
+from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 
 from .conftest import Cluster, manifest
 

@@ -8,7 +8,7 @@ import pytest
 
 from simkubelet.cluster.objects import JSON, Key, Written
 from simkubelet.cluster.pod_garbage_collector import PodGarbageCollector
-from simkubelet.node.node_status import NodeStatus
+from simkubelet.model.node_status import NodeStatus
 
 from .conftest import Cluster, manifest
 

@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.pod_status_json import kubelet_status_json, read_pod_status
 from simkubelet.cluster.wall_time import WallTime
-from simkubelet.pod_status import (
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.pod_status import (
     Condition,
     ConditionType,
     ContainerStatus,
@@ -21,8 +21,8 @@ from simkubelet.pod_status import (
     Terminated,
     Waiting,
 )
-from simkubelet.resources import ResourceName
-from simkubelet.version import version
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 WALL = WallTime(ManualClock(), datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
 BY_KUBELET = sorted(set(ConditionType) - {ConditionType.DISRUPTION_TARGET})

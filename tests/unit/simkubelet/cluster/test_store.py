@@ -7,11 +7,11 @@ import pytest
 from faker import Faker
 
 from simkubelet.cluster.objects import Key
-from simkubelet.errors import InputError
-from simkubelet.node.node import Taint
-from simkubelet.node.node_status import NodeStatus
-from simkubelet.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, PodStatus, Running
-from simkubelet.resources import ResourceName
+from simkubelet.model.errors import InputError
+from simkubelet.model.node import Taint
+from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, PodStatus, Running
+from simkubelet.model.resources import ResourceName
 
 from .conftest import Cluster, manifest
 

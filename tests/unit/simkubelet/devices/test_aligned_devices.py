@@ -12,11 +12,11 @@ from simkubelet.devices.allocation import DeviceRequest, PreferenceQuery, device
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 from simkubelet.topology.hint import TopologyHint
 from simkubelet.topology.numa_mask import numa_mask
-from simkubelet.version import version
 
 GPU = ResourceName("example.com/gpu")
 

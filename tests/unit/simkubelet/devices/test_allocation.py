@@ -11,9 +11,9 @@ from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
-from simkubelet.version import version
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 GPU = ResourceName("example.com/gpu")
 POD = PodUID("u1")

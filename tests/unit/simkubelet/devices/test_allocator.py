@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from simkubelet._internal.change import Change
 from simkubelet.admission import AllocationError
 from simkubelet.apis.deviceplugin import (
     AllocateResponse,
@@ -21,17 +22,16 @@ from simkubelet.apis.deviceplugin import (
     PreferredAllocationResponse,
     PreStartContainerResponse,
 )
-from simkubelet.change import Change
 from simkubelet.devices.allocator import Allocator
 from simkubelet.devices.checkpoint import Checkpoint
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.panic import KubeletPanicError
-from simkubelet.pod import Container, ContainerKind, Pod, PodUID
-from simkubelet.resources import ResourceName
-from simkubelet.version import version
+from simkubelet.model.panic import KubeletPanicError
+from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 GPU = ResourceName("example.com/gpu")
 INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP

@@ -10,8 +10,8 @@ from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, checksum, decode
 from simkubelet.devices.checkpoint_text import CheckpointText
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
 
 
 def encode(checkpoint: Checkpoint) -> str:

@@ -7,10 +7,10 @@ from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.device_status import allocated_resources_status
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.pod import Container, ContainerKind, Pod, PodUID
-from simkubelet.pod_status import ResourceHealth
-from simkubelet.resources import ResourceName
-from simkubelet.version import version
+from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.pod_status import ResourceHealth
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 GPU = ResourceName("example.com/gpu")
 POD = Pod(

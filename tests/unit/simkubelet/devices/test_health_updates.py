@@ -10,9 +10,9 @@ from simkubelet.apis.deviceplugin import ContainerAllocateResponse, Device
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.health_updates import HealthUpdates, pods_with_changes
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID, PodDevices
-from simkubelet.pod import PodUID
-from simkubelet.resources import ResourceName
-from simkubelet.version import version
+from simkubelet.model.pod import PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 
 GPU, NIC = ResourceName("example.com/gpu"), ResourceName("example.com/nic")
 

@@ -8,7 +8,7 @@ import pytest
 
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.devices.plugin_folder import PluginFolder, check_socket_path
-from simkubelet.errors import InputError
+from simkubelet.model.errors import InputError
 
 
 def test_socket_path_of_107_bytes_is_the_longest(tmp_path):

@@ -13,13 +13,13 @@ from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.devices.topology_hints import DeviceHintProvider, Request, hints_for
-from simkubelet.panic import KubeletPanicError
-from simkubelet.pod import Container, ContainerKind, Pod, PodUID
-from simkubelet.resources import ResourceName
+from simkubelet.model.panic import KubeletPanicError
+from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.version import version
 from simkubelet.topology.enumeration import EndlessEnumerationError, Walk
 from simkubelet.topology.hint import TopologyHint
 from simkubelet.topology.numa_mask import nodes_in, numa_mask
-from simkubelet.version import version
 
 GPU = ResourceName("example.com/gpu")
 UID = PodUID("u1")

@@ -12,12 +12,12 @@ from unittest.mock import Mock
 import aiohttp
 import pytest
 
-from simkubelet.errors import HostError
+from simkubelet.model.errors import HostError
+from simkubelet.model.version import version
 from simkubelet.monitoring.exposition import content_type
 from simkubelet.monitoring.health import Check, answer_of_all, checks_of
 from simkubelet.monitoring.kubelet_http import KubeletHttp
-from simkubelet.plugins.registration import RegistrationHandler, RegistrationServer
-from simkubelet.version import version
+from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
 
 
 def well() -> None:

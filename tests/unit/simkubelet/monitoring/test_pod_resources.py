@@ -13,15 +13,15 @@ import pytest
 
 from simkubelet.apis import podresources as v1
 from simkubelet.apis import podresources_v1alpha1 as v1alpha1
-from simkubelet.config import KubeletConfig
+from simkubelet.container_manager.metrics import Metrics, PodResourcesMethod
 from simkubelet.devices.pod_devices import NO_NUMA_NODE
-from simkubelet.errors import HostError
-from simkubelet.monitoring.metrics import Metrics, PodResourcesMethod
+from simkubelet.model.config import KubeletConfig
+from simkubelet.model.errors import HostError
+from simkubelet.model.pod import Pod, pod_from_manifest
+from simkubelet.model.version import version
 from simkubelet.monitoring.pod_resources import PodResourcesServer
 from simkubelet.monitoring.pod_resources_messages import allocatable_devices, container_devices
 from simkubelet.monitoring.rate_limit import RateLimit
-from simkubelet.pod import Pod, pod_from_manifest
-from simkubelet.version import version
 
 GPU = "example.com/gpu"
 NIC = "example.com/nic"

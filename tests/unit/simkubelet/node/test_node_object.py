@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from simkubelet.cluster.objects import Key
+from simkubelet.node.context import Surroundings
 from simkubelet.node.node_lease import NodeLease
-from simkubelet.surroundings import Surroundings
 from tests.support.node import Node, running_node
 
 LEASE = Key("leases.coordination.k8s.io", "kube-node-lease", "node-1")

@@ -4,8 +4,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from simkubelet.devices.device_manager import DeviceCapacity
-from simkubelet.node.node_condition import ConditionStatus, NodeCondition
-from simkubelet.node.node_status import (
+from simkubelet.model.node_condition import ConditionStatus, NodeCondition
+from simkubelet.model.node_status import (
     NodeStatus,
     ReportSchedule,
     has_changed,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.pod_status import Running, Terminated, Waiting
+from simkubelet.model.pod_status import Running, Terminated, Waiting
 
 
 async def test_pod_gets_its_devices_and_the_plugins_environment(node: Any):

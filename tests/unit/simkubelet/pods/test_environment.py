@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.objects import Key
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.pods.environment import MissingVariableError, environment
 from simkubelet.runtime.program import program_of
 

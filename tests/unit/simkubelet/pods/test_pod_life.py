@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from simkubelet.cluster.objects import Key
-from simkubelet.pod_status import ConditionType, Running, Terminated, Waiting
+from simkubelet.model.pod_status import ConditionType, Running, Terminated, Waiting
 
 RESOURCE = "example.com/stub"
 

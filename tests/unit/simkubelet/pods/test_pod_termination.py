@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.pod_status import Condition, ConditionType, PodPhase, Running, Terminated
+from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, Running, Terminated
 from simkubelet.runtime.container_runtime import ExitStatus
 
 RESOURCE = "example.com/stub"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from simkubelet.pod import Pod, pod_from_manifest
-from simkubelet.pod_status import ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting
+from simkubelet.model.pod import Pod, pod_from_manifest
+from simkubelet.model.pod_status import ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting
 from simkubelet.pods.terminated_pod import terminated
 
 WAITING, RUNNING = Waiting("PodInitializing"), Running(0.0)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from faker import Faker
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.objects import Key
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.pods.volumes import Volumes
 
 

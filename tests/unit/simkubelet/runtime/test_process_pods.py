@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from simkubelet import open_files
+from simkubelet._internal import open_files
 from simkubelet.apis import deviceplugin as api
-from simkubelet.config import RuntimeKind
-from simkubelet.errors import HostError
-from simkubelet.pod_status import Running, Terminated, Waiting
+from simkubelet.model.config import RuntimeKind
+from simkubelet.model.errors import HostError
+from simkubelet.model.pod_status import Running, Terminated, Waiting
 from simkubelet.runtime.bubblewrap import check_bubblewrap
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ from faker import Faker
 
 from fakegpu import Machine
 from simkubelet.cdi import ContainerEdits
-from simkubelet.clock import ManualClock, RealClock
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
-from simkubelet.errors import HostError
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.clock import ManualClock, RealClock
+from simkubelet.model.errors import HostError
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.bubblewrap import check_bubblewrap
 from simkubelet.runtime.container_runtime import ContainerStartError, ExitReason, ExitStatus, StartFailure
 from simkubelet.runtime.process_container import ProcessContainer
@@ -466,8 +466,8 @@ async def test_start_that_is_cancelled_leaves_no_process(node):
 SIMULATOR = """
 import asyncio, sys
 from pathlib import Path
-from simkubelet.clock import RealClock
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.clock import RealClock
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.process_runtime import ProcessRuntime
 from simkubelet.devices.run_options import DeviceRunOptions, Mount
 

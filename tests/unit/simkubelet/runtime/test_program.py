@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from simkubelet.errors import InputError
-from simkubelet.pod import pod_from_manifest
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.program import Program, expand, program_of
 
 

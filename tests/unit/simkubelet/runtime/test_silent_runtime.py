@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simkubelet.clock import ManualClock
-from simkubelet.node.node_condition import NodeCondition
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.node_condition import NodeCondition
 from simkubelet.runtime.cri import Cri
 from simkubelet.runtime.cri_call import CriCall
 from simkubelet.runtime.runtime_state import RuntimeState

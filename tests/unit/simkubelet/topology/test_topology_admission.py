@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from simkubelet.admission import AllocationError, Rejection
-from simkubelet.pod import Container, ContainerKind, Pod, PodUID
-from simkubelet.resources import ResourceName
+from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.resources import ResourceName
+from simkubelet.model.topology_settings import TopologySettings
+from simkubelet.model.version import version
 from simkubelet.topology.affinity_store import AffinityStore
 from simkubelet.topology.enumeration import EndlessEnumerationError, Walk
 from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint
 from simkubelet.topology.manager import TopologyManager
 from simkubelet.topology.numa_mask import numa_mask
-from simkubelet.topology.settings import TopologySettings
-from simkubelet.version import version
 
 GPU = ResourceName("example.com/gpu")
 NIC = ResourceName("example.com/nic")

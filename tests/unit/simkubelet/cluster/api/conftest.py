@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.basic_strategies import basic_strategies
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.pod_logs import LogOptions
@@ -22,6 +21,7 @@ from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import StatusStrategy, Strategy
 from simkubelet.cluster.objects import JSON, Objects
 from simkubelet.cluster.wall_time import WallTime
+from simkubelet.model.clock import ManualClock
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

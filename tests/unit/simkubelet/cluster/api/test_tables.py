@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.kinds import KINDS, kind_named
 from simkubelet.cluster.api.tables import human_duration, table_of
 from simkubelet.cluster.objects import JSON
 from simkubelet.cluster.wall_time import WallTime
+from simkubelet.model.clock import ManualClock
 
 
 def cells(kind: str, obj: JSON) -> dict[str, Any]:

@@ -9,10 +9,10 @@ import json
 
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.objects import JSON, Objects
+from simkubelet.model.clock import ManualClock
 
 from .conftest import CONFIG_MAPS, PODS, Client, ScriptedLogs, config_map, pod
 

@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.decoding import Decoder
 from simkubelet.cluster.api.errors import StatusError
@@ -20,10 +19,11 @@ from simkubelet.cluster.objects import JSON, Key
 from simkubelet.cluster.scheduler import Scheduler
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.cluster.taint_eviction import TaintEviction
-from simkubelet.errors import InputError
-from simkubelet.node.node_status import NodeStatus
-from simkubelet.pod_status import PodPhase, PodStatus
-from simkubelet.version import DEFAULT, version
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import InputError
+from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.pod_status import PodPhase, PodStatus
+from simkubelet.model.version import DEFAULT, version
 from tests.support.any_object import objects
 from tests.support.placement import affinities, container_ports, pod_specs, spread_constraints, taints, tolerations
 from tests.support.scheduled_cluster import ScheduledCluster

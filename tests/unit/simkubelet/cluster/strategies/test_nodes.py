@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.registry import Registry
 from simkubelet.cluster.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
-from simkubelet.node.node_status import NodeStatus
-from simkubelet.resources import ResourceName
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.resources import ResourceName
 
 NODES = kind_named("nodes")
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}

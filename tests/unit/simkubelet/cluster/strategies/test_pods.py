@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.clock import ManualClock
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import GroupName, StatusError
 from simkubelet.cluster.api.kinds import kind_named
@@ -16,6 +15,7 @@ from simkubelet.cluster.api.registry import DeleteOptions, Registry
 from simkubelet.cluster.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
 from simkubelet.cluster.strategies.table import strategies
+from simkubelet.model.clock import ManualClock
 
 PODS = kind_named("pods")
 # What the functions ValidatePodCreate and ValidatePodUpdate of kubernetes v1.34.4 say, the diff of an update left out.

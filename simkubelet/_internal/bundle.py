@@ -1,0 +1,54 @@
+"""Finds the two packages that come along under names a user's own project may have: `plugin` and `scenarios`.
+
+In a wheel they are ``simkubelet._bundled.plugin`` and ``simkubelet._bundled.scenarios``; in a checkout, installed as
+editable or not at all, they lie beside this package. A stranger's package of the same name elsewhere on the path is
+never taken.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+_PACKAGE = __name__.split(".")[0]
+
+
+def load(package: str, module: str) -> ModuleType:
+    """Import a module of a package that comes along, in whichever form it is here.
+
+    Raises:
+        ImportError: The package is not here, or a stranger's of the same name was imported first.
+    """
+    name = module_name(package)
+    if name == package and sys.path[:1] != [str(CHECKOUT)]:
+        sys.path.insert(0, str(CHECKOUT))
+    found = importlib.import_module(name)
+    if name == package and not _is_ours(found):
+        raise ImportError(f"another package named '{package}' was imported before simkubelet's own")
+    return importlib.import_module(f"{name}.{module}")
+
+
+def module_name(package: str) -> str:
+    """The name for imports and for ``python -m``: bundled where it is, else the flat name."""
+    bundled = f"{_PACKAGE}._bundled.{package}"
+    try:
+        spec = importlib.util.find_spec(bundled)
+    except ModuleNotFoundError:
+        spec = None
+    return bundled if spec is not None else package
+
+
+def python_path(package: str) -> str:
+    """``PYTHONPATH`` for a process that runs ``python -m`` with `module_name`: this process' own, ours first."""
+    inherited = os.environ.get("PYTHONPATH", "")
+    needed = [str(CHECKOUT)] if module_name(package) == package else []
+    return os.pathsep.join(filter(None, [*needed, inherited]))
+
+
+def _is_ours(module: ModuleType) -> bool:
+    return any(Path(entry).resolve().parent == CHECKOUT for entry in getattr(module, "__path__", ()))

@@ -1,0 +1,122 @@
+"""A node's status, and how the kubelet updates it.
+
+Times are seconds of the node's clock.
+
+Source: kubelet/nodestatus/setters.go; kubelet_node_status.go, ``tryUpdateNodeStatus`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from ..devices.device_manager import DeviceCapacity
+from .node_condition import NodeCondition, conditions_of
+from .resources import ResourceName, is_extended_resource
+
+__all__ = [
+    "NODE_STATUS_REPORT_PERIOD_S",
+    "NODE_STATUS_UPDATE_PERIOD_S",
+    "NodeStatus",
+    "ReportSchedule",
+    "has_changed",
+    "updated",
+    "with_conditions",
+    "with_extended_resources_reset",
+]
+
+NODE_STATUS_UPDATE_PERIOD_S: Final = 10.0
+NODE_STATUS_REPORT_PERIOD_S: Final = 300.0
+
+_REQUIRED: Final = ("cpu", "memory", "pods", "ephemeral-storage")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What a node publishes of itself.
+
+    Attributes:
+        capacity: resource -> amount (see `resources.parse_amount`).
+        allocatable: likewise, what pods can get.
+        conditions: in the order in which the kubelet first set them, Ready last.
+        kubelet_version: for instance ``v1.34.4``; empty as long as no kubelet has reported.
+    """
+
+    capacity: Mapping[ResourceName, int] = field(default_factory=dict)
+    allocatable: Mapping[ResourceName, int] = field(default_factory=dict)
+    conditions: tuple[NodeCondition, ...] = ()
+    kubelet_version: str = ""
+
+
+def updated(status: NodeStatus, machine: Mapping[ResourceName, int], devices: DeviceCapacity) -> NodeStatus:
+    """The next status: the machine's resources and the devices over what was published before.
+
+    A forgotten resource stays in the status with 0, and so does what others wrote there: nothing is ever removed.
+
+    Source: kubelet/nodestatus/setters.go, ``MachineInfo`` (kubernetes v1.34.4).
+    """
+    capacity = {**status.capacity, **machine, **devices.capacity, **dict.fromkeys(devices.deleted, 0)}
+    return replace(status, capacity=capacity, allocatable={**capacity, **devices.allocatable})
+
+
+def with_extended_resources_reset(status: NodeStatus) -> NodeStatus:
+    """The status of a node that was made anew: its extended resources are 0 until a plugin brings them back.
+
+    Source: kubelet_node_status.go, ``reconcileExtendedResource`` (kubernetes v1.34.4).
+    """
+    zeroed = {name: 0 for name in status.capacity if is_extended_resource(name)}
+    return replace(status, capacity={**status.capacity, **zeroed}, allocatable={**status.allocatable, **zeroed})
+
+
+def with_conditions(
+    status: NodeStatus, *, kubelet_version: str, now: float, runtime_errors: Sequence[str] = ()
+) -> NodeStatus:
+    """The status with its conditions as of now; see `RuntimeState` for the errors."""
+    missing = [name for name in _REQUIRED if name not in status.capacity]
+    conditions = conditions_of(status.conditions, missing_capacities=missing, now=now, runtime_errors=runtime_errors)
+    return replace(status, conditions=conditions, kubelet_version=kubelet_version)
+
+
+def has_changed(old: NodeStatus, new: NodeStatus) -> bool:
+    """Whether two statuses differ in more than heartbeats.
+
+    Source: kubelet_node_status.go, ``nodeStatusHasChanged`` (kubernetes v1.34.4).
+    """
+    return _without_heartbeats(old) != _without_heartbeats(new)
+
+
+class ReportSchedule:
+    """When a status goes to the cluster: as soon as it has changed, and otherwise every five minutes.
+
+    The first five minutes after a change are shorter or longer by up to half, so that many nodes that changed together
+    do not report together.
+
+    Args:
+        seed: decides how much; the same seed gives the same times.
+
+    Source: kubelet_node_status.go, ``isUpdateStatusPeriodExpired``, ``calculateDelay`` (kubernetes v1.34.4).
+    """
+
+    def __init__(self, seed: str) -> None:
+        self._rng = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
+        self._reported_at: float | None = None
+        self._delay_s = 0.0
+
+    def is_due(self, now: float, *, is_changed: bool) -> bool:
+        """Whether to report now."""
+        if is_changed or self._reported_at is None:
+            return True
+        return now - self._reported_at >= NODE_STATUS_REPORT_PERIOD_S + self._delay_s
+
+    def reported(self, now: float, *, is_changed: bool) -> None:
+        """Take note that the status was reported."""
+        is_spread = is_changed or self._reported_at is None
+        self._delay_s = NODE_STATUS_REPORT_PERIOD_S * self._rng.uniform(-0.5, 0.5) if is_spread else 0.0
+        self._reported_at = now
+
+
+def _without_heartbeats(status: NodeStatus) -> NodeStatus:
+    conditions: Sequence[NodeCondition] = sorted(status.conditions, key=lambda condition: condition.type)
+    return replace(status, conditions=tuple(replace(condition, last_heartbeat_time=0.0) for condition in conditions))

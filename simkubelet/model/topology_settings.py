@@ -1,0 +1,92 @@
+"""What the owner of a node sets the topology manager to, and the NUMA nodes of the machine.
+
+Policy and scope are checked here, as the kubelet checks its configuration before it starts; options depend on the
+minor and its feature gates, see `options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from .errors import InputError
+
+__all__ = ["MAX_NUMA_NODES", "PolicyName", "ScopeName", "TopologySettings"]
+
+MAX_NUMA_NODES: Final = 64
+"""A mask of NUMA nodes is a 64-bit word. Source: topologymanager/bitmask/bitmask.go (kubernetes v1.34.4)."""
+
+
+class PolicyName(StrEnum):
+    """How strictly devices of a container have to be on the same NUMA nodes; in the order of the kubelet's message."""
+
+    NONE = "none"
+    BEST_EFFORT = "best-effort"
+    RESTRICTED = "restricted"
+    SINGLE_NUMA_NODE = "single-numa-node"
+
+
+class ScopeName(StrEnum):
+    """What is aligned as one: each container, or all containers of a pod."""
+
+    CONTAINER = "container"
+    POD = "pod"
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySettings:
+    """Settings of one kubelet's topology manager.
+
+    Attributes:
+        policy: one of `PolicyName`, as in ``topologyManagerPolicy``.
+        scope: one of `ScopeName`, as in ``topologyManagerScope``; without meaning for the policy ``none``.
+        options: name -> value, as in ``topologyManagerPolicyOptions``.
+        numa_nodes: ids of the machine's NUMA nodes, in the order in which the machine tells them.
+        distances: NUMA node -> its distance to node 0, 1, …, as in ``/sys/devices/system/node/node0/distance``; None
+            when the machine does not tell. Only ``prefer-closest-numa-nodes`` reads them.
+
+    Raises:
+        InputError: policy or scope is not known, in the kubelet's words; or the machine cannot be. Source:
+            kubelet/apis/config/validation/validation.go, ``ValidateKubeletConfiguration`` (kubernetes v1.26.15,
+            v1.34.4, v1.37.0).
+    """
+
+    policy: str = PolicyName.NONE
+    scope: str = ScopeName.CONTAINER
+    options: Mapping[str, str] = field(default_factory=dict)
+    numa_nodes: Sequence[int] = (0,)
+    distances: Mapping[int, Sequence[int]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.policy not in list(PolicyName):
+            known = " ".join(f'"{name}"' for name in PolicyName)
+            raise InputError(
+                f'invalid configuration: topologyManagerPolicy (--topology-manager-policy) "{self.policy}" must be '
+                f"one of: [{known}]"
+            )
+        if self.scope not in list(ScopeName):
+            raise InputError(
+                f'invalid configuration: topologyManagerScope (--topology-manager-scope) "{self.scope}" must be one '
+                'of: "container", or "pod"'
+            )
+        self._check_machine()
+
+    def _check_machine(self) -> None:
+        for node in self.numa_nodes:
+            if not 0 <= node < MAX_NUMA_NODES:
+                raise InputError(
+                    f"NUMA node {node}: the nodes of a machine are numbered from 0 to {MAX_NUMA_NODES - 1}"
+                )
+        if len(set(self.numa_nodes)) != len(self.numa_nodes):
+            raise InputError(f"NUMA nodes {list(self.numa_nodes)}: each node of a machine stands once")
+        if self.distances is None:
+            return
+        for node in self.numa_nodes:
+            seen = len(self.distances.get(node, ()))
+            if seen <= max(self.numa_nodes):
+                raise InputError(
+                    f"NUMA node {node}: {seen} distances; give its distance to each node from 0 to "
+                    f"{max(self.numa_nodes)}"
+                )

@@ -1,0 +1,200 @@
+"""Registers the plugins whose sockets lie in ``plugins_registry/``, and gives them up when the sockets go.
+
+Two books, as in the kubelet: the sockets that are there (desired) and the plugins that were registered (actual). Every
+second the kubelet compares them and starts what is missing, one attempt at a time for each socket, with growing pauses
+after failures. Here the comparison waits for the second that follows a change, a finished attempt or the end of a
+pause, so that nothing wakes while nothing is to be done. The kubelet's end deregisters nobody.
+
+Source: pluginmanager/reconciler/reconciler.go; pkg/util/goroutinemap (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from ..model.clock import Clock
+from ..model.version import Version
+from .plugin_registration import PluginTypeHandler, RegisteredPlugin, RegistrationAttempt, RegistrationFailedError
+from .plugin_watcher import PluginWatcher
+
+__all__ = ["PluginManager"]
+
+_PERIOD_S: Final = 1.0
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 122.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """What follows a failed attempt: none for `duration_s` after `begin`."""
+
+    begin: float
+    duration_s: float
+
+    def next(self, now: float) -> _Pause:
+        return _Pause(now, min(2 * self.duration_s, _LONGEST_PAUSE_S))
+
+    def is_over(self, now: float) -> bool:
+        return now - self.begin > self.duration_s
+
+
+class PluginManager:
+    """Plugins of one folder, from `start` to `stop`.
+
+    Args:
+        directory: ``plugins_registry/``.
+        handlers: plugin type -> who takes its plugins; a plugin of another type is told that there is none.
+        version: the minor it behaves as.
+        clock: the node's time: the second between comparisons and the pauses.
+        tasks: owns the loop and the attempts.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        handlers: Mapping[str, PluginTypeHandler],
+        *,
+        version: Version,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._handlers = handlers
+        self._version = version
+        self._clock = clock
+        self._group = tasks
+        self._watcher = PluginWatcher(directory, self._found, self._deleted)
+        self._generations = count()
+        self._desired: dict[Path, int] = {}
+        self._actual: dict[Path, RegisteredPlugin] = {}
+        self._pauses: dict[Path, _Pause] = {}
+        self._attempts: dict[Path, asyncio.Task[None]] = {}
+        self._is_changed = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+
+    @property
+    def desired_sockets(self) -> frozenset[Path]:
+        """Sockets that are there."""
+        return frozenset(self._desired)
+
+    @property
+    def registered_sockets(self) -> frozenset[Path]:
+        """Sockets whose plugins are in the books as registered, up to 1.35 also those whose registration failed."""
+        return frozenset(self._actual)
+
+    def start(self) -> None:
+        """Find the sockets that are there, and watch for others.
+
+        Raises:
+            HostError: the folder cannot be made or watched.
+        """
+        self._watcher.start()
+        self._loop = self._group.create_task(self._compare_on_change(), name="plugins found by the watcher")
+
+    async def stop(self) -> None:
+        """Watch no more and break off every attempt; may be called twice and from any state."""
+        self._watcher.stop()
+        loop, self._loop = self._loop, None
+        tasks = [*self._attempts.values(), *([loop] if loop is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Books of a `RegistrationAttempt`
+
+    def add(self, plugin: RegisteredPlugin) -> None:
+        self._actual[plugin.socket] = plugin
+
+    def remove(self, socket: Path) -> None:
+        self._actual.pop(socket, None)
+
+    def _found(self, socket: Path) -> None:
+        self._desired[socket] = next(self._generations)
+        self._is_changed.set()
+
+    def _deleted(self, socket: Path) -> None:
+        if self._desired.pop(socket, None) is not None:
+            self._is_changed.set()
+
+    async def _compare_on_change(self) -> None:
+        start = self._clock.now()
+        while True:
+            self._is_changed.clear()
+            self._compare()
+            await self._changed_or_pause_over()
+            passed = math.floor((self._clock.now() - start) / _PERIOD_S)
+            await self._clock.sleep(start + (passed + 1) * _PERIOD_S - self._clock.now())
+
+    def _compare(self) -> None:
+        for plugin in list(self._actual.values()):
+            if self._desired.get(plugin.socket) != plugin.generation and self._may_try(plugin.socket):
+                self._try(plugin.socket, partial(self._deregister, plugin))
+        for socket, generation in self._desired.items():
+            plugin_here = self._actual.get(socket)
+            if (plugin_here is None or plugin_here.generation != generation) and self._may_try(socket):
+                self._try(socket, partial(self._register, socket, generation))
+
+    def _may_try(self, socket: Path) -> bool:
+        pause = self._pauses.get(socket)
+        return socket not in self._attempts and (pause is None or pause.is_over(self._clock.now()))
+
+    def _try(self, socket: Path, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._attempts[socket] = self._group.create_task(self._attempt(socket, attempt))
+
+    async def _attempt(self, socket: Path, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await attempt()
+            self._pauses.pop(socket, None)
+        except RegistrationFailedError as error:
+            now = self._clock.now()
+            last = self._pauses.get(socket)
+            self._pauses[socket] = _Pause(now, _FIRST_PAUSE_S) if last is None else last.next(now)
+            _log.error("%s", error)
+        finally:
+            del self._attempts[socket]
+            self._is_changed.set()
+
+    async def _register(self, socket: Path, generation: int) -> None:
+        attempt = RegistrationAttempt(
+            socket,
+            generation,
+            handlers=self._handlers,
+            books=self,
+            version=self._version,
+        )
+        await attempt.run()
+
+    async def _deregister(self, plugin: RegisteredPlugin) -> None:
+        # Out of the books first: a socket that comes meanwhile is a new plugin.
+        self.remove(plugin.socket)
+        await plugin.handler.deregister(plugin.name, plugin.endpoint)
+
+    async def _changed_or_pause_over(self) -> None:
+        """Wait until a comparison can find something to do."""
+        ends = [pause.begin + pause.duration_s for socket, pause in self._pauses.items() if self._is_wanted(socket)]
+        if not ends:
+            await self._is_changed.wait()
+            return
+        waits = {
+            asyncio.ensure_future(self._is_changed.wait()),
+            asyncio.ensure_future(self._clock.sleep(max(0.0, min(ends) - self._clock.now()))),
+        }
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _is_wanted(self, socket: Path) -> bool:
+        """Whether a comparison would try something at this socket once its pause is over."""
+        plugin = self._actual.get(socket)
+        return socket not in self._attempts and self._desired.get(socket) != (plugin and plugin.generation)

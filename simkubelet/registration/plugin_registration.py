@@ -1,0 +1,175 @@
+"""One attempt of the kubelet to register a plugin that the plugin watcher found: dial, GetInfo, handler, verdict.
+
+Source: pluginmanager/operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from ..apis.grpcwire.client import RpcError
+from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
+from ..model.version import Version
+from .plugin_channel import PluginChannel
+
+__all__ = ["PluginTypeHandler", "RegisteredPlugin", "RegistrationAttempt", "RegistrationFailedError"]
+
+_SERVICE: Final = "/pluginregistration.Registration"
+# Real seconds, as plugins are real processes.
+_GET_INFO_TIMEOUT_S: Final = 1.0
+_NOTIFY_TIMEOUT_S: Final = 5.0
+
+
+class PluginTypeHandler(Protocol):
+    """The part of the kubelet that plugins of one type belong to."""
+
+    def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        """Why a plugin is refused, None when it is not."""
+
+    async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        """Take a plugin that was found valid; why that failed, None when it did not."""
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        """Give up a plugin whose socket is gone or new."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredPlugin:
+    """A plugin in the books of the plugin manager.
+
+    Attributes:
+        socket: where it was found.
+        generation: which of the sockets that were made at this path it is.
+        handler: who was given it.
+        name: its own name, for a device plugin its resource.
+        endpoint: path of its service, as it gave it or `socket`.
+    """
+
+    socket: Path
+    generation: int
+    handler: PluginTypeHandler
+    name: str
+    endpoint: str
+
+
+class RegistrationFailedError(Exception):
+    """The plugin could not be registered; the message is the kubelet's log."""
+
+
+class Books(Protocol):
+    """Where a plugin is entered between its validation and its registration."""
+
+    def add(self, plugin: RegisteredPlugin) -> None: ...
+
+    def remove(self, socket: Path) -> None: ...
+
+
+class RegistrationAttempt:
+    """Registers the plugin behind one socket.
+
+    Args:
+        socket: path of the plugin's registration server.
+        generation: see `RegisteredPlugin`.
+        handlers: plugin type -> handler.
+        books: told of the plugin as soon as it is valid, so that its socket's end is its end from then on.
+        version: the minor it behaves as.
+    """
+
+    def __init__(
+        self,
+        socket: Path,
+        generation: int,
+        *,
+        handlers: Mapping[str, PluginTypeHandler],
+        books: Books,
+        version: Version,
+    ) -> None:
+        self._socket = socket
+        self._generation = generation
+        self._handlers = handlers
+        self._books = books
+        self._version = version
+
+    async def run(self) -> None:
+        """Register the plugin and tell it so, or tell it why not.
+
+        Raises:
+            RegistrationFailedError: it was not registered, or could not be told.
+        """
+        channel = PluginChannel(self._socket, self._version)
+        try:
+            await self._dial(channel)
+            info = await self._get_info(channel)
+            handler = self._handlers.get(info.type)
+            if handler is None:
+                text = f"no handler registered for plugin type: {info.type} at socket {self._socket}"
+                raise self._unsent(await self._told(channel, f"RegisterPlugin error -- {text}"))
+            await self._register(channel, handler, info)
+        finally:
+            await channel.close()
+
+    async def _dial(self, channel: PluginChannel) -> None:
+        try:
+            await channel.dial()
+        except TimeoutError:
+            raise RegistrationFailedError(
+                f"RegisterPlugin error -- dial failed at socket {self._socket}, "
+                f"err: failed to dial socket {self._socket}, err: context deadline exceeded"
+            ) from None
+
+    async def _get_info(self, channel: PluginChannel) -> PluginInfo:
+        try:
+            return await channel.call(f"{_SERVICE}/GetInfo", InfoRequest(), PluginInfo, timeout_s=_GET_INFO_TIMEOUT_S)
+        except RpcError as error:
+            raise RegistrationFailedError(
+                "RegisterPlugin error -- failed to get plugin info using RPC GetInfo "
+                f"at socket {self._socket}, err: {error}"
+            ) from None
+
+    async def _register(self, channel: PluginChannel, handler: PluginTypeHandler, info: PluginInfo) -> None:
+        endpoint, versions = info.endpoint or str(self._socket), tuple(info.supported_versions)
+        refusal = handler.validate(info.name, endpoint, versions)
+        if refusal is not None:
+            text = f"RegisterPlugin error -- plugin validation failed with err: {refusal}"
+            raise self._unsent(await self._told(channel, text))
+        self._books.add(RegisteredPlugin(self._socket, self._generation, handler, info.name, endpoint))
+        refusal = await handler.register(info.name, endpoint, versions)
+        if refusal is not None:
+            if self._version.retries_failed_registrations:
+                self._books.remove(self._socket)
+            text = f"RegisterPlugin error -- plugin registration failed with err: {refusal}"
+            raise RegistrationFailedError(await self._told(channel, text))
+        failure = await self._notify(channel, RegistrationStatus(plugin_registered=True))
+        if failure is not None:
+            if self._version.retries_failed_registrations:
+                self._books.remove(self._socket)
+                await handler.deregister(info.name, endpoint)
+            raise RegistrationFailedError(
+                f"RegisterPlugin error -- failed to send registration status at socket {self._socket}, err: {failure}"
+            )
+
+    async def _told(self, channel: PluginChannel, text: str) -> str:
+        """Tell the plugin why it is not registered, whether it listens or not; what the kubelet then says of it."""
+        return await self._notify(channel, RegistrationStatus(plugin_registered=False, error=text)) or text
+
+    def _unsent(self, failure: str) -> RegistrationFailedError:
+        # The kubelet takes its own bad news for a failure to send them.
+        return RegistrationFailedError(
+            f"RegisterPlugin error -- failed to send error at socket {self._socket}, err: {failure}"
+        )
+
+    async def _notify(self, channel: PluginChannel, status: RegistrationStatus) -> str | None:
+        """Tell the plugin; why that failed, None when it did not."""
+        try:
+            await channel.call(
+                f"{_SERVICE}/NotifyRegistrationStatus",
+                status,
+                RegistrationStatusResponse,
+                timeout_s=_NOTIFY_TIMEOUT_S,
+            )
+        except RpcError as error:
+            return f"{status.error}: {error}"
+        return None

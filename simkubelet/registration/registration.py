@@ -1,0 +1,264 @@
+"""The kubelet's side of a plugin's life: Register, the ListAndWatch stream, the end of it.
+
+One `RegistrationServer` serves ``kubelet.sock`` for one kubelet instance. It keeps the kubelet's races: a Register that
+fails removes whatever connection it means by the same name, and so does the end of a stream, see `plugin_clients`.
+
+Source: devicemanager/plugin/v1beta1/server.go, handler.go (kubernetes v1.34.4, v1.35.4, v1.37.0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
+from ..apis.grpcwire.messages import Code
+from ..apis.grpcwire.served_call import CallError
+from ..apis.grpcwire.server import GrpcServer
+from ..golang.server import served_method
+from ..golang.text import quoted
+from ..model.errors import HostError
+from ..model.resources import ResourceName, is_extended_resource
+from ..model.version import Version
+from .plugin_client import PluginClient, PluginHandler, RefusedError
+from .plugin_clients import PluginClients, plugin_clients
+
+__all__ = ["RegistrationHandler", "RegistrationServer"]
+
+T = TypeVar("T")
+
+_REGISTER: Final = "/v1beta1.Registration/Register"
+_FAILED: Final = "device plugin registration gRPC server failed and no device plugins can register"
+
+
+class RegistrationHandler(PluginHandler, Protocol):
+    """Who is told of plugins, and of those that were refused; called in the event loop."""
+
+    def register_called(self, resource: ResourceName) -> None:
+        """A plugin called Register, whatever will be answered; must not wait."""
+
+    def registration_refused(self, resource: ResourceName, endpoint: str, message: str) -> None:
+        """A plugin could not register; must not wait."""
+
+
+class RegistrationServer:
+    """Serves ``kubelet.sock`` in a plugin folder until it is stopped.
+
+    Attributes:
+        failure: why no plugin can register any more, as /healthz tells it; None while the server is well.
+    """
+
+    def __init__(
+        self, directory: Path, handler: RegistrationHandler, tasks: asyncio.TaskGroup, version: Version
+    ) -> None:
+        self.failure: str | None = None
+        self._directory = directory
+        self._handler = handler
+        self._group = tasks
+        self._version = version
+        self._clients: PluginClients[PluginClient] = plugin_clients(version)
+        self._opened: set[PluginClient] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._server: GrpcServer | None = None
+
+    @property
+    def socket(self) -> Path:
+        return self._directory / KUBELET_SOCKET_NAME
+
+    def connected(self) -> list[ResourceName]:
+        """The resource of each connection that counts; one that has been replaced does not."""
+        return [client.resource for client in self._clients]
+
+    def start(self) -> None:
+        """Listen, in the place of a socket that somebody left.
+
+        Raises:
+            HostError: the socket cannot be made.
+        """
+        server = GrpcServer({_REGISTER: served_method(RegisterRequest, self._register, self._version)})
+        try:
+            if self.socket.is_socket():
+                self.socket.unlink()
+            server.listen(self.socket)
+        except OSError:
+            raise HostError(f"{self.socket}: cannot listen; remove what lies there, or choose another folder") from None
+        self._server = server
+
+    async def stop(self) -> None:
+        """Disconnect every plugin and stop listening; may be called twice and from any state."""
+        self._remove_socket()
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """End as the server of a killed kubelet: connections break, the socket's file stays."""
+        await self._stop_listening()
+        self.failure = None
+        # Before connections are closed under them: a kubelet that ends finds no plugin at fault.
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for client in self._clients:
+            await self._disconnect(client)
+        for client in list(self._opened):
+            await self._close(client)
+
+    async def fail(self) -> None:
+        """Lose the socket for good, as a kubelet whose serving ends by an error; its plugins stay connected."""
+        self._remove_socket()
+        await self._stop_listening()
+        self.failure = _FAILED
+        if self._version.tells_why_registration_failed:
+            reason = f"accept unix {self.socket}: use of closed network connection"
+            self.failure = f"device registration error: {_FAILED}: {reason}"
+
+    async def _stop_listening(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    def _remove_socket(self) -> None:
+        if self._server is not None:
+            self.socket.unlink(missing_ok=True)
+
+    # Plugins that call Register
+
+    async def _register(self, request: RegisterRequest) -> Empty:
+        """Accept a plugin, or answer as the kubelet does, with the code Unknown for all that it refuses itself."""
+        self._handler.register_called(ResourceName(request.resource_name))
+        refusal = refusal_of(request)
+        if refusal is None:
+            resource, socket = ResourceName(request.resource_name), self._socket_of(request.endpoint)
+            refusal = await self._connected(resource, socket, heeds_caller=self._version.stops_dialling_with_caller)
+        if refusal is not None:
+            self._handler.registration_refused(ResourceName(request.resource_name), request.endpoint, refusal)
+            raise CallError(Code.UNKNOWN, refusal)
+        return Empty()
+
+    # Plugins that the plugin watcher found
+
+    def validate_plugin(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        """Why the kubelet refuses a plugin found below ``plugins_registry/``, None when it does not.
+
+        Source: devicemanager/plugin/v1beta1/handler.go, ``ValidatePlugin`` (kubernetes v1.34.4).
+        """
+        refusal = watched_refusal_of(name, versions)
+        if refusal is not None:
+            self._handler.registration_refused(ResourceName(name), endpoint, refusal)
+        return refusal
+
+    async def register_plugin(self, name: str, endpoint: str) -> str | None:
+        """Connect to a plugin that was found valid; the text of the refusal when it cannot be reached.
+
+        Args:
+            name: the resource.
+            endpoint: path of the plugin's socket as the plugin gave it; the plugin folder has no part in it.
+        """
+        refusal = await self._connected(ResourceName(name), endpoint, heeds_caller=False)
+        if refusal is not None:
+            self._handler.registration_refused(ResourceName(name), endpoint, refusal)
+        return refusal
+
+    async def deregister_plugin(self, name: str, endpoint: str) -> None:
+        """Disconnect a plugin; up to 1.36 the newest of the resource, on whatever socket.
+
+        Source: devicemanager/plugin/v1beta1/handler.go, ``DeRegisterPlugin`` (kubernetes v1.34.4, v1.37.0).
+        """
+        client = self._clients.find(ResourceName(name), endpoint)
+        if client is not None:
+            await self._disconnect(client)
+
+    # All plugins
+
+    def _socket_of(self, endpoint: str) -> str:
+        # An absolute endpoint lies below the folder too, and ".." leaves it: this is Go's filepath.Join.
+        return os.path.normpath(f"{self._directory}/{endpoint}")
+
+    async def _connected(self, resource: ResourceName, socket: str, *, heeds_caller: bool) -> str | None:
+        """Connect to a plugin, also when the caller does not wait for it unless it is heeded; see `_connect`.
+
+        Where the kubelet is ending this never returns, until it is cancelled.
+        """
+        connecting = self._start(self._connect(resource, socket))
+        if connecting is None:
+            # A kubelet that ends says nothing: its caller loses the connection.
+            return await asyncio.Future[str | None]()
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            if heeds_caller:
+                connecting.cancel()
+            raise
+
+    async def _connect(self, resource: ResourceName, socket: str) -> str | None:
+        """Connect to a plugin and start to listen to it; the text of the refusal when it cannot be reached."""
+        client = PluginClient(resource, socket, self._handler, self._version)
+        self._opened.add(client)
+        self._clients.add(client)
+        try:
+            await client.connect()
+        except (RefusedError, asyncio.CancelledError) as refusal:
+            # By name: a client that registered meanwhile loses its place, as in the kubelet.
+            self._clients.remove(resource, socket)
+            # The kubelet forgets a connection that is there, and never closes it.
+            if not client.is_dialled:
+                await self._close(client)
+            if isinstance(refusal, RefusedError):
+                return str(refusal)
+            raise
+        self._start(self._run(client))
+        return None
+
+    async def _run(self, client: PluginClient) -> None:
+        await client.run()
+        # The one that is meant now, which need not be the one whose stream ended.
+        meant = self._clients.find(client.resource, client.socket)
+        if meant is None:
+            # Its endpoint is still called, so whoever serves the socket next is reached by this connection.
+            return
+        # So another one than this may be closed, and this one left open for ever.
+        await self._disconnect(meant)
+
+    async def _disconnect(self, client: PluginClient) -> None:
+        self._clients.remove(client.resource, client.socket)
+        self._handler.plugin_disconnected(client.resource, client.socket)
+        # A connection that is still being made goes on, as in the kubelet: it is no longer this resource's then.
+        if client.is_dialled:
+            await self._close(client)
+
+    async def _close(self, client: PluginClient) -> None:
+        self._opened.discard(client)
+        await client.close()
+
+    def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+        """Run work as a task of the group; None where the group is ending and takes no more."""
+        try:
+            task = self._group.create_task(work)
+        except RuntimeError:
+            work.close()
+            return None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def refusal_of(request: RegisterRequest) -> str | None:
+    """Why the kubelet refuses a Register call without looking at the plugin, None when it does not."""
+    if request.version != VERSION:
+        version = quoted(request.version)
+        return f'requested API version {version} is not supported by kubelet. Supported version is ["{VERSION}"]'
+    if not is_extended_resource(request.resource_name):
+        return f"the ResourceName {quoted(request.resource_name)} is invalid"
+    return None
+
+
+def watched_refusal_of(name: str, versions: Sequence[str]) -> str | None:
+    """Why the kubelet refuses what a plugin answered to GetInfo, None when it does not."""
+    if VERSION not in versions:
+        return f"manager version, {VERSION}, is not among plugin supported versions [{' '.join(versions)}]"
+    if not is_extended_resource(name):
+        return f"invalid name of device plugin socket: the ResourceName {quoted(name)} is invalid"
+    return None

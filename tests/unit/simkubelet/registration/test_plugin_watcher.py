@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from simkubelet._internal.change import Change
+from simkubelet._internal.folder_events import FolderEvents
+from simkubelet.model.errors import HostError
+from simkubelet.registration.plugin_watcher import PluginWatcher
+
+
+class Sightings:
+    """What a watcher reported, in order: (what, path below the folder)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seen: list[tuple[str, str]] = []
+        self._change = Change()
+
+    def found(self, path: Path) -> None:
+        self._add("found", path)
+
+    def deleted(self, path: Path) -> None:
+        self._add("deleted", path)
+
+    async def until(self, what: str, name: str) -> None:
+        count = self._change.count
+        async with asyncio.timeout(10):
+            while (what, name) not in self.seen:
+                count = await self._change.wait(count)
+
+    def _add(self, what: str, path: Path) -> None:
+        self.seen.append((what, str(path.relative_to(self.folder))))
+        self._change.notify()
+
+
+@pytest.fixture
+def folder(short_folder: Path) -> Path:
+    return short_folder / "plugins_registry"
+
+
+@pytest.fixture
+async def sightings(folder: Path) -> Sightings:
+    return Sightings(folder)
+
+
+@pytest.fixture
+def watch(folder: Path, sightings: Sightings) -> Iterator[Callable[[], PluginWatcher]]:
+    def start() -> PluginWatcher:
+        watcher = PluginWatcher(folder, sightings.found, sightings.deleted)
+        watcher.start()
+        return watcher
+
+    return start
+
+
+@pytest.fixture
+async def watcher(watch: Callable[[], PluginWatcher]):
+    watcher = watch()
+    yield watcher
+    watcher.stop()
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+
+
+async def test_missing_folder_is_made(watcher: PluginWatcher, folder: Path):
+    assert os.stat(folder).st_mode & 0o777 == 0o750  # noqa: PTH116 - a path's own method counts as blocking here
+
+
+async def test_sockets_that_are_there_are_found_in_folders_too(folder: Path, watch, sightings: Sightings):
+    (folder / "deep" / "deeper").mkdir(parents=True)
+    for name in ("b.sock", "a.sock", "deep/deeper/c.sock", ".hidden.sock"):
+        make_socket(folder / name)
+    (folder / "file.sock").write_text("no socket")
+    (folder / "link.sock").symlink_to(folder / "a.sock")
+
+    watch().stop()
+
+    assert sightings.seen == [("found", name) for name in ("a.sock", "b.sock", "deep/deeper/c.sock", "link.sock")]
+
+
+async def test_only_new_sockets_without_a_leading_dot_are_found(watcher, folder: Path, sightings: Sightings):
+    (folder / "file.sock").write_text("no socket")
+    make_socket(folder / ".hidden.sock")
+    make_socket(folder / "last.sock")
+
+    await sightings.until("found", "last.sock")
+    assert sightings.seen == [("found", "last.sock")]
+
+
+async def test_folder_made_later_is_followed(watcher, folder: Path, sightings: Sightings):
+    (folder / "later").mkdir()
+    make_socket(folder / "later" / "early.sock")
+    await sightings.until("found", "later/early.sock")
+    make_socket(folder / "later" / "late.sock")
+
+    await sightings.until("found", "later/late.sock")
+
+
+async def test_folder_with_a_leading_dot_is_followed_only_when_it_was_there(folder: Path, watch, sightings: Sightings):
+    (folder / ".old").mkdir(parents=True)
+    watcher = watch()
+    (folder / ".new").mkdir()
+    make_socket(folder / ".new" / "x.sock")
+    make_socket(folder / ".old" / "y.sock")
+
+    await sightings.until("found", ".old/y.sock")
+    watcher.stop()
+    assert sightings.seen == [("found", ".old/y.sock")]
+
+
+def linked(folder: Path) -> Path:
+    """Make a folder as a link to another one, which is returned."""
+    real = folder.parent / "elsewhere"
+    real.mkdir()
+    folder.symlink_to(real)
+    return real
+
+
+async def test_linked_folder_is_not_looked_into_but_watched(folder: Path, watch, sightings: Sightings):
+    real = linked(folder)
+    make_socket(real / "old.sock")
+
+    watcher = watch()
+    make_socket(real / "new.sock")
+
+    await sightings.until("found", "new.sock")
+    assert sightings.seen == [("found", "new.sock")]
+    watcher.stop()
+
+
+async def test_deleted_socket_is_told_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
+    for name in ("kept.sock", "gone.sock"):
+        make_socket(folder / name)
+    await sightings.until("found", "gone.sock")
+    (folder / "kept.sock").rename(folder.parent / "kept.sock")
+    (folder / "gone.sock").unlink()
+
+    await sightings.until("deleted", "gone.sock")
+    assert ("deleted", "kept.sock") not in sightings.seen
+
+
+async def test_socket_renamed_into_the_folder_is_found(watcher, folder: Path, sightings: Sightings):
+    make_socket(folder.parent / "x.sock")
+    (folder.parent / "x.sock").rename(folder / "x.sock")
+
+    await sightings.until("found", "x.sock")
+
+
+async def test_watchers_share_one_inotify_instance_and_leave_none_behind(short_folder: Path):
+    def instances() -> int:
+        return sum("inotify" in os.path.realpath(entry) for entry in os.scandir("/proc/self/fd"))
+
+    before = instances()
+    watchers = [PluginWatcher(short_folder / str(i), lambda path: None, lambda path: None) for i in range(200)]
+    for watcher in watchers:
+        watcher.start()
+
+    assert instances() == before + 1
+    for watcher in watchers:
+        watcher.stop()
+        watcher.stop()
+    assert instances() == before
+
+
+async def test_folder_that_cannot_be_made_is_a_host_error(short_folder: Path):
+    (short_folder / "file").write_text("")
+
+    with pytest.raises(HostError, match=r"file/x: cannot be watched: Not a directory; check"):
+        PluginWatcher(short_folder / "file" / "x", lambda path: None, lambda path: None).start()
+
+
+async def test_watcher_of_a_deleted_folder_ends_without_the_watchers_that_came_later(short_folder: Path) -> None:
+    changed = asyncio.Event()
+    watchers = [FolderEvents(lambda path, event: changed.set()) for _ in range(3)]
+    for name in ("a", "b", "c"):
+        (short_folder / name).mkdir()
+    watchers[0].add(short_folder / "a")
+    watchers[1].add(short_folder / "b")
+    (short_folder / "a").rmdir()
+    # What is told of the second folder comes after the end of the first.
+    (short_folder / "b" / "mark").touch()
+    await changed.wait()
+    watchers[1].close()
+    watchers[2].add(short_folder / "c")
+
+    watchers[0].close()
+
+    changed.clear()
+    (short_folder / "c" / "mark").touch()
+    await changed.wait()
+    watchers[2].close()
