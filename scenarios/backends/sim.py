@@ -18,8 +18,8 @@ from typing import Literal, Self
 
 from simkubelet._internal.sandbox import check_sandbox
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.objects import Key
-from simkubelet.cluster.pod_json import pod_key
+from simkubelet.cluster.objects.objects import Key
+from simkubelet.cluster.objects.pod_json import pod_key
 from simkubelet.kubelet.kubelet import Kubelet
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import HostError, InputError

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from simkubelet.cluster import Objects
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.node_logs import NodeLogs
-from simkubelet.cluster.objects import JSON
+from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.kubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simkubelet.cluster import Objects, Store
-from simkubelet.cluster.objects import Key
+from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import Pod
 

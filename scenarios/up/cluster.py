@@ -16,14 +16,14 @@ from typing import Any, Final, Self
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.daemonsets import DaemonSetController
-from simkubelet.cluster.garbage_collector import GarbageCollector
-from simkubelet.cluster.node_lifecycle import NodeLifecycle
+from simkubelet.cluster.controllers.daemonsets import DaemonSetController
+from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
+from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
+from simkubelet.cluster.controllers.pod_garbage_collector import PodGarbageCollector
+from simkubelet.cluster.controllers.taint_eviction import TaintEviction
 from simkubelet.cluster.node_logs import NodeLogs
-from simkubelet.cluster.pod_garbage_collector import PodGarbageCollector
 from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes
 from simkubelet.cluster.strategies.table import strategies
-from simkubelet.cluster.taint_eviction import TaintEviction
 from simkubelet.kubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import InputError, PluginError

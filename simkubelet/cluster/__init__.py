@@ -1,8 +1,8 @@
 """The cluster around simulated nodes: its objects, what kubelets see of them (`store`) and the scheduler."""
 
-from .objects import Objects
-from .scheduler import Scheduler
-from .store import KubeEvent, Store
-from .wall_time import WallTime
+from .objects.objects import Objects
+from .objects.wall_time import WallTime
+from .scheduler.scheduler import Scheduler
+from .store.store import KubeEvent, Store
 
 __all__ = ["KubeEvent", "Objects", "Scheduler", "Store", "WallTime"]

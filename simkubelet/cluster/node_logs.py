@@ -21,7 +21,7 @@ from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
 from .api.errors import StatusError
 from .api.pod_logs import LogOptions
-from .objects import JSON
+from .objects.objects import JSON
 
 __all__ = ["NodeLogs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from ..cluster.store import Store
+from ..cluster.store.store import Store
 from ..model.clock import Clock
 from ..model.events import Observer
 

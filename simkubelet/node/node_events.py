@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ..cluster.store import Store
+from ..cluster.store.store import Store
 from ..model.node_condition import ConditionStatus, ConditionType, NodeCondition
 
 __all__ = ["NodeEvents"]

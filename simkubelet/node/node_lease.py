@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..cluster.objects import Key
+from ..cluster.objects.objects import Key
 from .context import Surroundings
 
 __all__ = ["NodeLease"]

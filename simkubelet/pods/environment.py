@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..cluster.objects import Key, Objects
+from ..cluster.objects.objects import Key, Objects
 from ..model.pod import Container, Pod
 from ..runtime.program import container_manifest
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..cluster.store import Store
+from ..cluster.store.store import Store
 from ..model.errors import InputError
 from ..model.pod import MIRROR_ANNOTATION, Pod, PodUID
 

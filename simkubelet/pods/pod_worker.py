@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from .._internal.change import Change
 from ..admission import AllocationError
-from ..cluster.objects import Objects
+from ..cluster.objects.objects import Objects
 from ..container_manager.container_manager import ContainerManager
 from ..model.clock import Clock
 from ..model.config import KubeletConfig

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..cluster.objects import Key, Objects
+from ..cluster.objects.objects import Key, Objects
 from ..model.clock import Clock
 from ..model.pod import Pod
 from ..node.node_paths import KUBELET_FOLDERS, node_path

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simkubelet.cluster.objects import JSON, Key, Objects, Verb, Written
-from simkubelet.cluster.scheduler import Scheduler
-from simkubelet.cluster.scheduling.cycle import Assignment, Failure
-from simkubelet.cluster.store import Store
-from simkubelet.cluster.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, Verb, Written
+from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.scheduler.cycle import Assignment, Failure
+from simkubelet.cluster.scheduler.scheduler import Scheduler
+from simkubelet.cluster.store.store import Store
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import version
 from tests.support.kubelet_sides import LineProgram

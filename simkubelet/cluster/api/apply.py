@@ -10,7 +10,7 @@ import copy
 from typing import Any
 
 from ...golang.text import quoted
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import StatusError
 from .field_paths import FieldSet, Path, compare, elements_by_key, fields_of, is_atomic, printed
 from .kinds import Kind

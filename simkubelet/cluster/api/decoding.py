@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...golang.text import quoted
-from ..objects import JSON
+from ..objects.objects import JSON
 from .documents import json_document, yaml_document
 from .errors import FieldError, GroupName, StatusError
 from .kinds import Kind

@@ -9,7 +9,7 @@ import base64
 import hashlib
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .kinds import KINDS, Kind
 from .media import Form, form_asked
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ...golang.text import quoted
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["FieldError", "GroupName", "StatusError"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["core_event", "new_event"]
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .schema import Schema, child, element
 
 __all__ = [

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from ...golang.text import quoted
-from ..objects import JSON
+from ..objects.objects import JSON
 from .discovery import discovery_document, is_below_a_group
 from .errors import GroupName, StatusError
 from .listing import Listed

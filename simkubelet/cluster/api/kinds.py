@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ..objects import JSON, Key
+from ..objects.objects import JSON, Key
 from .errors import GroupName, StatusError
 from .event_versions import core_event, new_event
 from .names import is_dns_label, is_dns_subdomain, is_path_segment

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .field_paths import FieldSet, compare, fields_of
 from .kinds import Kind
 from .managed_fields import managed_part

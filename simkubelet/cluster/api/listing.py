@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..objects import JSON, Key, Objects, TooOldError, Verb
+from ..objects.objects import JSON, Key, Objects, TooOldError, Verb
 from .documents import json_document
 from .errors import FieldError, GroupName, StatusError
 from .selectors import Selection

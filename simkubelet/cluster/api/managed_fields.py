@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import FieldError
 from .field_paths import FieldSet, compare, from_fields_v1, to_fields_v1
 from .kinds import Kind

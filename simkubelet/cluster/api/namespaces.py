@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .kinds import KINDS, Kind, kind_named
 from .registry import DeleteOptions, Registry
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .kinds import KINDS, Kind
 from .patches import PATCH_TYPES
 from .schema import Schema, definitions

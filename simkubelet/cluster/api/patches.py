@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .documents import json_document
 from .errors import StatusError
 from .schema import Schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["pod_cells", "row_conditions"]
 

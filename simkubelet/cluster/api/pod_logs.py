@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["LogOptions", "PodLogs"]
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, TypeAlias
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .schema import Schema, definitions, resolved
 
 __all__ = ["ProtobufError", "read_protobuf"]

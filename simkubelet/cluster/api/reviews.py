@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import FieldError, GroupName, StatusError
 
 __all__ = ["ACCESS_REVIEW", "SUBJECT_REVIEW", "reviewed_access", "reviewed_subject"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["CORE_EVENT_FIELDS", "EVENT_FIELDS", "POD_FIELDS", "SelectableFields", "field_at", "flag_at"]
 

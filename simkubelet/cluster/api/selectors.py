@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import FieldError, StatusError
 from .kinds import Kind
 from .names import is_label_value, is_qualified_name

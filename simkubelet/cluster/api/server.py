@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from ..objects import JSON, Objects
+from ..objects.objects import JSON, Objects
 from .certificates import Certificates, make_certificates
 from .handlers import LARGEST_HEAD, Handlers
 from .pod_logs import PodLogs

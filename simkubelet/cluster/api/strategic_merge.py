@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .schema import Schema, child, element
 
 __all__ = ["MergeError", "go_printed", "strategic_merge"]

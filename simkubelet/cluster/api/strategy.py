@@ -10,7 +10,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import FieldError
 
 __all__ = ["StatusStrategy", "Strategy"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .errors import FieldError, GroupName, StatusError
 from .kinds import kind_named
 from .registry import DeleteOptions, Registry, Write

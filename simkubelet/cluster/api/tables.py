@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from ..objects import JSON
-from ..wall_time import WallTime
+from ..objects.objects import JSON
+from ..objects.wall_time import WallTime
 from .kinds import Kind
 from .pod_cells import pod_cells, row_conditions
 

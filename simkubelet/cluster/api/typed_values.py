@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...golang.text import quoted
 from ...model.errors import InputError
 from ...model.resources import canonical_quantity
-from ..objects import JSON
+from ..objects.objects import JSON
 from .schema import Schema, child, element, resolved
 
 __all__ = ["check_date", "completed", "go_name", "read_value"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ..objects import JSON
-from ..wall_time import WallTime
+from ..objects.objects import JSON
+from ..objects.wall_time import WallTime
 from .errors import FieldError, StatusError
 from .kinds import Kind
 from .listing import Listed

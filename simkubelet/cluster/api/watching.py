@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..objects import JSON, Objects, TooOldError, Verb, Written
+from ..objects.objects import JSON, Objects, TooOldError, Verb, Written
 from .errors import StatusError
 from .kinds import Kind
 from .selectors import Selection

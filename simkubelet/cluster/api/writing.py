@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import web
 
-from ..objects import JSON
+from ..objects.objects import JSON
 from .apply import applied
 from .decoding import PROTOBUF, Decoder
 from .errors import FieldError, GroupName, StatusError

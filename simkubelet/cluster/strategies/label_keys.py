@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ..objects import JSON
+from ..objects.objects import JSON
 
 __all__ = ["merge_label_keys"]
 

@@ -14,7 +14,7 @@ from typing import Final
 from ..api.errors import FieldError
 from ..api.names import is_label_value, is_qualified_name
 from ..api.strategy import Strategy, keep_status
-from ..objects import JSON
+from ..objects.objects import JSON
 from .pod_validation import validate_taint_effect
 from .quantities import canonical_amounts
 from .resource_validation import validate_amounts

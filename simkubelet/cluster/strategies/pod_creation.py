@@ -12,7 +12,7 @@ from ...model.errors import InputError
 from ..api.errors import GroupName, StatusError
 from ..api.schema import schema_of
 from ..api.typed_values import read_value
-from ..objects import JSON, Objects
+from ..objects.objects import JSON, Objects
 from .label_keys import merge_label_keys
 from .pod_defaults import default_pod, default_service_account, default_tolerations
 from .pod_validation import validate_placement

@@ -16,7 +16,7 @@ from ...model.errors import InputError
 from ...model.pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
 from ..api.errors import FieldError, GroupName, StatusError
 from ..api.strategy import Strategy, keep_all_but_status, keep_status
-from ..objects import JSON, Key, Objects
+from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
 from .not_simulated import not_simulated
 from .pod_creation import admit_pod, prepare_pod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..objects import JSON, Key, Objects
+from ..objects.objects import JSON, Key, Objects
 
 __all__ = ["PREEMPTION_POLICIES", "PRIORITY_CLASSES", "SYSTEM_PRIORITIES", "PriorityError", "set_priority"]
 

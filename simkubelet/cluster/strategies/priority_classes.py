@@ -12,7 +12,7 @@ from ..api.errors import FieldError, StatusError
 from ..api.kinds import kind_named
 from ..api.registry import Registry
 from ..api.strategy import Strategy
-from ..objects import JSON, Objects
+from ..objects.objects import JSON, Objects
 from .priority import PREEMPTION_POLICIES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 
 __all__ = ["PriorityClassStrategy", "ensure_priority_classes"]

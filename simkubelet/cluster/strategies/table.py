@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..api.basic_strategies import basic_strategies
-from ..api.rbac_strategies import rbac_strategies
 from ..api.strategy import Strategy
-from ..daemonsets.strategy import DaemonSetStrategy
-from ..objects import Objects
+from ..objects.objects import Objects
+from .basic_strategies import basic_strategies
+from .daemonsets import DaemonSetStrategy
 from .nodes import NodeStrategy
 from .pods import PodStrategy
 from .priority import PRIORITY_CLASSES
 from .priority_classes import PriorityClassStrategy
+from .rbac_strategies import rbac_strategies
 
 __all__ = ["strategies"]
 

@@ -13,9 +13,9 @@ import yaml
 from plugin.cli import PLUGINS, main
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.objects import Objects
+from simkubelet.cluster.objects.objects import Objects
+from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.cluster.strategies.table import strategies
-from simkubelet.cluster.wall_time import WallTime
 from simkubelet.model.clock import ManualClock
 from tests.support.gpu_memory_world import NoLogs
 

@@ -26,8 +26,8 @@ from scenarios.pod_action import Annotate, Label
 from scenarios.snapshot import PodView, Snapshot
 from scenarios.trace import Trace
 from simkubelet.cluster import Objects, Store, WallTime
-from simkubelet.cluster.objects import Key
-from simkubelet.cluster.pod_json import pod_key
+from simkubelet.cluster.objects.objects import Key
+from simkubelet.cluster.objects.pod_json import pod_key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.node_status import NodeStatus

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from simkubelet.cluster.objects import Key
+from simkubelet.cluster.objects.objects import Key
 from simkubelet.node.context import Surroundings
 from simkubelet.node.node_lease import NodeLease
 from tests.support.node import Node, running_node

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simkubelet.cluster import Objects, WallTime
-from simkubelet.cluster.objects import Key
+from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import pod_from_manifest
 from simkubelet.pods.environment import MissingVariableError, environment

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.objects import Key
+from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.pod_status import ConditionType, Running, Terminated, Waiting
 
 RESOURCE = "example.com/stub"

@@ -12,7 +12,7 @@ import pytest
 from faker import Faker
 
 from simkubelet.cluster import Objects, WallTime
-from simkubelet.cluster.objects import Key
+from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import pod_from_manifest
 from simkubelet.pods.volumes import Volumes

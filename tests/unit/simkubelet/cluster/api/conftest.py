@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from simkubelet.cluster.api.basic_strategies import basic_strategies
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.pod_logs import LogOptions
 from simkubelet.cluster.api.registry import Registry
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import StatusStrategy, Strategy
-from simkubelet.cluster.objects import JSON, Objects
-from simkubelet.cluster.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Objects
+from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.strategies.basic_strategies import basic_strategies
 from simkubelet.model.clock import ManualClock
 
 PODS = "/api/v1/namespaces/default/pods"

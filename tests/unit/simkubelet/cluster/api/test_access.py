@@ -15,7 +15,7 @@ from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.registry import Registry
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import Strategy
-from simkubelet.cluster.objects import JSON, Objects
+from simkubelet.cluster.objects.objects import JSON, Objects
 
 from .conftest import Client, ScriptedLogs
 

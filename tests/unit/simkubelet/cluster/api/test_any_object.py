@@ -16,7 +16,7 @@ from simkubelet.cluster.api.kinds import KINDS, Kind
 from simkubelet.cluster.api.schema import Schema, resolved, schema_of
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.strategy import Strategy
-from simkubelet.cluster.objects import Objects
+from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import strategies
 
 from .conftest import Client

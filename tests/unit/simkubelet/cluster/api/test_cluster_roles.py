@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.api.rbac_strategies import rbac_strategies
 from simkubelet.cluster.api.strategy import Strategy
+from simkubelet.cluster.strategies.rbac_strategies import rbac_strategies
 
 from .conftest import Client
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.cluster.api.event_versions import core_event, new_event
-from simkubelet.cluster.objects import JSON
+from simkubelet.cluster.objects.objects import JSON
 
 from .conftest import Client
 

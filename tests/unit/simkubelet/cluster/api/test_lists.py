@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.objects import Key, Objects
+from simkubelet.cluster.objects.objects import Key, Objects
 
 from .conftest import CONFIG_MAPS, PODS, Client, config_map, pod
 

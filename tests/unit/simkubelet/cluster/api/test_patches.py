@@ -16,7 +16,7 @@ from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.patches import JSON_PATCH, MERGE_PATCH, merge_patch, patched
 from simkubelet.cluster.api.schema import schema_of
 from simkubelet.cluster.api.strategic_merge import MergeError, strategic_merge
-from simkubelet.cluster.objects import JSON
+from simkubelet.cluster.objects.objects import JSON
 
 POD = schema_of("", "v1", "Pod")
 NOW = "2026-01-02T03:04:05Z"

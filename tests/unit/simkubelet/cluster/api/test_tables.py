@@ -8,8 +8,8 @@ import pytest
 
 from simkubelet.cluster.api.kinds import KINDS, kind_named
 from simkubelet.cluster.api.tables import human_duration, table_of
-from simkubelet.cluster.objects import JSON
-from simkubelet.cluster.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON
+from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.model.clock import ManualClock
 
 

@@ -15,8 +15,8 @@ from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.selectors import Selection
 from simkubelet.cluster.api.server import ApiServer
 from simkubelet.cluster.api.watching import BOOKMARK, WatchOptions, watch
-from simkubelet.cluster.objects import JSON, Key, Objects
-from simkubelet.cluster.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects
+from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.model.clock import ManualClock
 
 from .conftest import CONFIG_MAPS, PODS, Client, config_map, pod

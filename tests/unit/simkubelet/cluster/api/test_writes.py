@@ -11,7 +11,7 @@ import pytest
 
 from simkubelet.cluster.api.namespaces import NamespaceController
 from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.objects import JSON, Objects
+from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.model.clock import ManualClock
 
 from .conftest import CONFIG_MAPS, PODS, Client, ScriptedLogs, config_map, pod

@@ -8,7 +8,7 @@ from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.registry import Registry
-from simkubelet.cluster.objects import JSON
+from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.node_status import NodeStatus

@@ -12,7 +12,7 @@ from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import GroupName, StatusError
 from simkubelet.cluster.api.kinds import kind_named
 from simkubelet.cluster.api.registry import DeleteOptions, Registry
-from simkubelet.cluster.objects import JSON, Key
+from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock

@@ -1,0 +1,186 @@
+"""The controller of nodes: which of them are silent, and the taints that follow from what they say.
+
+Source: pkg/controller/nodelifecycle/node_lifecycle_controller.go; pkg/controller/util/node/controller_utils.go
+(kubernetes v1.34.4), without zones and their rates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..._internal.change import Change
+from ...model.clock import Clock
+from ...model.node import Node
+from ...model.pod_status import Condition, ConditionType
+from ..objects.objects import JSON, Key, Written
+from ..store.store import Store
+
+__all__ = ["NodeLifecycle"]
+
+COMPONENT: Final = "node-controller"
+_PERIOD_S: Final = 5.0
+_GRACE_S: Final = 50.0
+_LEASES: Final = ("leases.coordination.k8s.io", "kube-node-lease")
+_READY: Final = "Ready"
+_WATCHED: Final = (_READY, "MemoryPressure", "DiskPressure", "PIDPressure")
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_TAINTS: Final[Mapping[tuple[str, str], str]] = {
+    (_READY, "False"): _NOT_READY,
+    (_READY, "Unknown"): _UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+}
+"""Condition and status -> the taint that keeps new pods away."""
+_OWN: Final = frozenset({(key, "NoSchedule") for key in (*_TAINTS.values(), _UNSCHEDULABLE)}) | {
+    (_NOT_READY, "NoExecute"),
+    (_UNREACHABLE, "NoExecute"),
+}
+
+
+@dataclass(slots=True)
+class _Health:
+    """What a node said last, and when that was first seen."""
+
+    said: tuple[object, ...]
+    seen_at: float
+
+
+class NodeLifecycle:
+    """Looks after the nodes of one cluster for as long as `run` runs."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._health: dict[str, _Health] = {}
+        self._changed = dict.fromkeys(node.name for node in store.all_nodes)
+        self._change = Change()
+        store.objects.subscribe("nodes", self._note)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._monitor())
+            while True:
+                seen = self._change.count
+                changed, self._changed = self._changed, {}
+                for name in changed:
+                    self._taint(name)
+                await self._change.wait(seen)
+
+    def _note(self, written: Written) -> None:
+        self._changed[written.key.name] = None
+        self._change.notify()
+
+    async def _monitor(self) -> None:
+        while True:
+            for node in self._store.all_nodes:
+                self._look_at(node)
+            for name in self._health.keys() - self._store.nodes.keys():
+                del self._health[name]
+            await self._clock.sleep(_PERIOD_S)
+
+    def _look_at(self, node: Node) -> None:
+        said, now = self._said_by(node), self._clock.now()
+        health = self._health.get(node.name)
+        if health is None:
+            self._record(node, "RegisteredNode", f"Node {node.name} event: Registered Node {node.name} in Controller")
+        if health is None or health.said != said:
+            self._health[node.name] = _Health(said, now)
+        elif now - health.seen_at > _GRACE_S:
+            self._mark_silent(node)
+
+    def _said_by(self, node: Node) -> tuple[object, ...]:
+        ready = _condition(node, _READY) or {}
+        lease = self._store.objects.get(Key(*_LEASES, node.name)) or {}
+        return ready.get("lastHeartbeatTime"), (lease.get("spec") or {}).get("renewTime")
+
+    def _mark_silent(self, node: Node) -> None:
+        ready = _condition(node, _READY)
+        if ready is not None and ready["status"] == "Unknown":
+            return
+        status = node.manifest.get("status") or {}
+        now = self._store.objects.wall_time.now()
+        by_type = {each["type"]: each for each in status.get("conditions") or ()}
+        created = node.manifest["metadata"]["creationTimestamp"]
+        for type_ in _WATCHED:
+            by_type[type_] = _unknown(type_, by_type.get(type_), created, now)
+        body = {**node.manifest, "status": {**status, "conditions": list(by_type.values())}}
+        self._store.objects.replace(Key("nodes", "", node.name), body)
+        if ready is not None and ready["status"] == "True":
+            self._record(node, "NodeNotReady", f"Node {node.name} status is now: NodeNotReady")
+            self._mark_pods(node.name)
+
+    def _mark_pods(self, node: str) -> None:
+        for pod in self._store.pods_on(node):
+            ready = pod.status.condition(ConditionType.READY)
+            if ready is not None and ready.is_true:
+                not_ready = Condition(ConditionType.READY, False, ready.reason, ready.message)
+                self._store.patch_pod_status(pod.uid, not_ready)
+                self._store.record(pod, "Warning", "NodeNotReady", "Node is not ready", COMPONENT, host="")
+
+    def _taint(self, name: str) -> None:
+        """Give a node the taints that follow from its conditions, and take back those that do no more."""
+        node = self._store.node(name)
+        if node is None:
+            return
+        wanted = dict.fromkeys(_wanted(node))
+        taints = node.manifest["spec"].get("taints") or []
+        kept = [each for each in taints if _place(each) not in _OWN or _place(each) in wanted]
+        known = {_place(each) for each in kept}
+        now = self._store.objects.wall_time.now()
+        added = [
+            {"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in known
+        ]
+        if added or len(kept) < len(taints):
+            spec = {name: value for name, value in node.manifest["spec"].items() if name != "taints"}
+            if kept or added:
+                spec["taints"] = [*kept, *added]
+            self._store.objects.replace(Key("nodes", "", name), {**node.manifest, "spec": spec})
+
+    def _record(self, node: Node, reason: str, message: str) -> None:
+        about = {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.manifest["metadata"]["uid"]}
+        self._store.recorder.record(about, "Normal", reason, message, COMPONENT)
+
+
+def _wanted(node: Node) -> Iterable[tuple[str, str]]:
+    """(key, effect) of each taint that a node is to have."""
+    for condition in (node.manifest.get("status") or {}).get("conditions") or ():
+        key = _TAINTS.get((condition["type"], condition["status"]))
+        if key is not None:
+            yield key, "NoSchedule"
+            if condition["type"] == _READY:
+                yield key, "NoExecute"
+    if node.is_unschedulable:
+        yield _UNSCHEDULABLE, "NoSchedule"
+
+
+def _place(taint: Mapping[str, Any]) -> tuple[str, str]:
+    return taint["key"], taint["effect"]
+
+
+def _condition(node: Node, type_: str) -> Mapping[str, Any] | None:
+    conditions = (node.manifest.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each["type"] == type_), None)
+
+
+def _unknown(type_: str, old: Mapping[str, Any] | None, created: str, now: str) -> JSON:
+    if old is None:
+        return {
+            "type": type_,
+            "status": "Unknown",
+            "reason": "NodeStatusNeverUpdated",
+            "message": "Kubelet never posted node status.",
+            "lastHeartbeatTime": created,
+            "lastTransitionTime": now,
+        }
+    if old["status"] == "Unknown":
+        return dict(old)
+    silent = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    return {**old, "status": "Unknown", **silent, "lastTransitionTime": now}

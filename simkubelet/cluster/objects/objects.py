@@ -1,0 +1,176 @@
+"""The objects of one cluster as an API server keeps them: JSON, each write with a version, and what was written since.
+
+An object that has been stored is never changed in place: who wants another state writes another object. What a kind
+allows, fills in and refuses is decided above (`api`); what the scheduler and the kubelets see of it is `Store`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import takewhile
+from typing import Any, Final, TypeAlias
+
+from ..._internal.change import Change
+from .wall_time import WallTime
+
+__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "Written"]
+
+JSON: TypeAlias = dict[str, Any]
+
+_HISTORY: Final = 1000
+"""How many writes to a kind are remembered; who asks for what came after an older one must list again."""
+
+
+class ExistsError(Exception):
+    """There is an object of this kind and name already."""
+
+
+class TooOldError(Exception):
+    """What was written since that version is not known any more."""
+
+
+class Verb(StrEnum):
+    """What a write did, in the words of a watch."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Key:
+    """The place of an object.
+
+    Attributes:
+        kind: the plural, with the group behind it where there is one: ``pods``, ``daemonsets.apps``.
+        namespace: empty for kinds without namespaces.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write.
+
+    Attributes:
+        version: the cluster's after it, which is the object's resourceVersion too.
+        object: what stands there now; for DELETED what stood there last, with this version.
+        before: what stood there until then.
+    """
+
+    version: int
+    verb: Verb
+    key: Key
+    object: JSON
+    before: JSON | None
+
+
+Subscriber = Callable[[Written], None]
+
+
+class Objects:
+    """All objects of a cluster; `change` tells of each write."""
+
+    def __init__(self, wall_time: WallTime) -> None:
+        self.change = Change()
+        self.wall_time = wall_time
+        self.version = 1
+        self._by_kind: dict[str, dict[Key, JSON]] = {}
+        self._history: dict[str, deque[Written]] = {}
+        self._forgotten: dict[str, int] = {}
+        self._subscribers: dict[str, list[Subscriber]] = {}
+
+    def oldest(self, kind: str) -> int:
+        """The oldest version since which all writes to a kind are remembered."""
+        return self._forgotten.get(kind, 0)
+
+    def get(self, key: Key) -> JSON | None:
+        """The object at a place."""
+        return self._by_kind.get(key.kind, {}).get(key)
+
+    def all_of(self, kind: str, namespace: str | None = None) -> list[JSON]:
+        """The objects of a kind, by namespace and name; of all namespaces where none is given."""
+        found = self._by_kind.get(kind, {})
+        return [found[key] for key in sorted(found) if namespace is None or key.namespace == namespace]
+
+    def create(self, key: Key, body: Mapping[str, Any]) -> JSON:
+        """Store a new object with a uid, a creationTimestamp and a resourceVersion; uid and date may be given.
+
+        Raises:
+            ExistsError: the place is taken.
+        """
+        if self.get(key) is not None:
+            raise ExistsError(key)
+        metadata = {
+            "uid": str(uuid.uuid4()),
+            "creationTimestamp": self.wall_time.now(),
+            **(body.get("metadata") or {}),
+            "name": key.name,
+        }
+        if key.namespace:
+            metadata["namespace"] = key.namespace
+        return self._write(Verb.ADDED, key, {**body, "metadata": metadata}, None)
+
+    def replace(self, key: Key, body: Mapping[str, Any]) -> JSON:
+        """Store another state of an object; the same state is no write and keeps its resourceVersion.
+
+        Raises:
+            KeyError: there is no such object.
+        """
+        before = self._by_kind[key.kind][key]
+        if {**body, "metadata": _unversioned(body)} == {**before, "metadata": _unversioned(before)}:
+            return before
+        return self._write(Verb.MODIFIED, key, body, before)
+
+    def remove(self, key: Key) -> JSON:
+        """Drop an object for good; its last state, with the version of the deletion.
+
+        Raises:
+            KeyError: there is no such object.
+        """
+        before = self._by_kind[key.kind][key]
+        return self._write(Verb.DELETED, key, before, before)
+
+    def since(self, version: int, kind: str) -> list[Written]:
+        """The writes to a kind after a version, in order.
+
+        Raises:
+            TooOldError: not all of them are remembered.
+        """
+        if version < self.oldest(kind):
+            raise TooOldError(version)
+        # From the newest back, as a watch asks for few.
+        newer = takewhile(lambda written: written.version > version, reversed(self._history.get(kind, ())))
+        return list(newer)[::-1]
+
+    def subscribe(self, kind: str, subscriber: Subscriber) -> None:
+        """Have a function called at each write to a kind, before anyone else is told."""
+        self._subscribers.setdefault(kind, []).append(subscriber)
+
+    def _write(self, verb: Verb, key: Key, body: Mapping[str, Any], before: JSON | None) -> JSON:
+        self.version += 1
+        new: JSON = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+        if verb is Verb.DELETED:
+            del self._by_kind[key.kind][key]
+        else:
+            self._by_kind.setdefault(key.kind, {})[key] = new
+        written = Written(self.version, verb, key, new, before)
+        history = self._history.setdefault(key.kind, deque())
+        history.append(written)
+        if len(history) > _HISTORY:
+            self._forgotten[key.kind] = history.popleft().version
+        for subscriber in self._subscribers.get(key.kind, ()):
+            subscriber(written)
+        self.change.notify()
+        return new
+
+
+def _unversioned(body: Mapping[str, Any]) -> JSON:
+    return {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}

@@ -1,0 +1,209 @@
+"""What happens in a cluster, and whether it is worth another try of a pod that was refused.
+
+Source: pkg/scheduler/framework/events.go; ``EventsToRegister`` and the queueing hints of each plugin below
+pkg/scheduler/framework/plugins (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from ...model.fit import PODS, insufficient_resources
+from ...model.node import Node
+from ..objects.node_selection import is_beyond_telling, matches_required_affinity, untolerated_taint
+from .filters import HARD_TAINTS, tolerates_cordon
+from .plugins import Plugin
+from .pod_affinity import matches_all, required_affinity, required_anti_affinity
+from .pod_info import PodInfo
+
+__all__ = ["Kind", "NodeEvent", "PodEvent", "is_of_interest", "is_worth_a_try", "node_changes", "pod_changes"]
+
+
+class Kind(Enum):
+    """What happened; what changed of a node or of a pod is told one by one."""
+
+    NODE_ADDED = auto()
+    NODE_ALLOCATABLE = auto()
+    NODE_LABELS = auto()
+    NODE_TAINTS = auto()
+    POD_ADDED = auto()
+    POD_DELETED = auto()
+    POD_LABELS = auto()
+    POD_SCALED_DOWN = auto()
+    POD_TOLERATIONS = auto()
+    POD_UNGATED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """A node came or changed."""
+
+    kind: Kind
+    old: Node | None
+    new: Node
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """A pod came, changed or is gone: one that is bound, but for changes of pods that wait."""
+
+    kind: Kind
+    old: PodInfo | None
+    new: PodInfo | None
+
+
+def node_changes(old: Node, new: Node) -> Iterator[NodeEvent]:
+    """Source: framework/events.go, ``NodeSchedulingPropertiesChange`` (kubernetes v1.34.4)."""
+    if old.is_unschedulable and not new.is_unschedulable:
+        yield NodeEvent(Kind.NODE_TAINTS, old, new)
+    if old.status.allocatable != new.status.allocatable:
+        yield NodeEvent(Kind.NODE_ALLOCATABLE, old, new)
+    if old.labels != new.labels:
+        yield NodeEvent(Kind.NODE_LABELS, old, new)
+    if old.taints != new.taints:
+        yield NodeEvent(Kind.NODE_TAINTS, old, new)
+
+
+def pod_changes(old: PodInfo, new: PodInfo) -> Iterator[PodEvent]:
+    """Source: framework/events.go, ``PodSchedulingPropertiesChange`` (kubernetes v1.34.4)."""
+    if old.labels != new.labels:
+        yield PodEvent(Kind.POD_LABELS, old, new)
+    if any(amount > new.requests.get(name, 0) for name, amount in old.requests.items()):
+        yield PodEvent(Kind.POD_SCALED_DOWN, old, new)
+    if old.is_gated and not new.is_gated:
+        yield PodEvent(Kind.POD_UNGATED, old, new)
+    if len(old.tolerations) != len(new.tolerations):
+        yield PodEvent(Kind.POD_TOLERATIONS, old, new)
+
+
+def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: NodeEvent | PodEvent) -> bool:
+    """Whether an event may turn a plugin's no about a waiting pod into a yes."""
+    if isinstance(event, NodeEvent):
+        node_hint = _NODE_HINTS.get((plugin, event.kind))
+        return node_hint is not None and node_hint(pod, event.old, event.new)
+    pod_hint = _POD_HINTS.get((plugin, event.kind))
+    return pod_hint is not None and pod_hint(pod, event.old, event.new)
+
+
+def is_of_interest(plugin: Plugin, pod: PodInfo, event: NodeEvent | PodEvent) -> bool:
+    """The same up to 1.31, where no plugin looks at what exactly changed of a node, and any pod that goes may help."""
+    if isinstance(event, NodeEvent):
+        return plugin is not Plugin.SCHEDULING_GATES
+    if event.kind is Kind.POD_DELETED:
+        return (plugin, event.kind) in _POD_HINTS
+    return is_worth_a_try(plugin, pod, event)
+
+
+def _uncordoned(_: PodInfo, old: Node | None, new: Node) -> bool:
+    return (old is None or old.is_unschedulable) and not new.is_unschedulable
+
+
+def _cordon_tolerated(pod: PodInfo, _: PodInfo | None, new: PodInfo | None) -> bool:
+    return new is not None and new.uid == pod.uid and tolerates_cordon(new)
+
+
+def _itself(pod: PodInfo, _: PodInfo | None, new: PodInfo | None) -> bool:
+    return new is not None and new.uid == pod.uid
+
+
+def _taints_tolerated(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    return (old is None or not _tolerates(pod, old)) and _tolerates(pod, new)
+
+
+def _tolerates(pod: PodInfo, node: Node) -> bool:
+    taints = (node.manifest.get("spec") or {}).get("taints") or ()
+    return untolerated_taint(taints, pod.tolerations, HARD_TAINTS) is None
+
+
+def _matches_now(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    if not matches_required_affinity(pod.spec, new.manifest):
+        return is_beyond_telling(pod.spec, new.manifest)
+    return old is None or not matches_required_affinity(pod.spec, old.manifest)
+
+
+def _any_node(_pod: PodInfo, _old: Node | None, _new: Node) -> bool:
+    return True
+
+
+def _port_freed(pod: PodInfo, old: PodInfo | None, _: PodInfo | None) -> bool:
+    if old is None or not (old.node_name or old.nominated_node):
+        return False
+    return any(port.clashes_with(wanted) for port in old.host_ports for wanted in pod.host_ports)
+
+
+def _grown_enough(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    if insufficient_resources(pod.requests, new.status.allocatable, {}):
+        return False
+    if old is None:
+        return True
+    before, now = old.status.allocatable, new.status.allocatable
+    wanted = (PODS, *(name for name, amount in pod.requests.items() if amount))
+    return any(now.get(name, 0) > before.get(name, 0) for name in wanted)
+
+
+def _room_freed(_: PodInfo, old: PodInfo | None, __: PodInfo | None) -> bool:
+    return old is not None and bool(old.node_name or old.nominated_node)
+
+
+def _asks_for_less(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+    if old is None or new is None:
+        return False
+    if new.uid == pod.uid:
+        return True
+    wanted = (name for name, amount in pod.requests.items() if amount)
+    return bool(new.node_name) and any(old.requests.get(name, 0) > new.requests.get(name, 0) for name in wanted)
+
+
+def _company_changed(pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+    if any(other is not None and not other.node_name for other in (old, new)):
+        return False
+    near, far = required_affinity(pod), required_anti_affinity(pod)
+    comes_near = new is not None and matches_all(near, new) and not (old and matches_all(near, old))
+    leaves = old is not None and matches_all(far, old) and not (new and matches_all(far, new))
+    return comes_near or leaves
+
+
+def _place_changed(pod: PodInfo, old: Node | None, new: Node) -> bool:
+    before: Mapping[str, str] = {} if old is None else old.labels
+    for term in required_affinity(pod):
+        place = new.labels.get(term.topology_key)
+        if place is not None and place != before.get(term.topology_key):
+            return True
+    far = required_anti_affinity(pod)
+    if old is None:
+        return bool(far)
+    return any(before.get(term.topology_key) not in (None, new.labels.get(term.topology_key)) for term in far)
+
+
+# Who waits for new nodes is tried again for changes of taints too: scheduler.go, ``buildQueueingHintMap``.
+_NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, Node], bool]]] = {
+    (Plugin.NODE_UNSCHEDULABLE, Kind.NODE_ADDED): _uncordoned,
+    (Plugin.NODE_UNSCHEDULABLE, Kind.NODE_TAINTS): _uncordoned,
+    (Plugin.TAINT_TOLERATION, Kind.NODE_ADDED): _taints_tolerated,
+    (Plugin.TAINT_TOLERATION, Kind.NODE_TAINTS): _taints_tolerated,
+    (Plugin.NODE_AFFINITY, Kind.NODE_ADDED): _matches_now,
+    (Plugin.NODE_AFFINITY, Kind.NODE_LABELS): _matches_now,
+    (Plugin.NODE_AFFINITY, Kind.NODE_TAINTS): _any_node,
+    (Plugin.NODE_PORTS, Kind.NODE_ADDED): _any_node,
+    (Plugin.NODE_PORTS, Kind.NODE_TAINTS): _any_node,
+    (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ADDED): _grown_enough,
+    (Plugin.NODE_RESOURCES_FIT, Kind.NODE_ALLOCATABLE): _grown_enough,
+    (Plugin.NODE_RESOURCES_FIT, Kind.NODE_TAINTS): _any_node,
+    (Plugin.INTER_POD_AFFINITY, Kind.NODE_ADDED): _place_changed,
+    (Plugin.INTER_POD_AFFINITY, Kind.NODE_LABELS): _place_changed,
+    (Plugin.INTER_POD_AFFINITY, Kind.NODE_TAINTS): _any_node,
+}
+_POD_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, PodInfo | None, PodInfo | None], bool]]] = {
+    (Plugin.SCHEDULING_GATES, Kind.POD_UNGATED): _itself,
+    (Plugin.NODE_UNSCHEDULABLE, Kind.POD_TOLERATIONS): _cordon_tolerated,
+    (Plugin.TAINT_TOLERATION, Kind.POD_TOLERATIONS): _itself,
+    (Plugin.NODE_PORTS, Kind.POD_DELETED): _port_freed,
+    (Plugin.NODE_RESOURCES_FIT, Kind.POD_DELETED): _room_freed,
+    (Plugin.NODE_RESOURCES_FIT, Kind.POD_SCALED_DOWN): _asks_for_less,
+    (Plugin.INTER_POD_AFFINITY, Kind.POD_ADDED): _company_changed,
+    (Plugin.INTER_POD_AFFINITY, Kind.POD_DELETED): _company_changed,
+    (Plugin.INTER_POD_AFFINITY, Kind.POD_LABELS): _company_changed,
+}

@@ -1,0 +1,147 @@
+"""The scheduler of a cluster: gives pods that wait to nodes, one after the other.
+
+What it decides stands in `scheduling`; here it follows the cluster's objects and writes what came of each try.
+
+Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from ...model.clock import Clock
+from ...model.pod import Pod, PodUID
+from ...model.pod_status import Condition, ConditionType
+from ...model.version import Version
+from ..objects.objects import Verb, Written
+from ..store.store import Store
+from .cluster_state import ClusterState
+from .cycle import Assignment, Failure, SchedulingCycles
+from .handlers import Handlers
+from .messages import event_note
+from .pod_info import DEFAULT_SCHEDULER, PodInfo
+from .queue import SchedulingQueue
+
+__all__ = ["Scheduler"]
+
+_PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
+
+
+class Scheduler:
+    """Follows a cluster from the moment it is made; binds its pending pods for as long as `run` runs."""
+
+    def __init__(self, store: Store, clock: Clock, version: Version) -> None:
+        state = ClusterState()
+        self.queue = SchedulingQueue(clock.now, version)
+        self._store = store
+        self._clock = clock
+        self._version = version
+        self._cycles = SchedulingCycles(state, version)
+        self._handlers = Handlers(state, self.queue, version)
+        self._state = state
+        self._is_called = asyncio.Event()
+        self._alarm: asyncio.Task[None] | None = None
+        for node in store.all_nodes:
+            self._handlers.put_node(node)
+        for pod in store.pods:
+            self._handlers.put_pod(PodInfo(pod))
+        store.objects.subscribe("nodes", self._follow_node)
+        store.objects.subscribe("pods", self._follow_pod)
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        async with asyncio.TaskGroup() as alarms:
+            while True:
+                self._is_called.clear()
+                self.queue.flush()
+                if self.try_next():
+                    # One try after the other, and the kubelets in between.
+                    self._is_called.set()
+                    await asyncio.sleep(0)
+                else:
+                    self._set_alarm(alarms)
+                await self._is_called.wait()
+
+    def try_next(self) -> Assignment | Failure | None:
+        """Try the pod whose turn it is, and write what came of it; None where none is to be tried now."""
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        pod = queued.pod
+        if pod.metadata.get("deletionTimestamp"):
+            skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
+            self._record_failure(pod.pod, skipped.message)
+            return skipped
+        outcome = self._cycles.try_pod(pod)
+        if isinstance(outcome, Assignment):
+            self._bind(pod, outcome.node)
+        else:
+            self.queue.put_back(queued, outcome.rejectors)
+            self._fail(pod, outcome)
+        return outcome
+
+    def _bind(self, pod: PodInfo, node: str) -> None:
+        self._store.bind(pod.uid, node)
+        message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._store.record(pod.pod, "Normal", "Scheduled", message, DEFAULT_SCHEDULER, action="Binding")
+
+    def _fail(self, pod: PodInfo, failure: Failure) -> None:
+        nominated_node = failure.nominated_node
+        self._state.nominate(pod, pod.nominated_node if nominated_node is None else nominated_node)
+        self._record_failure(pod.pod, event_note(failure.message))
+        reason = "SchedulerError" if failure.is_error else "Unschedulable"
+        condition = Condition(ConditionType.SCHEDULED, False, reason, failure.message)
+        self._store.patch_pod_status(pod.uid, condition, nominated_node)
+        for other in failure.displaced:
+            self._forget_nomination(other.pod)
+        for victim in failure.victims:
+            self._preempt(victim.pod, pod.uid, nominated_node or "")
+
+    def _preempt(self, victim: Pod, by: PodUID, node: str) -> None:
+        """Source: pkg/scheduler/framework/preemption/preemption.go, ``PreemptPod`` (kubernetes v1.34.4)."""
+        target = Condition(ConditionType.DISRUPTION_TARGET, True, "PreemptionByScheduler", _PREEMPTING)
+        self._store.patch_pod_status(victim.uid, target)
+        self._store.delete_pod(victim.uid)
+        message = self._version.preempted_event.format(pod=by, node=node)
+        self._store.record(victim, "Normal", "Preempted", message, DEFAULT_SCHEDULER, action="Preempting")
+
+    def _forget_nomination(self, pod: Pod) -> None:
+        condition = pod.status.condition(ConditionType.SCHEDULED)
+        if condition is not None:
+            self._store.patch_pod_status(pod.uid, condition, "")
+
+    def _record_failure(self, pod: Pod, message: str) -> None:
+        self._store.record(pod, "Warning", "FailedScheduling", message, DEFAULT_SCHEDULER, action="Scheduling")
+
+    def _follow_node(self, written: Written) -> None:
+        node = self._store.node(written.key.name)
+        if node is None:
+            self._handlers.drop_node(written.key.name)
+        else:
+            self._handlers.put_node(node)
+        self._call()
+
+    def _follow_pod(self, written: Written) -> None:
+        uid = PodUID(written.object["metadata"]["uid"])
+        pod = self._store.pod(uid)
+        if written.verb is Verb.DELETED or pod is None:
+            self._handlers.drop_pod(uid)
+        else:
+            self._handlers.put_pod(PodInfo(pod))
+        self._call()
+
+    def _call(self) -> None:
+        if not self.queue.is_idle:
+            self._is_called.set()
+
+    def _set_alarm(self, alarms: asyncio.TaskGroup) -> None:
+        """Have `run` look again when something is to be flushed from the queue."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        due = self.queue.next_flush()
+        self._alarm = None if due is None else alarms.create_task(self._ring(due - self._clock.now()))
+
+    async def _ring(self, delay_s: float) -> None:
+        await self._clock.sleep(delay_s)
+        self._is_called.set()

@@ -1,4 +1,0 @@
-"""What the scheduler decides: the queue of pending pods, filters and scores of nodes, preemption, and their words.
-
-Nothing here awaits, reads a clock or writes: `simkubelet.cluster.scheduler` does.
-"""

@@ -1,0 +1,1 @@
+"""What kubelets and the scheduler read and write of a cluster's objects."""

@@ -1,0 +1,82 @@
+"""The nodes of a cluster: what their kubelets write, and what there is of each, whoever wrote it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..._internal.change import Change
+from ...model.events import NodeStatusUpdated, Observer
+from ...model.node import Node
+from ...model.node_status import NodeStatus, has_changed
+from ..objects.node_json import new_node_json, node_status_json, read_node, read_node_status
+from ..objects.objects import Key, Objects, Verb, Written
+from .addresses import NodeRanges
+
+__all__ = ["Nodes"]
+
+
+class Nodes:
+    """The nodes of one cluster, oldest first.
+
+    Args:
+        objects: what is stored; no node is in there yet.
+        observe: told of each change of what a node offers.
+        change: told of every change but heartbeats.
+
+    Attributes:
+        by_name: node -> what it is; read only.
+        statuses: node -> its status; read only.
+    """
+
+    def __init__(self, objects: Objects, observe: Observer, change: Change) -> None:
+        self.by_name: dict[str, Node] = {}
+        self.statuses: dict[str, NodeStatus] = {}
+        self._objects = objects
+        self._observe = observe
+        self._change = change
+        self._ranges = NodeRanges()
+        self._own: NodeStatus | None = None
+        objects.subscribe("nodes", self._follow)
+
+    def register(self, node: str, status: NodeStatus) -> None:
+        """Make the object of a node that has none, as its kubelet does when it starts."""
+        body = new_node_json(node, self._ranges.next())
+        self._own = status
+        self._objects.create(
+            Key("nodes", "", node), {**body, "status": node_status_json(body, status, self._objects.wall_time)}
+        )
+
+    def publish(self, node: str, status: NodeStatus) -> None:
+        """Publish a node's status as its kubelet; nothing happens where the node's object is gone."""
+        known = self.by_name.get(node)
+        if known is None:
+            return
+        self._own = status
+        new = node_status_json(known.manifest, status, self._objects.wall_time)
+        self._objects.replace(Key("nodes", "", node), {**known.manifest, "status": new})
+        if self._own is not None:
+            # Nothing that the API shows has changed.
+            self._own = None
+            self.by_name[node], self.statuses[node] = replace(known, status=status), status
+
+    def _follow(self, written: Written) -> None:
+        own, self._own = self._own, None
+        name = written.key.name
+        old = self.by_name.get(name, Node(name))
+        if written.verb is Verb.DELETED:
+            del self.by_name[name], self.statuses[name]
+            self._change.notify()
+            return
+        status = own
+        if status is None and written.object.get("status") == old.manifest.get("status"):
+            status = old.status
+        if status is None:
+            status = read_node_status(written.object.get("status") or {}, self._objects.wall_time)
+        new = self.by_name[name] = read_node(written.object, status)
+        self.statuses[name] = status
+        if (old.status.capacity, old.status.allocatable) != (status.capacity, status.allocatable):
+            capacity = {str(resource): amount for resource, amount in status.capacity.items()}
+            allocatable = {str(resource): amount for resource, amount in status.allocatable.items()}
+            self._observe(NodeStatusUpdated(name, capacity, allocatable))
+        if replace(old, status=status) != new or has_changed(old.status, status):
+            self._change.notify()

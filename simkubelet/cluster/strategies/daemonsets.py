@@ -1,0 +1,178 @@
+"""What the API server fills in and refuses of a DaemonSet.
+
+Source: pkg/apis/apps/v1/defaults.go, ``SetDefaults_DaemonSet``; pkg/registry/apps/daemonset/strategy.go;
+pkg/apis/apps/validation/validation.go, ``ValidateDaemonSetSpec`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from ..api.errors import FieldError
+from ..api.strategy import Strategy, keep_status
+from ..controllers.daemonsets.placement import GENERATION_ANNOTATION, template_generation
+from ..objects.node_selection import as_integer
+from ..objects.objects import JSON
+from .label_validation import validate_label_selector
+from .not_simulated import not_simulated
+from .pod_defaults import default_pod_spec
+from .pod_validation import validate_pod_spec
+
+__all__ = ["DaemonSetStrategy"]
+
+_ROLLING: Final = "RollingUpdate"
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_BAD_PERCENT: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
+    "regex used for validation is '[0-9]+%')"
+)
+_NEGATIVE: Final = "must be greater than or equal to 0"
+_NO_CHANGE: Final = "field is immutable"
+
+
+class DaemonSetStrategy(Strategy):
+    """The rules of DaemonSets."""
+
+    def default(self, new: JSON) -> None:
+        spec = new.setdefault("spec", {})
+        update = spec.setdefault("updateStrategy", {})
+        if not update.get("type"):
+            update["type"] = _ROLLING
+        if update["type"] == _ROLLING:
+            rolling = update.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("maxSurge", 0)
+        spec.setdefault("revisionHistoryLimit", 10)
+        default_pod_spec(spec.setdefault("template", {}).setdefault("spec", {}), "DaemonSet")
+
+    def prepare_for_create(self, new: JSON) -> None:
+        new.pop("status", None)
+        new["metadata"]["generation"] = 1
+        _set_template_generation(new, max(_generation(new), 1))
+        new["status"] = _no_pods()
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        spec = new["spec"]
+        return [
+            *_selector(spec),
+            *validate_pod_spec(spec["template"]["spec"], "spec.template.spec", is_template=True),
+            *_restart_policy(spec["template"].get("spec") or {}),
+            *_update_strategy(spec["updateStrategy"]),
+        ]
+
+    def prepare_for_update(self, new: JSON, old: JSON) -> None:
+        keep_status(new, old)
+        generation = old["metadata"].get("generation", 0)
+        is_new_template = new["spec"].get("template") != old["spec"].get("template")
+        new["metadata"]["generation"] = generation + (new["spec"] != old["spec"])
+        _set_template_generation(new, _generation(old) + is_new_template)
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = self.validate(new)
+        selector = new["spec"].get("selector")
+        if selector != old["spec"].get("selector"):
+            errors.insert(0, FieldError.invalid("spec.selector", selector, _NO_CHANGE))
+        return errors
+
+    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
+        template = new["spec"]["template"]
+        is_new = old is None or template != old["spec"].get("template")
+        return not_simulated(template.get("spec") or {}, "spec.template.spec") if is_new else []
+
+
+def _no_pods() -> JSON:
+    """The counts that have no ``omitempty``; the controller fills them."""
+    names = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+    return dict.fromkeys(names, 0)
+
+
+def _generation(daemon_set: JSON) -> int:
+    text = template_generation(daemon_set) or "0"
+    return as_integer(text) or 0
+
+
+def _set_template_generation(new: JSON, generation: int) -> None:
+    annotations = new["metadata"].get("annotations") or {}
+    new["metadata"]["annotations"] = {**annotations, GENERATION_ANNOTATION: str(generation)}
+
+
+def _selector(spec: JSON) -> list[FieldError]:
+    selector = spec.get("selector")
+    labels = (spec["template"].get("metadata") or {}).get("labels")
+    unmatched = "`selector` does not match template `labels`"
+    if selector is None:
+        return [FieldError.invalid("spec.template.metadata.labels", labels, unmatched)]
+    if errors := validate_label_selector(selector, "spec.selector"):
+        return errors
+    if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        return [FieldError.invalid("spec.selector", selector, "empty selector is invalid for daemonset")]
+    if not selects(selector, labels or {}):
+        return [FieldError.invalid("spec.template.metadata.labels", labels, unmatched)]
+    return []
+
+
+def selects(selector: JSON, labels: dict[str, str]) -> bool:
+    """Whether a label selector of an object's spec is about something with these labels."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_holds(requirement, labels) for requirement in selector.get("matchExpressions") or ())
+
+
+def _holds(requirement: JSON, labels: dict[str, str]) -> bool:
+    value, values = labels.get(requirement.get("key", "")), requirement.get("values") or ()
+    match requirement.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value is None or value not in values
+        case "Exists":
+            return value is not None
+        case _:
+            return value is None
+
+
+def _restart_policy(spec: JSON) -> list[FieldError]:
+    errors = []
+    policy = spec.get("restartPolicy")
+    if policy != "Always":
+        errors.append(FieldError.not_supported("spec.template.spec.restartPolicy", policy, ["Always"]))
+    if spec.get("activeDeadlineSeconds") is not None:
+        text = "activeDeadlineSeconds in DaemonSet is not Supported"
+        errors.append(FieldError.forbidden("spec.template.spec.activeDeadlineSeconds", text))
+    return errors
+
+
+def _update_strategy(strategy: JSON) -> list[FieldError]:
+    path = "spec.updateStrategy"
+    if strategy["type"] == "OnDelete":
+        return []
+    if strategy["type"] != _ROLLING:
+        shown = {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
+        return [FieldError.not_supported(path, shown, [_ROLLING, "OnDelete"])]
+    rolling, path = strategy["rollingUpdate"], f"{path}.rollingUpdate"
+    fields = ("maxUnavailable", "maxSurge")
+    errors = [error for name in fields for error in _amount(rolling[name], f"{path}.{name}")]
+    unavailable, surge = (_number(rolling[name]) for name in fields)
+    if unavailable and surge:
+        text = "may not be set when maxUnavailable is non-zero"
+        errors.append(FieldError.invalid(f"{path}.maxSurge", rolling["maxSurge"], text))
+    elif not unavailable and not surge:
+        errors.append(FieldError.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
+    return errors
+
+
+def _amount(value: Any, path: str) -> list[FieldError]:
+    if isinstance(value, str) and not _PERCENT.fullmatch(value):
+        return [FieldError.invalid(path, value, _BAD_PERCENT)]
+    if isinstance(value, str) and _number(value) > 100:
+        return [FieldError.invalid(path, value, "must not be greater than 100%")]
+    if isinstance(value, int) and value < 0:
+        return [FieldError.invalid(path, value, _NEGATIVE)]
+    return []
+
+
+def _number(value: str | int) -> int:
+    if isinstance(value, str):
+        return int(value.removesuffix("%")) if _PERCENT.fullmatch(value) else 0
+    return value

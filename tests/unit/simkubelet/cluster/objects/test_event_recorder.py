@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from simkubelet.cluster.objects.event_recorder import EventRecorder
+from simkubelet.cluster.objects.objects import Key
+
+from .conftest import Cluster
+
+POD = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7"}
+
+
+def record(cluster: Cluster, *messages: str, type_: str = "Warning", **settings: str) -> None:
+    for message in messages:
+        cluster.store.recorder.record(POD, type_, "Reason", message, "kubelet", **settings)
+
+
+def counts(cluster: Cluster) -> dict[str, int]:
+    return {event["message"]: event["count"] for event in cluster.objects.all_of("events")}
+
+
+def test_events_of_one_moment_have_different_names(cluster: Cluster) -> None:
+    record(cluster, "a", "b", host="n")
+    names = [event["metadata"]["name"] for event in cluster.objects.all_of("events")]
+    assert len(set(names)) == 2
+    assert all(name.startswith("a.") and int(name[2:], 16) for name in names)
+
+
+def test_tenth_message_of_a_reason_is_combined_with_those_that_follow(cluster: Cluster) -> None:
+    record(cluster, *(f"m{n}" for n in range(12)))
+    told = counts(cluster)
+    assert [f"m{n}" for n in range(9)] == [text for text in told if text.startswith("m")]
+    assert told["(combined from similar events): m11"] == 3
+
+
+async def test_messages_of_long_ago_do_not_combine(cluster: Cluster) -> None:
+    record(cluster, *(f"m{n}" for n in range(9)))
+    await cluster.clock.advance(601)
+    record(cluster, "m9")
+    assert counts(cluster)["m9"] == 1
+
+
+async def test_more_than_25_events_are_dropped_and_one_comes_through_in_five_minutes(cluster: Cluster) -> None:
+    record(cluster, *["again"] * 40)
+    assert counts(cluster) == {"again": 25}
+    await cluster.clock.advance(300)
+    record(cluster, "again", "again")
+    assert sum(1 for event in cluster.told if event.kind == "event") == 26
+
+
+def test_types_are_dropped_apart(cluster: Cluster) -> None:
+    record(cluster, *["again"] * 30)
+    record(cluster, "fine", type_="Normal")
+    assert counts(cluster)["fine"] == 1
+
+
+def test_event_that_somebody_removed_comes_anew(cluster: Cluster) -> None:
+    record(cluster, "m")
+    (event,) = cluster.objects.all_of("events")
+    cluster.objects.remove(Key("events", "ns", event["metadata"]["name"]))
+    record(cluster, "m")
+    (again,) = cluster.objects.all_of("events")
+    assert again["metadata"]["name"] != event["metadata"]["name"]
+    assert again["count"] == 1
+
+
+def test_action_makes_an_event_of_the_newer_library(cluster: Cluster) -> None:
+    record(cluster, "m", action="Scheduling")
+    (event,) = cluster.objects.all_of("events")
+    assert event["firstTimestamp"] is None
+    assert event["eventTime"].endswith("Z")
+    assert event["source"] == {}
+    assert (event["action"], event["reportingComponent"]) == ("Scheduling", "kubelet")
+    assert "count" not in event
+
+
+async def test_newer_library_counts_one_version_of_an_object_for_six_minutes(cluster: Cluster) -> None:
+    record(cluster, "m", "other words", action="Scheduling")
+    (event,) = cluster.objects.all_of("events")
+    assert event["message"] == "m"
+    assert event["series"]["count"] == 2
+    await cluster.clock.advance(361)
+    record(cluster, "m", action="Scheduling")
+    assert len(cluster.objects.all_of("events")) == 2
+
+
+def test_newer_library_tells_versions_of_an_object_apart(cluster: Cluster) -> None:
+    recorder = EventRecorder(cluster.objects)
+    for number in ("1", "2"):
+        about = {**POD, "resourceVersion": number}
+        recorder.record(about, "Warning", "FailedScheduling", "m", "default-scheduler", action="Scheduling")
+    assert len(cluster.objects.all_of("events")) == 2
+
+
+async def test_event_is_gone_an_hour_after_it_was_written_last(cluster: Cluster) -> None:
+    record(cluster, "old")
+    record(cluster, "repeated")
+    await cluster.clock.advance(3000)
+    record(cluster, "repeated")
+    await cluster.clock.advance(601)
+    record(cluster, "new")
+    assert sorted(counts(cluster)) == ["new", "repeated"]
+
+
+def test_component_that_starts_anew_repeats_nothing(cluster: Cluster) -> None:
+    record(cluster, *["again"] * 30, host="n")
+    record(cluster, "again", host="other")
+    cluster.store.recorder.forget("kubelet", "n")
+    record(cluster, "again", host="n")
+    assert sorted(event["count"] for event in cluster.objects.all_of("events")) == [1, 1, 25]
