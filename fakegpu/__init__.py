@@ -14,17 +14,17 @@ import importlib
 import typing
 
 if typing.TYPE_CHECKING:
-    from .cdi import cdi_spec
-    from .cdi_hook import make_cdi_hook
-    from .driver_root import make_driver_root
     from .errors import FakeGpuError, HostError, InputError
-    from .event_type import EventType
-    from .folder import default_directory
-    from .gpu import Gpu
-    from .load import Load, Pattern
-    from .machine import Machine
-    from .rules import Hits
-    from .schedule import When
+    from .faults.rules import Hits
+    from .faults.schedule import When
+    from .files.folder import default_directory
+    from .load.load import Load, Pattern
+    from .machine.cdi import cdi_spec
+    from .machine.cdi_hook import make_cdi_hook
+    from .machine.driver_root import make_driver_root
+    from .machine.machine import Machine
+    from .state.event_type import EventType
+    from .state.gpu import Gpu
 
 __all__ = [
     "EventType",
@@ -44,20 +44,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "EventType": "event_type",
+    "EventType": "state.event_type",
     "FakeGpuError": "errors",
-    "Gpu": "gpu",
-    "Hits": "rules",
+    "Gpu": "state.gpu",
+    "Hits": "faults.rules",
     "HostError": "errors",
     "InputError": "errors",
-    "Load": "load",
-    "Machine": "machine",
-    "Pattern": "load",
-    "When": "schedule",
-    "cdi_spec": "cdi",
-    "default_directory": "folder",
-    "make_cdi_hook": "cdi_hook",
-    "make_driver_root": "driver_root",
+    "Load": "load.load",
+    "Machine": "machine.machine",
+    "Pattern": "load.load",
+    "When": "faults.schedule",
+    "cdi_spec": "machine.cdi",
+    "default_directory": "files.folder",
+    "make_cdi_hook": "machine.cdi_hook",
+    "make_driver_root": "machine.driver_root",
 }
 """Module of each name, loaded when it is first asked for: most commands need few of them."""
 

@@ -11,7 +11,7 @@ _COLLECT_AFTER = 50_000
 def main() -> int:
     """Load the command line and run it; most commands end in less time than a look for garbage would take."""
     gc.set_threshold(_COLLECT_AFTER)
-    from .cli import main as run
+    from .cli.main import main as run
 
     return run()
 

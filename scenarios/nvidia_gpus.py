@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fakegpu import Machine
-from fakegpu.rules import Hits
+from fakegpu.faults.rules import Hits
 
 Names = dict[str, str]
 """Index -> UUID: of a GPU ``0``, of a MIG device ``0:1``."""

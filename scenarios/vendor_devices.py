@@ -10,10 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from fakegpu import amd, iluvatar
-from fakegpu.amd_exporter import SOCKET as EXPORTER
-from fakegpu.amd_exporter import exporter
-from fakegpu.amd_model import load_amd_profile
+from fakegpu.vendors import iluvatar
+from fakegpu.vendors.amd import machine as amd
+from fakegpu.vendors.amd.exporter import SOCKET as EXPORTER
+from fakegpu.vendors.amd.exporter import exporter
+from fakegpu.vendors.amd.model import load_amd_profile
 
 __all__ = ["EXPORTER", "VendorDevices"]
 

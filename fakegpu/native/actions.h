@@ -5,7 +5,7 @@
 
 #include "writer.h"
 
-/* Numbers are part of the layout: `fakegpu/actions.py` has the same. */
+/* Numbers are part of the layout: `fakegpu/faults/actions.py` has the same. */
 enum fg_action_kind {
     FG_ACTION_HEAL = 1,        /* everything below that lasts */
     FG_ACTION_XID,             /* argument: the number */

@@ -1,6 +1,6 @@
 /* Figures that move: utilisation, memory, power, temperature and clocks of a GPU under load.
  *
- * A load is a list of frames, written once by the machine's owner (fakegpu/load.py reckons them with a model of the
+ * A load is a list of frames, written once by the machine's owner (fakegpu/load/load.py reckons them with a model of the
  * board, or reads them from a recording). A getter takes the two frames around this moment and goes straight from one
  * to the other, so figures move for every process alike, without anybody writing. Limits that are set meanwhile, of
  * power and of clocks, hold for what the frames say.

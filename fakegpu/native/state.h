@@ -9,7 +9,7 @@
  *  - an event is valid while its `ticket` is its position + 1; a writer clears the ticket before it reuses the slot.
  *
  * Every topic is a multiple of eight bytes, because readers copy whole words. A change here needs a new FG_VERSION;
- * `fakegpu/_layout.py` holds Python's view of the same bytes, and a test compares the two.
+ * `fakegpu/state/layout.py` holds Python's view of the same bytes, and a test compares the two.
  */
 #ifndef FAKEGPU_STATE_H
 #define FAKEGPU_STATE_H

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-_PACKAGE = __name__.split(".")[0]
+_PACKAGE = __name__.removesuffix("._internal.bundle")
 
 
 def load(package: str, module: str) -> ModuleType:

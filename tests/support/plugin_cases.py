@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from fakegpu import Machine
-from fakegpu.amd import write_amd
-from fakegpu.amd_model import load_amd_profile
-from fakegpu.iluvatar import write_iluvatar
+from fakegpu.vendors.amd.machine import write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
+from fakegpu.vendors.iluvatar import write_iluvatar
 
 from .gpu_memory_world import gpu_memory_world
 

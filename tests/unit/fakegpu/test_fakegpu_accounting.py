@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from fakegpu import Load, Machine, _layout
-from fakegpu import machine as machine_module
+from fakegpu import Load, Machine
+from fakegpu.machine import machine as machine_module
+from fakegpu.state import layout
 
 See = Callable[[Machine, str], str]
 Worker = subprocess.Popen[bytes]
@@ -132,9 +133,9 @@ def test_only_the_last_ones_are_kept(accounted: Machine, nvml: ctypes.CDLL) -> N
     with accounted._segment.change(0) as state:
         for number, account in enumerate(state.accounts.entries, 1):
             account.pid = number
-        state.accounts.count = 2 * _layout.ACCOUNTS_MAX + 1
+        state.accounts.count = 2 * layout.ACCOUNTS_MAX + 1
 
-    assert pids(nvml) == [1, *range(_layout.ACCOUNTS_MAX, 1, -1)]
+    assert pids(nvml) == [1, *range(layout.ACCOUNTS_MAX, 1, -1)]
 
 
 def test_nobody_is_remembered_while_accounting_is_off(

@@ -12,10 +12,10 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from fakegpu import HostError, InputError, Machine
-from fakegpu.amd import AmdDevice, write_amd
-from fakegpu.amd_exporter import exporter
-from fakegpu.amd_model import amd_profile_names, load_amd_profile
-from fakegpu.cli import main
+from fakegpu.cli.main import main
+from fakegpu.vendors.amd.exporter import exporter
+from fakegpu.vendors.amd.machine import AmdDevice, write_amd
+from fakegpu.vendors.amd.model import amd_profile_names, load_amd_profile
 
 HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
 Properties = dict[str, int]

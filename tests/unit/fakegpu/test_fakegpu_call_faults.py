@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-from fakegpu import Machine, _layout
-from fakegpu.rules import Hits
-from fakegpu.schedule import When
+from fakegpu import Machine
+from fakegpu.faults.rules import Hits
+from fakegpu.faults.schedule import When
+from fakegpu.state import layout
 
 from .conftest import Answers, until
 
@@ -116,7 +117,7 @@ def test_rule_holds_from_some_time_on_and_for_some_time(machine: Machine, answer
     assert answers.temperature() == SUCCESS
     until(lambda: answers.memory() == UNKNOWN)
     with machine._segment._exclusive() as address:
-        rule = _layout.Faults.from_address(address + _layout.Header.faults.offset).rules[1]
+        rule = layout.Faults.from_address(address + layout.Header.faults.offset).rules[1]
         rule.until_us -= 3600 * 1_000_000
     until(lambda: answers.memory() == SUCCESS)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from fakegpu import HostError, InputError, Machine
-from fakegpu.cli import main
-from fakegpu.record import ask_fake
-from fakegpu.recording import Recording
+from fakegpu.cli.main import main
+from fakegpu.cli.record import ask_fake
+from fakegpu.recording.recording import Recording
 
 See = Callable[[Machine, str], str]
 BASIC = {"nvidia-cap1", "nvidia-cap2"}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
-from fakegpu.cli import main
-from fakegpu.library import load_writer
-from fakegpu.profile import profile_names, profile_text
+from fakegpu.cli.main import main
+from fakegpu.profiles.profile import profile_names, profile_text
+from fakegpu.state.library import load_writer
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
@@ -46,7 +46,7 @@ def test_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str])
 
 _LOADED = """
 import sys
-from fakegpu.cli import main
+from fakegpu.cli.main import main
 status = main(sys.argv[1:])
 print(status, *sorted({name.partition(".")[0] for name in sys.modules} & {"pydantic", "yaml", "rich", "tempfile"}))
 print("importlib.metadata" in sys.modules)

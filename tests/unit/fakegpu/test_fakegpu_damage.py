@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fakegpu import Machine, _layout
+from fakegpu import Machine
+from fakegpu.state import layout
 from tests.support.nvml_calls import POSITIONS, Caller, fitting, read_header
 
 MOST_ROOM = 120
@@ -54,16 +55,16 @@ def test_state_full_of_nonsense_breaks_no_function(
 def _fill_with_nonsense(machine: Machine, seed: int) -> None:
     """Writes over events, rules, plans and both copies of every state, but leaves the GPUs on the bus."""
     chance = random.Random(seed)  # noqa: S311 - the same bytes each time
-    states = 2 * ctypes.sizeof(_layout.GpuState)
-    ring, faults = _layout.Header.ring, _layout.Header.faults
+    states = 2 * ctypes.sizeof(layout.GpuState)
+    ring, faults = layout.Header.ring, layout.Header.faults
     places = [(ring.offset, ring.size), (faults.offset, faults.size)]
-    places += [(_layout.record_at(gpu) + _layout.GpuRecord.states.offset, states) for gpu in range(4)]
+    places += [(layout.record_at(gpu) + layout.GpuRecord.states.offset, states) for gpu in range(4)]
     with (machine.directory / "segment").open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         for start, size in places:
             memory[start : start + size] = chance.randbytes(size) if seed else b"\xff" * size
         for gpu in range(4):
-            record = _layout.GpuRecord.from_buffer(memory, _layout.record_at(gpu))
-            record.live_topics = _layout.LIVE_ALL * (seed % 2)
+            record = layout.GpuRecord.from_buffer(memory, layout.record_at(gpu))
+            record.live_topics = layout.LIVE_ALL * (seed % 2)
             for copy in range(2):
                 record.states[copy].fault.is_lost = False
             del record

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine, make_cdi_hook, make_driver_root
-from fakegpu.cli import main
+from fakegpu.cli.main import main
 
 
 def test_driver_has_its_libraries_under_its_version(machine: Machine, tmp_path: Path) -> None:

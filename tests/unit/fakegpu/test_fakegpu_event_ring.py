@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from fakegpu import Machine
-from fakegpu._layout import EVENTS_MAX
+from fakegpu.state.layout import EVENTS_MAX
 
 XID, DOUBLE_BIT, TIMEOUT, GPU_IS_LOST = 0x8, 0x2, 10, 15
 GPUS = 3

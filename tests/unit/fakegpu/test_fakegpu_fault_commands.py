@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Load, Machine, Pattern
-from fakegpu.cli import main
+from fakegpu.cli.main import main
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakegpu import InputError, Machine
-from fakegpu.event_type import EventType
-from fakegpu.rules import Hits, parse_latency
-from fakegpu.schedule import When, parse_duration_us
+from fakegpu.faults.rules import Hits, parse_latency
+from fakegpu.faults.schedule import When, parse_duration_us
+from fakegpu.state.event_type import EventType
 
 from .conftest import Answers
 from .test_fakegpu_events import XID, EventSet, device_of

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakegpu import InputError, Load, Machine, Pattern, _layout
-from fakegpu import machine as machine_module
-from fakegpu.board import Board
-from fakegpu.load import frames_of
+from fakegpu import InputError, Load, Machine, Pattern
+from fakegpu.load.board import Board
+from fakegpu.load.load import frames_of
+from fakegpu.machine import machine as machine_module
+from fakegpu.state import layout
 
 Began = Callable[[float], None]
 SW_POWER_CAP, SW_THERMAL, IDLE = 0x4, 0x20, 0x1
@@ -35,11 +36,11 @@ def began(monkeypatch: pytest.MonkeyPatch) -> Began:
     return ago
 
 
-def state(machine: Machine, gpu: int = 0) -> _layout.GpuState:
+def state(machine: Machine, gpu: int = 0) -> layout.GpuState:
     return machine._segment.read_live(gpu)
 
 
-def idle_state(machine: Machine, gpu: int = 0) -> _layout.GpuState:
+def idle_state(machine: Machine, gpu: int = 0) -> layout.GpuState:
     return machine._segment.read(gpu)
 
 
@@ -304,9 +305,9 @@ def test_readers_never_see_frames_of_two_loads(machine: Machine, nvml: ctypes.CD
     def replace_loads() -> None:
         for number in range(400):
             percent = number % 101
-            times = range(_layout.FRAMES_MAX)
-            frames = [_layout.Frame(time_ms=at, gpu_percent=percent, memory_percent=percent) for at in times]
-            load = _layout.Load(topics=_layout.LIVE_UTILIZATION, loop_to=0, started_ns=time.monotonic_ns())
+            times = range(layout.FRAMES_MAX)
+            frames = [layout.Frame(time_ms=at, gpu_percent=percent, memory_percent=percent) for at in times]
+            load = layout.Load(topics=layout.LIVE_UTILIZATION, loop_to=0, started_ns=time.monotonic_ns())
             machine._segment.write_load(0, load, frames)
         has_ended.set()
 
@@ -353,7 +354,7 @@ def test_frames_are_in_order_and_possible(
 ) -> None:
     steady_end = duration_s if pattern is Pattern.STEADY else None
     load = Load(percent, None, pattern, period_s, steady_end, room_c)
-    resting = _layout.GpuState()
+    resting = layout.GpuState()
     resting.thermal.gpu_c, resting.thermal.threshold_c[3] = 30, 85
     resting.power.usage_mw, resting.power.limit_mw, resting.power.default_limit_mw = 50_000, 400_000, 400_000
     resting.clocks.current_mhz[0], resting.clocks.maximum_mhz[0] = 210, 1410
@@ -362,7 +363,7 @@ def test_frames_are_in_order_and_possible(
     reckoned = frames_of(load, resting, start_c)
 
     frames = reckoned.frames
-    assert 0 < len(frames) <= _layout.FRAMES_MAX
+    assert 0 < len(frames) <= layout.FRAMES_MAX
     assert frames[0].time_ms == 0
     for before, after in pairwise(frames):
         assert before.time_ms <= after.time_ms

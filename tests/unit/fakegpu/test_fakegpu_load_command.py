@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
-from fakegpu.cli import main
+from fakegpu.cli.main import main
 
 
 def test_load_is_given_to_all(machine: Machine) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import fakegpu
-from fakegpu import HostError, InputError, Machine, _layout, default_directory
+from fakegpu import HostError, InputError, Machine, default_directory
+from fakegpu.state import layout
 
 DRIVER_NOT_LOADED, VERSION_MISMATCH = 9, 18
 
@@ -114,7 +115,7 @@ def test_failed_creation_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         (root / "half").write_text("")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fakegpu.tree.write_tree", fail_late)
+    monkeypatch.setattr("fakegpu.files.tree.write_tree", fail_late)
 
     with pytest.raises(HostError, match="No space left on device"):
         Machine.create(tmp_path / "node")
@@ -129,7 +130,7 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
         raise OSError(28, "No space left on device")
 
     (tmp_path / "mine").mkdir()
-    monkeypatch.setattr("fakegpu.tree.write_tree", fail)
+    monkeypatch.setattr("fakegpu.files.tree.write_tree", fail)
 
     with pytest.raises(HostError, match="No space left on device"):
         Machine.create(tmp_path / "mine" / "new" / "deep" / "node")
@@ -139,7 +140,7 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
 
 def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAKEGPU_LIBRARY", raising=False)
-    monkeypatch.setattr("fakegpu.library.NAME", "libnot-built.so.1")
+    monkeypatch.setattr("fakegpu.state.library.NAME", "libnot-built.so.1")
 
     with pytest.raises(HostError, match=r"pip install -e \."):
         Machine.create(tmp_path / "parent" / "node")
@@ -227,13 +228,13 @@ def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: 
 @pytest.mark.parametrize(
     ("offset", "code", "message"),
     [
-        pytest.param(_layout.Header.magic.offset, DRIVER_NOT_LOADED, "starts with other bytes", id="magic"),
-        pytest.param(_layout.Header.version.offset, VERSION_MISMATCH, "has layout", id="version"),
-        pytest.param(_layout.Header.size_bytes.offset, VERSION_MISMATCH, "is damaged", id="size"),
-        pytest.param(_layout.Header.gpu_count.offset, VERSION_MISMATCH, "is damaged", id="more GPUs than bytes"),
-        pytest.param(_layout.Header.gpu_count.offset + 3, VERSION_MISMATCH, "is damaged", id="too many GPUs"),
+        pytest.param(layout.Header.magic.offset, DRIVER_NOT_LOADED, "starts with other bytes", id="magic"),
+        pytest.param(layout.Header.version.offset, VERSION_MISMATCH, "has layout", id="version"),
+        pytest.param(layout.Header.size_bytes.offset, VERSION_MISMATCH, "is damaged", id="size"),
+        pytest.param(layout.Header.gpu_count.offset, VERSION_MISMATCH, "is damaged", id="more GPUs than bytes"),
+        pytest.param(layout.Header.gpu_count.offset + 3, VERSION_MISMATCH, "is damaged", id="too many GPUs"),
         pytest.param(
-            _layout.record_at(1) + _layout.GpuRecord.banks_at.offset, VERSION_MISMATCH, "GPU 1", id="banks elsewhere"
+            layout.record_at(1) + layout.GpuRecord.banks_at.offset, VERSION_MISMATCH, "GPU 1", id="banks elsewhere"
         ),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fakegpu import InputError, Machine
-from fakegpu.profile import load_profile, parse_profile
+from fakegpu.profiles.profile import load_profile, parse_profile
 
 See = Callable[[Machine, str], str]
 INTERNAL, SINGLE, MULTIPLE, HOSTBRIDGE, NODE, SYSTEM = 0, 10, 20, 30, 40, 50

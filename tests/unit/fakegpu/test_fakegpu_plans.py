@@ -11,9 +11,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from fakegpu import InputError, Machine, _layout
-from fakegpu.actions import ActionKind
-from fakegpu.schedule import When
+from fakegpu import InputError, Machine
+from fakegpu.faults.actions import ActionKind
+from fakegpu.faults.schedule import When
+from fakegpu.state import layout
 
 from .conftest import Answers, until
 from .test_fakegpu_events import device_of
@@ -118,9 +119,9 @@ def test_times_of_a_plan_are_counted(machine: Machine) -> None:
 def test_plan_that_nobody_looked_at_makes_up_for_a_ring_of_events_only(machine: Machine) -> None:
     machine.faults.ecc(0, corrected=1, when=When.of(after="1h", every="1ms"))
     with machine._segment._exclusive() as address:
-        plan = _layout.Faults.from_address(address + _layout.Header.faults.offset).plans[0]
+        plan = layout.Faults.from_address(address + layout.Header.faults.offset).plans[0]
         plan.due_us -= 2 * 3600 * 1_000_000
-        _layout.Faults.from_address(address + _layout.Header.faults.offset).due_us = plan.due_us
+        layout.Faults.from_address(address + layout.Header.faults.offset).due_us = plan.due_us
 
     machine.faults.clear()
 

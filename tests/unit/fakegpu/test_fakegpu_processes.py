@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fakegpu import InputError, Machine, _layout
+from fakegpu import InputError, Machine
+from fakegpu.state import layout
 
 See = Callable[[Machine, str], str]
 INSUFFICIENT_SIZE, NOT_FOUND = 7, 6
@@ -34,7 +35,7 @@ def listed(
     handle, count, infos = ctypes.c_void_p(), ctypes.c_uint(64), (Info * 64)()
     assert nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(handle)) == 0
     assert getattr(nvml, function)(handle, ctypes.byref(count), infos) == 0
-    assert all(info.gi == info.ci == _layout.NO_INSTANCE for info in infos[: count.value])
+    assert all(info.gi == info.ci == layout.NO_INSTANCE for info in infos[: count.value])
     return [info.pid for info in infos[: count.value]]
 
 
@@ -139,7 +140,7 @@ def test_ended_processes_make_room(machine: Machine) -> None:
     with machine._segment.change(0) as state:
         for entry in state.processes.entries:
             entry.pid, entry.start_ticks = os.getpid(), 1
-        state.processes.count = _layout.PROCESSES_MAX
+        state.processes.count = layout.PROCESSES_MAX
 
     machine.enter_process(0, os.getpid())
 

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from fakegpu import InputError, Load, Machine
-from fakegpu.hardware import states_of
-from fakegpu.profile import load_profile, parse_profile, profile_names, profile_text
-from fakegpu.profile_model import Profile
+from fakegpu.machine.hardware import states_of
+from fakegpu.profiles.profile import load_profile, parse_profile, profile_names, profile_text
+from fakegpu.profiles.profile_model import Profile
 
 from .conftest import See
 

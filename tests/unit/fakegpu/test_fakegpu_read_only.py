@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from fakegpu import HostError, Machine
-from fakegpu.cli import main
-from fakegpu.schedule import When
+from fakegpu.cli.main import main
+from fakegpu.faults.schedule import When
 
 CHANGES: dict[str, Callable[[Machine], object]] = {
     "set": lambda machine: machine.set(0, "temperature", 50),

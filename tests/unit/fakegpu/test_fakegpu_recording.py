@@ -11,13 +11,14 @@ from typing import Any
 import pynvml
 import pytest
 
-from fakegpu import HostError, InputError, Machine, _layout
-from fakegpu.cli import main
-from fakegpu.diff import Difference, differences
-from fakegpu.record import ask, ask_fake
-from fakegpu.recording import Recording, Samples, parse_recording
-from fakegpu.segment import Segment
-from fakegpu.survey import Survey
+from fakegpu import HostError, InputError, Machine
+from fakegpu.cli.diff import Difference, differences
+from fakegpu.cli.main import main
+from fakegpu.cli.record import ask, ask_fake
+from fakegpu.recording.recording import Recording, Samples, parse_recording
+from fakegpu.recording.survey import Survey
+from fakegpu.state import layout
+from fakegpu.state.segment import Segment
 
 Node = Callable[..., Machine]
 
@@ -148,7 +149,7 @@ def change_every_number(part: ctypes.Structure | ctypes.Array[Any], salt: int = 
             continue
         elif isinstance(name, int):
             part[name] = value + salt % 90  # type: ignore[index]
-        elif name.startswith("is_") or isinstance(part, _layout.Modes):
+        elif name.startswith("is_") or isinstance(part, layout.Modes):
             setattr(part, name, 1 - min(value, 1))
         else:
             setattr(part, name, value + salt % 90)

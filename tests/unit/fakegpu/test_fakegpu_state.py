@@ -14,9 +14,10 @@ from uuid import UUID
 
 import pytest
 
-from fakegpu import InputError, Machine, _layout
-from fakegpu.library import load_writer
-from fakegpu.settings import SETTINGS
+from fakegpu import InputError, Machine
+from fakegpu.machine.settings import SETTINGS
+from fakegpu.state import layout
+from fakegpu.state.library import load_writer
 
 GPU_IS_LOST, NOT_FOUND = 15, 6
 
@@ -108,7 +109,7 @@ def test_heal_puts_back_and_forgets(machine: Machine, nvml: ctypes.CDLL) -> None
 
 BUSY_WRITER = """
 import ctypes, sys
-from fakegpu import Machine, _layout
+from fakegpu import Machine, layout
 segment = Machine.open(sys.argv[1])._segment
 states = [segment.read(0), segment.read(0)]
 for number, state in enumerate(states):
@@ -140,15 +141,15 @@ def test_reader_beside_a_busy_writer_sees_whole_states(machine: Machine) -> None
 
 
 def test_read_that_a_write_overtakes_is_done_again() -> None:
-    header, record = ctypes.sizeof(_layout.Header), ctypes.sizeof(_layout.GpuRecord)
+    header, record = ctypes.sizeof(layout.Header), ctypes.sizeof(layout.GpuRecord)
     memory = (ctypes.c_char * (header + record))()
-    _layout.Header.from_buffer(memory).gpu_count = 1
-    gpu = _layout.GpuRecord.from_buffer(memory, header)
+    layout.Header.from_buffer(memory).gpu_count = 1
+    gpu = layout.GpuRecord.from_buffer(memory, header)
     for number, state in enumerate(gpu.states):
         state.power.energy_mj = number
         state.load.started_ns = 1
     # The copy's last word lands on the sequence, as if a writer had put the other state in force meanwhile.
-    copy = _layout.GpuState.from_buffer(memory, header + 8 - ctypes.sizeof(_layout.GpuState))
+    copy = layout.GpuState.from_buffer(memory, header + 8 - ctypes.sizeof(layout.GpuState))
 
     assert load_writer().fakegpu_read_state(ctypes.addressof(memory), 0, ctypes.byref(copy)) == 0
 
@@ -158,11 +159,11 @@ def test_read_that_a_write_overtakes_is_done_again() -> None:
 
 def test_writer_that_dies_half_way_leaves_readers_and_writers_working(machine: Machine, nvml: ctypes.CDLL) -> None:
     machine.set(1, "temperature", 77)
-    offset = ctypes.sizeof(_layout.Header) + ctypes.sizeof(_layout.GpuRecord)
+    offset = ctypes.sizeof(layout.Header) + ctypes.sizeof(layout.GpuRecord)
     with (machine.directory / "segment").open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
-        record = _layout.GpuRecord.from_buffer_copy(memory, offset)
+        record = layout.GpuRecord.from_buffer_copy(memory, offset)
         spare = 1 - record.sequence % 2
-        start = offset + _layout.GpuRecord.states.offset + spare * ctypes.sizeof(_layout.GpuState)
+        start = offset + layout.GpuRecord.states.offset + spare * ctypes.sizeof(layout.GpuState)
         memory[start : start + 500] = b"\xff" * 500
 
     assert temperature(nvml, device_of(nvml, 1)) == (0, 77)

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from fakegpu import InputError, Machine, _layout
-from fakegpu import machine as machine_module
-from fakegpu.trace import choose_trace, read_traces
+from fakegpu import InputError, Machine
+from fakegpu.machine import machine as machine_module
+from fakegpu.machine.trace import choose_trace, read_traces
+from fakegpu.state import layout
 
 RECORDED = """\
 timestamp, index, utilization.gpu [%], memory.used [MiB], power.draw [W], temperature.gpu, clocks.gr [MHz], pstate
@@ -87,7 +88,7 @@ def test_only_trace_fits_every_gpu(tmp_path: Path) -> None:
     trace = choose_trace(read_traces(path), 3, "GPU-x", "one.csv")
 
     assert [frame.time_ms for frame in trace.frames] == [0, 1500]
-    assert trace.topics == _layout.LIVE_UTILIZATION
+    assert trace.topics == layout.LIVE_UTILIZATION
 
 
 def test_what_has_no_column_stays_as_set(machine: Machine, tmp_path: Path) -> None:
@@ -108,7 +109,7 @@ def test_long_recording_is_thinned(tmp_path: Path) -> None:
 
     (trace,) = read_traces(path).values()
 
-    assert len(trace.frames) == _layout.FRAMES_MAX
+    assert len(trace.frames) == layout.FRAMES_MAX
     assert (trace.frames[0].time_ms, trace.frames[-1].time_ms) == (0, 4_999_000)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine
-from fakegpu.cli import main
-from fakegpu.iluvatar import ECC_ERROR, set_health, write_iluvatar
-from fakegpu.plain_files import write_plain
+from fakegpu.cli.main import main
+from fakegpu.vendors.iluvatar import ECC_ERROR, set_health, write_iluvatar
+from fakegpu.vendors.plain_files import write_plain
 
 
 def test_iluvatar_chips_have_device_nodes_and_numa_nodes(tmp_path: Path) -> None:

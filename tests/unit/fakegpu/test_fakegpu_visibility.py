@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine, cdi_spec
-from fakegpu.cli import main
+from fakegpu.cli.main import main
 
 See = Callable[[Machine, str], str]
 _LOOK = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fakegpu.amd import AmdDevice, write_amd
-from fakegpu.amd_model import load_amd_profile
+from fakegpu.vendors.amd.machine import AmdDevice, write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
 from plugin.amd.discovery import AmdGpu, find_gpus
 from plugin.amd.kfd import has_gpu, is_there, read_links, read_nodes
 from plugin.amd.naming import NamingStrategy, devices_of, resource_names

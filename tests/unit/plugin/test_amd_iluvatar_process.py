@@ -14,9 +14,9 @@ from typing import Any
 import grpc
 import pytest
 
-from fakegpu.amd import write_amd
-from fakegpu.amd_model import load_amd_profile
-from fakegpu.iluvatar import write_iluvatar
+from fakegpu.vendors.amd.machine import write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
+from fakegpu.vendors.iluvatar import write_iluvatar
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakegpu.amd import set_health, write_amd
-from fakegpu.amd_exporter import exporter
-from fakegpu.amd_model import load_amd_profile
+from fakegpu.vendors.amd.exporter import exporter
+from fakegpu.vendors.amd.machine import set_health, write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
 from plugin.amd.device_plugin import AmdNode, AmdPlugin, plugins_of
 from plugin.amd.exporter import _healths, exported_health
 from plugin.amd.heartbeat import Heartbeat

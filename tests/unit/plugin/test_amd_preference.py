@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakegpu.amd import write_amd
-from fakegpu.amd_model import load_amd_profile
+from fakegpu.vendors.amd.machine import write_amd
+from fakegpu.vendors.amd.model import load_amd_profile
 from plugin.amd.discovery import AmdGpu, find_gpus
 from plugin.amd.kfd import KfdLink, read_links
 from plugin.amd.preference import PairWeights, PreferenceError, pair_weights, preferred_devices

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fakegpu.iluvatar import ECC_ERROR, IluvatarChip, set_health, write_iluvatar
+from fakegpu.vendors.iluvatar import ECC_ERROR, IluvatarChip, set_health, write_iluvatar
 from plugin.errors import FatalError
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from plugin.iluvatar import device_plugin

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from fakegpu.amd import health
 from fakegpu.errors import InputError
+from fakegpu.vendors.amd.machine import health
 from scenarios.node_spec import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
 from scenarios.vendor_devices import VendorDevices
 

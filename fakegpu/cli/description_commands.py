@@ -1,0 +1,107 @@
+"""Commands about what a machine is: ``fakegpu profiles``, ``cdi``, ``record`` and ``diff``."""
+# ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ..errors import DifferenceError, InputError
+from ..files.folder import host_errors
+from ..machine.cdi import DEFAULT_KIND, cdi_spec
+from ..machine.machine import Machine
+from . import options
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a profile.")
+def profiles(name: str | None, schema: bool) -> None:
+    """List the models of GPU; with NAME, print the profile of one, to start from.
+
+    \b
+    Example:
+      fakegpu profiles
+      fakegpu profiles l4 >mine.yaml
+    """
+    from ..profiles.profile import load_profile, profile_names, profile_text
+    from ..profiles.profile_model import Profile
+
+    if schema:
+        click.echo(json.dumps(Profile.model_json_schema(by_alias=True), indent=2))
+        return
+    if name is not None:
+        click.echo(profile_text(name), nl=False)
+        return
+    for known in profile_names():
+        click.echo(f"{known:12} {load_profile(known).description}")
+
+
+@click.command()
+@click.option("--kind", default=DEFAULT_KIND, show_default=True, help="Vendor and class of the devices.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
+@options.directory
+def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
+    """Print a CDI specification, so that container runtimes give GPUs of this machine to containers.
+
+    \b
+    Example:
+      fakegpu cdi -o /etc/cdi/fakegpu.json
+      podman run --device nvidia.com/gpu=0 IMAGE nvidia-smi -L
+    """
+    text = json.dumps(cdi_spec(Machine.open(directory), kind), indent=2)
+    _write(f"{text}\n", output)
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
+@click.option("--duration", default=0.0, help="Seconds of figures that move to record; none if not given.")
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between two of them.")
+@click.option("--anonymise", is_flag=True, help="Make up UUIDs, serial numbers, host names; leave processes out.")
+def record(output: Path | None, duration: float, interval: float, anonymise: bool) -> None:
+    """Record everything that NVML tells on the machine this runs on, a real or a fake one.
+
+    \b
+    Example:
+      fakegpu record --duration 60 -o recorded.yaml
+      fakegpu up --profile ./recorded.yaml
+    """
+    from .record import record as recorded
+
+    if duration < 0 or interval <= 0:
+        raise InputError("--duration must not be negative, --interval must be above 0")
+    _write(recorded(duration, interval, anonymise=anonymise).to_yaml(), output)
+
+
+@click.command()
+@click.argument("profile")
+@click.option("--all", "all_calls", is_flag=True, help="Also compare what moves and what names one board.")
+def diff(profile: str, all_calls: bool) -> None:
+    """Compare a fake machine of PROFILE with the machine this runs on, call by call.
+
+    PROFILE is the name of a profile, or the file of a profile or a recording. Exit status 1 where answers differ.
+
+    \b
+    Example:
+      fakegpu diff ./recorded.yaml
+    """
+    from .diff import differences
+    from .record import ask, ask_fake, fake_of
+
+    real = ask()
+    with fake_of(profile, len(real.gpus)) as machine:
+        found = list(differences(ask_fake(machine), real, all_calls=all_calls))
+    for difference in found:
+        click.echo(str(difference))
+    if found:
+        raise DifferenceError(f"{len(found)} answers differ")
+
+
+def _write(text: str, output: Path | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    with host_errors(output, "choose another file"):
+        output.write_text(text, encoding="utf-8")

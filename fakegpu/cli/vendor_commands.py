@@ -1,0 +1,152 @@
+"""Commands for devices of other vendors: ``fakegpu amd``, ``iluvatar`` and ``files``."""
+# ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ..errors import InputError
+from ..files.folder import claimed, default_directory, host_errors
+from . import options
+
+
+@click.group()
+def amd() -> None:
+    """AMD GPUs as files in a folder: sysfs, KFD and device nodes, and the exporter's health service.
+
+    \b
+    Example:
+      fakegpu amd up --profile mi300x --compute cpx --dir /tmp/node-1
+      unshare -m sh -c 'mount --rbind /tmp/node-1/sys /sys && exec k8s-device-plugin -pulse 5'
+    """
+
+
+@amd.command("up")
+@click.option("--profile", default="mi300x", show_default=True, help="Model of GPU; see `fakegpu amd profiles`.")
+@click.option("-n", "--count", type=int, help="Number of GPUs; as many as the server has slots.")
+@click.option("--compute", default="spx", show_default=True, help="Compute partition mode.")
+@click.option("--memory", default="nps1", show_default=True, help="Memory partition mode.")
+@options.directory
+def amd_up(profile: str, count: int | None, compute: str, memory: str, directory: Path | None) -> None:
+    """Make AMD GPUs; those that are in the folder are replaced, and `fakegpu down` removes them with the folder.
+
+    \b
+    Example:
+      fakegpu amd up --profile mi210 -n 4
+    """
+    from ..vendors.amd.machine import write_amd
+    from ..vendors.amd.model import load_amd_profile
+
+    model = load_amd_profile(profile)
+    root = directory or default_directory()
+    number = len(model.server.slots) if count is None else count
+    with host_errors(root), claimed(root):
+        devices = write_amd(root, model, number, compute=compute, memory=memory)
+    parts = f" in {len(devices)} partitions" if len(devices) != number else ""
+    click.echo(f"{number} x {model.identity.name}{parts} in {root}")
+
+
+@amd.command("profiles")
+def amd_profiles() -> None:
+    """List the models of AMD GPU."""
+    from ..vendors.amd.model import amd_profile_names, load_amd_profile
+
+    for name in amd_profile_names():
+        click.echo(f"{name:12} {load_amd_profile(name).description}")
+
+
+@amd.command("list")
+@options.directory
+def amd_list(directory: Path | None) -> None:
+    """Show the devices and what the exporter tells of them."""
+    from ..vendors.amd.machine import health
+
+    for name, state in health(directory or default_directory()).items():
+        click.echo(f"{name:20} {state}")
+
+
+@amd.command("fail")
+@click.argument("device")
+@options.directory
+def amd_fail(device: str, directory: Path | None) -> None:
+    """Let the exporter tell that DEVICE is unhealthy.
+
+    \b
+    Example:
+      fakegpu amd fail 0000:05:00.0
+    """
+    _tell(device, directory, healthy=False)
+
+
+@amd.command("heal")
+@click.argument("device")
+@options.directory
+def amd_heal(device: str, directory: Path | None) -> None:
+    """Let the exporter tell that DEVICE is healthy again."""
+    _tell(device, directory, healthy=True)
+
+
+def _tell(device: str, directory: Path | None, *, healthy: bool) -> None:
+    from ..vendors.amd.machine import health, set_health
+
+    root = directory or default_directory()
+    if device not in health(root):
+        raise InputError(f"no AMD device '{device}' in {root}; `fakegpu amd list` names them")
+    set_health(root, device, healthy=healthy)
+
+
+@amd.command("exporter")
+@click.option("--socket", type=click.Path(path_type=Path), help="Where to listen; where the plugin looks if not given.")
+@options.directory
+def amd_exporter(socket: Path | None, directory: Path | None) -> None:
+    """Serve the health of the devices as AMD's metrics exporter does, until interrupted.
+
+    \b
+    Example:
+      fakegpu amd exporter --socket ./exporter.socket
+    """
+    from ..vendors.amd.exporter import SOCKET, exporter
+
+    place = SOCKET if socket is None else socket
+    with exporter(directory or default_directory(), place) as server:
+        click.echo(f"serving {place}; Ctrl-C ends it")
+        server.wait_for_termination()
+
+
+@click.command()
+@click.option("-n", "--count", default=8, show_default=True, help="Number of chips.")
+@click.option("--chips-per-board", default=1, show_default=True, help="1 or 2.")
+@options.directory
+def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
+    """Make the device nodes and PCI folders of Iluvatar chips; `fakegpu down` removes them with the folder.
+
+    \b
+    Example:
+      fakegpu iluvatar -n 4 --dir /tmp/node-1
+    """
+    from ..vendors.iluvatar import write_iluvatar
+
+    root = directory or default_directory()
+    with host_errors(root), claimed(root):
+        write_iluvatar(root, count, chips_per_board)
+    click.echo(f"{count} chips in {root}")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@options.directory
+def files(paths: tuple[str, ...], directory: Path | None) -> None:
+    """Make plain files below the folder, for plugins whose devices are files.
+
+    \b
+    Example:
+      fakegpu files etc/gophers/g1 etc/gophers/g2 --dir /tmp/node-1
+    """
+    from ..vendors.plain_files import write_plain
+
+    root = directory or default_directory()
+    tops = {path.lstrip("/").partition("/")[0] for path in paths}
+    with host_errors(root), claimed(root, tops):
+        write_plain(root, paths)

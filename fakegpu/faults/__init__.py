@@ -1,0 +1,1 @@
+"""Faults: what happens to a GPU, when, and for which calls of NVML."""

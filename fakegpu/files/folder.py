@@ -1,0 +1,168 @@
+"""The folder of a machine: where it is, made complete or not at all, and removed; and what the host refuses there."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import HostError, InputError
+from ..state.library import load_writer
+from ..state.segment import SEGMENT, write_segment
+
+if TYPE_CHECKING:
+    from ..state import layout
+
+MARK: Final = ".fakegpu"
+"""File in a folder without a machine that holds devices of other vendors: what was made there, a name a line."""
+
+_WRONG_PLACE: Final = frozenset(
+    {
+        *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
+        *(errno.ENOTDIR, errno.EPERM, errno.EROFS, errno.ETXTBSY, errno.EXDEV),
+    }
+)
+
+
+def default_directory() -> Path:
+    """Where a machine lives when nobody says: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(runtime) / "fakegpu"
+    return Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - the user's number is in it
+
+
+@contextmanager
+def host_errors(path: Path, instead: str = "choose another folder with --dir") -> Iterator[None]:
+    """Turns what the host refuses into one line: an InputError where another place would do, else a HostError."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _WRONG_PLACE:
+            raise InputError(f"{path}: {error.strerror}; {instead}") from error
+        raise HostError(f"{path}: {error.strerror or error}") from error
+
+
+def absolute(directory: str | os.PathLike[str] | None) -> Path:
+    """The folder that is meant: the default one if None."""
+    return default_directory() if directory is None else Path(os.path.abspath(directory))  # noqa: PTH100
+
+
+def make_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState], profile_text: str) -> None:
+    """Makes the folder of a machine, complete or not at all.
+
+    Args:
+        target: must be missing or empty.
+        segment: content of the segment file.
+        states: of its GPUs.
+        profile_text: YAML of what it is made from.
+
+    Raises:
+        InputError: the folder is taken, or cannot be there.
+        HostError: the library is not built, or the host does not let us write.
+    """
+    with host_errors(target):
+        _refuse_taken(target)
+        load_writer()
+        missing = [parent for parent in target.parents if not parent.exists()]
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fill_folder(target, segment, states, profile_text)
+        except BaseException:
+            with suppress(OSError):
+                for parent in missing:
+                    parent.rmdir()
+            raise
+
+
+def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState], profile_text: str) -> None:
+    import shutil
+    import tempfile
+
+    from .tree import write_tree
+
+    building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        building.chmod(0o755)
+        write_tree(building, states, profile_text)
+        write_segment(building / SEGMENT, segment)
+        try:
+            building.rename(target)
+        except OSError:
+            _refuse_taken(target)
+            raise
+    except BaseException:
+        with suppress(OSError):
+            shutil.rmtree(building)
+        raise
+
+
+def _refuse_taken(target: Path) -> None:
+    if (target / SEGMENT).exists():
+        raise InputError(f"{target} already is a fake machine: `fakegpu down --dir {target}` removes it")
+    if target.is_dir() and any(target.iterdir()):
+        raise InputError(f"{target} is not empty and not a fake machine: choose another directory")
+    if target.exists() and not target.is_dir():
+        raise InputError(f"{target} is a file: choose another directory")
+
+
+@contextmanager
+def claimed(target: Path, names: Iterable[str] = ()) -> Iterator[None]:
+    """Note what is made in a folder meanwhile as ours to remove, unless the folder held anything else before.
+
+    Args:
+        target: The folder; the caller makes it.
+        names: What is made in it, besides parts of a machine.
+
+    Raises:
+        OSError: The host does not let us write.
+    """
+    known = _claimed(target)
+    is_ours = any((target / name).exists() for name in (MARK, SEGMENT)) or not (
+        target.is_dir() and any(target.iterdir())
+    )
+    yield
+    if is_ours:
+        (target / MARK).write_text("".join(f"{name}\n" for name in sorted({*known, *names})), encoding="utf-8")
+
+
+def is_claimed(target: Path) -> bool:
+    """Whether a folder holds devices of other vendors only, and is ours to remove."""
+    return (target / MARK).exists() and not (target / SEGMENT).exists()
+
+
+def _claimed(target: Path) -> frozenset[str]:
+    mark = target / MARK
+    return frozenset(mark.read_text(encoding="utf-8").splitlines()) if mark.exists() else frozenset()
+
+
+def refuse_foreign(target: Path) -> None:
+    """Makes sure that a folder holds nothing but the parts of a machine and what commands have made beside them.
+
+    Raises:
+        InputError: somebody put other files into it.
+    """
+    from .tree import PARTS
+
+    with host_errors(target):
+        ours = PARTS | _claimed(target) | {MARK}
+        if foreign := sorted(path.name for path in target.iterdir() if path.name not in ours):
+            raise InputError(f"{target} also holds {', '.join(foreign)}: move that away first")
+
+
+def remove_folder(target: Path) -> None:
+    """Removes the folder of a machine: first out of sight in one step, so that nobody opens half a machine.
+
+    Raises:
+        InputError: it cannot be removed by us.
+        HostError: the host does not let us.
+    """
+    import shutil
+    import tempfile
+
+    with host_errors(target):
+        doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        target.rename(doomed)
+        shutil.rmtree(doomed)

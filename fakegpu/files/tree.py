@@ -1,0 +1,113 @@
+"""The files around the segment that make a folder a machine: library, device nodes, capabilities, PCI folders of sysfs.
+
+Device nodes are plain empty files: making real ones needs a privilege, and what looks for ``/dev/nvidia0`` in a fake
+machine looks whether it is there.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from ..state import layout
+from ..state.gpu import Gpu
+from ..state.library import NAME, find_library
+from ..state.segment import SEGMENT
+from .capabilities import add_capabilities, remove_capabilities, write_shared_capabilities
+from .pci_folder import gpu_folder, write_gpu_folder, write_switch_folder
+
+_FAKEGPU = __name__.removesuffix(".files.tree")
+
+SAMPLES: Final = "samples.csv"
+DRIVER: Final = "driver"
+PARTS: Final = frozenset(
+    {SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES, DRIVER}
+)
+"""Everything that lies at the top of a machine's folder."""
+
+SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
+
+_MODULES: Final = """\
+nvidia_uvm 2154496 0 - Live 0x0000000000000000 (PO)
+nvidia_drm 147456 0 - Live 0x0000000000000000 (PO)
+nvidia_modeset 1839104 1 nvidia_drm, Live 0x0000000000000000 (PO)
+nvidia 104370176 2 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (PO)
+"""
+"""The driver's lines of ``/proc/modules``, with the addresses that everybody but root sees."""
+
+
+def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str) -> None:
+    """Fills the new folder ``root`` with everything but the segment.
+
+    Raises:
+        HostError: the library was not built.
+        OSError: the host does not let us write.
+    """
+    (root / "lib").mkdir()
+    # A copy, not a link: a later build of the library must not change under the processes of a running machine.
+    shutil.copyfile(find_library(), root / "lib" / NAME)
+    (root / "profile.yaml").write_text(profile_text, encoding="utf-8")
+    (root / "bin").mkdir()
+    _write_program(root / "bin" / "nvidia-smi", f"{_FAKEGPU}.smi")
+    _write_program(root / "bin" / "nvidia-cuda-mps-control", f"{_FAKEGPU}.machine.mps")
+    devices = root / "dev"
+    devices.mkdir()
+    for name in SHARED_DEVICES:
+        (devices / name).touch()
+    (root / "proc").mkdir()
+    (root / "proc" / "modules").write_text(_MODULES, encoding="ascii")
+    write_shared_capabilities(root, 1 + max((state.identity.minor_number for state in states), default=0))
+    for index, state in enumerate(states):
+        write_gpu(root, Gpu.from_state(index, state), state)
+    switches = _switches(states)
+    if switches:
+        (devices / "nvidia-nvswitchctl").touch()
+    for number, (address, device_id) in enumerate(switches.items()):
+        (devices / f"nvidia-nvswitch{number}").touch()
+        write_switch_folder(root, address, device_id, number)
+
+
+def _write_program(path: Path, module: str) -> None:
+    """Makes a program that runs a module with this Python, wherever it is called from and with whatever environment."""
+    modules = os.environ.get("PYTHONPATH")
+    setting = f": ${{PYTHONPATH={shlex.quote(modules)}}}\nexport PYTHONPATH\n" if modules else ""
+    command = f'exec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
+    path.write_text(f"#!/bin/sh\n{setting}{command}", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def device_nodes(root: Path) -> Sequence[str]:
+    """Names of everything in the machine's ``dev``, sorted."""
+    return sorted(entry.name for entry in (root / "dev").iterdir() if entry.is_file())
+
+
+def write_gpu(root: Path, gpu: Gpu, state: layout.GpuState) -> None:
+    """Makes the device node, the capabilities and the PCI folder of one GPU."""
+    add_capabilities(root, state)
+    (root / "dev" / f"nvidia{gpu.minor}").touch()
+    write_gpu_folder(root, gpu, state)
+
+
+def remove_gpu(root: Path, gpu: Gpu) -> None:
+    """Takes the device node, the capabilities and the PCI folder of one GPU away, where they are there."""
+    remove_capabilities(root, gpu.minor)
+    (root / "dev" / f"nvidia{gpu.minor}").unlink(missing_ok=True)
+    if gpu_folder(root, gpu).exists():
+        shutil.rmtree(gpu_folder(root, gpu))
+
+
+def _switches(states: Iterable[layout.GpuState]) -> dict[str, int]:
+    """PCI device ids of the NVSwitches in the server, by address: those that links end in and that have an address."""
+    ends = (
+        link for state in states for link in state.links if link.is_active and link.remote_type == layout.LINK_TO_SWITCH
+    )
+    return {
+        f"{end.remote_domain:04x}:{end.remote_bus:02x}:{end.remote_device:02x}.0": end.remote_device_id
+        for end in ends
+        if end.remote_device_id
+    }

@@ -1,0 +1,1 @@
+"""Load: how busy a GPU is, over time."""

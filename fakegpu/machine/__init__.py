@@ -1,0 +1,1 @@
+"""The fake machine: what its owner makes, changes, breaks and removes."""

@@ -1,0 +1,1 @@
+"""MIG: GPU instances and compute instances of a fake GPU."""

@@ -1,0 +1,1 @@
+"""Profiles: the models of GPUs, as YAML files and as checked values."""

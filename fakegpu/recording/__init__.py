@@ -1,0 +1,1 @@
+"""Recordings of real machines, and fake machines that give the recorded answers again."""

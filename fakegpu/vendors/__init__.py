@@ -1,0 +1,1 @@
+"""Fake devices of other vendors than NVIDIA: files that their plugins read."""

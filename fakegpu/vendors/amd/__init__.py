@@ -1,0 +1,1 @@
+"""Fake AMD GPUs: sysfs, device files and the metrics exporter."""

@@ -1,0 +1,96 @@
+"""The health service of AMD's metrics exporter, for the AMD GPUs below a folder.
+
+It tells of each device what ``amd.set_health`` last said. AMD's device plugin looks for it at ``SOCKET``.
+
+Source: ROCm/k8s-device-plugin, internal/pkg/exporter: service ``metricssvc.MetricsService``, messages ``GPUState``,
+``GPUGetRequest`` and ``GPUStateResponse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import HostError
+from .machine import health
+
+if TYPE_CHECKING:
+    import grpc
+
+SOCKET: Final = Path("/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket")
+_SERVICE: Final = "metricssvc.MetricsService"
+_LENGTH_DELIMITED: Final = 2
+_STATES: Final = 1
+_ID: Final = 1
+_HEALTH: Final = 3
+_DEVICE: Final = 5
+
+
+@contextmanager
+def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
+    """Serves until the context ends.
+
+    Args:
+        root: folder of the GPUs.
+        socket: where to listen; its folder must be there.
+
+    Raises:
+        InputError: there are no AMD GPUs in ``root``.
+        HostError: the socket cannot be made.
+    """
+    import grpc
+
+    health(root)
+
+    def answer(request: bytes, _context: Any) -> bytes:
+        wanted = set(_texts(request, _ID))
+        known = health(root)
+        return _message(known if not wanted else {name: known[name] for name in known if name in wanted})
+
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer)
+    methods = dict.fromkeys(("List", "GetGPUState"), handler)
+    server = grpc.server(ThreadPoolExecutor(max_workers=2))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(_SERVICE, methods)])
+    try:
+        server.add_insecure_port(f"unix:{socket}")
+    except RuntimeError:
+        raise HostError(f"cannot listen on {socket}: is its folder there, and ours to write?") from None
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop(None).wait()
+        socket.unlink(missing_ok=True)
+
+
+def _message(states: Mapping[str, str]) -> bytes:
+    """A GPUStateResponse."""
+    return b"".join(
+        _field(_STATES, _field(_ID, str(number)) + _field(_HEALTH, state) + _field(_DEVICE, name))
+        for number, (name, state) in enumerate(states.items())
+    )
+
+
+def _field(number: int, value: str | bytes) -> bytes:
+    """One field of text or of a message, as protobuf writes it."""
+    content = value.encode() if isinstance(value, str) else value
+    return bytes([number << 3 | _LENGTH_DELIMITED]) + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    low = bytes([number & 0x7F | (0x80 if number > 0x7F else 0)])
+    return low + (_varint(number >> 7) if number > 0x7F else b"")
+
+
+def _texts(message: bytes, number: int) -> Iterable[str]:
+    """The texts in one field of a message that has fields of text only."""
+    position = 0
+    while position + 1 < len(message):
+        tag, length = message[position], message[position + 1]
+        content = message[position + 2 : position + 2 + length]
+        if tag == number << 3 | _LENGTH_DELIMITED:
+            yield content.decode(errors="replace")
+        position += 2 + length

@@ -1,0 +1,126 @@
+"""Iluvatar chips as files: the device nodes and PCI folders, and what their library IXML tells of each.
+
+::
+
+    dev/iluvatar<minor>  dev/itrctl
+    sys/bus/pci/devices/<address>/vendor, device, class, numa_node
+    sys/bus/pci/devices/<address>/ixml/uuid      GPU-…
+    sys/bus/pci/devices/<address>/ixml/name      of the model
+    sys/bus/pci/devices/<address>/ixml/minor     the number in the device node's name
+    sys/bus/pci/devices/<address>/ixml/board     a number that chips of one board share
+    sys/bus/pci/devices/<address>/ixml/position  0 or 1 on a board of two chips; missing on any other
+    sys/bus/pci/devices/<address>/ixml/health    bits of errors, 0x0 when there is none
+
+The library itself is not part of it; the folders ``ixml`` stand for it, and ``simkubelet plugin iluvatar`` reads them.
+
+Source: Deep-Spark/go-ixml, pkg/ixml/api.h: ``ixmlDeviceGetHealth``, ``ixmlDeviceGetBoardPosition``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ..errors import InputError
+
+ECC_ERROR: Final = 0x10
+_VENDOR: Final = 0x1E3E
+_DEVICE: Final = 0x0001
+_CLASS: Final = 0x030200
+_CHIPS_MAX: Final = 64
+_NODES: Final = 2
+# A PCI domain that GPUs of other vendors in the same folder do not use.
+_DOMAIN: Final = 0x0100
+_NAMES: Final = {1: "Iluvatar BI-V100", 2: "Iluvatar BI-V150"}
+_SEED: Final = uuid.UUID("0b6d5c1e-7a44-4c53-9a06-9d3c2f1e8b77")
+
+
+@dataclass(frozen=True, slots=True)
+class IluvatarChip:
+    """A chip: the minor number of its device node, its UUID and its PCI address."""
+
+    minor: int
+    uuid: str
+    address: str
+
+
+def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str = "iluvatar") -> Sequence[IluvatarChip]:
+    """Makes ``count`` chips below ``root``, half of them at each of two NUMA nodes; those that are there are replaced.
+
+    Args:
+        root: a folder, of a machine or not; made if it is missing.
+        count: number of chips.
+        chips_per_board: 1 or 2; the last of an odd number is alone on its board of two.
+        seed: UUIDs follow from it.
+
+    Raises:
+        InputError: a number that cannot be.
+    """
+    if not 1 <= count <= _CHIPS_MAX:
+        raise InputError(f"cannot make {count} chips: 1 to {_CHIPS_MAX}")
+    if chips_per_board not in _NAMES:
+        raise InputError(f"cannot put {chips_per_board} chips on a board: 1 or 2")
+    remove_iluvatar(root)
+    nodes = root / "dev"
+    nodes.mkdir(parents=True, exist_ok=True)
+    (nodes / "itrctl").touch()
+    chips = []
+    for minor in range(count):
+        (nodes / f"iluvatar{minor}").touch()
+        chip = IluvatarChip(minor, f"GPU-{uuid.uuid5(_SEED, f'{seed}/{minor}')}", f"{_DOMAIN:04x}:{minor + 1:02x}:00.0")
+        board, position = divmod(minor, chips_per_board)
+        _write_chip(root, chip, board, position if chips_per_board > 1 else None, board * chips_per_board * 2 // count)
+        chips.append(chip)
+    return chips
+
+
+def remove_iluvatar(root: Path) -> None:
+    """Takes away all chips below ``root``."""
+    for folder in _folders(root):
+        shutil.rmtree(folder)
+    for node in (root / "dev").glob("iluvatar*"):
+        node.unlink()
+    (root / "dev" / "itrctl").unlink(missing_ok=True)
+
+
+def set_health(root: Path, chip: str, errors: int) -> None:
+    """What IXML tells of the chip with this UUID from now on: bits of errors, 0 for none.
+
+    Raises:
+        InputError: there is no such chip.
+    """
+    for folder in _folders(root):
+        if (folder / "ixml" / "uuid").read_text("ascii").strip() == chip:
+            draft = folder / "ixml" / ".health"
+            draft.write_text(f"{errors:#x}\n", encoding="ascii")
+            draft.replace(folder / "ixml" / "health")
+            return
+    raise InputError(f"no Iluvatar chip '{chip}' in {root}")
+
+
+def _folders(root: Path) -> Sequence[Path]:
+    return sorted(place.parent for place in (root / "sys" / "bus" / "pci" / "devices").glob("*/ixml"))
+
+
+def _write_chip(root: Path, chip: IluvatarChip, board: int, position: int | None, numa_node: int) -> None:
+    folder = root / "sys" / "bus" / "pci" / "devices" / chip.address
+    files = {
+        "vendor": f"0x{_VENDOR:04x}",
+        "device": f"0x{_DEVICE:04x}",
+        "class": f"0x{_CLASS:06x}",
+        "numa_node": f"{numa_node}",
+        "ixml/uuid": chip.uuid,
+        "ixml/name": _NAMES[1 if position is None else 2],
+        "ixml/minor": f"{chip.minor}",
+        "ixml/board": f"{board}",
+        "ixml/health": "0x0",
+    }
+    if position is not None:
+        files["ixml/position"] = f"{position}"
+    (folder / "ixml").mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_text(f"{content}\n", encoding="ascii")
