@@ -21,6 +21,7 @@ from .apis import deviceplugin as api
 
 if TYPE_CHECKING:
     # Where an installed package has it; in the checkout these names are Any.
+    from ._bundled.plugin.cli.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from ._bundled.plugin.framework import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
         AllocationRefusedError,
         Device,
@@ -35,11 +36,10 @@ if TYPE_CHECKING:
         RestartPolicy,
         StartError,
     )
-    from ._bundled.plugin.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
 else:
     _framework = bundle.load("plugin", "framework")
     globals().update({name: getattr(_framework, name) for name in _framework.__all__})
-    run = bundle.load("plugin", "launch").run
+    run = bundle.load("plugin", "cli.launch").run
 
 __all__ = [
     "AllocationRefusedError",

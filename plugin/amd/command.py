@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from ..options import CommonOptions, common_options
-from ..plugin_command import PluginCommand
+from ..cli.options import CommonOptions, common_options
+from ..cli.plugin_command import PluginCommand
 
 __all__ = ["command"]
 
@@ -59,9 +59,9 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
 
+    from ..cli.launch import launch
     from ..errors import FatalError
     from ..framework import OnSignal, RestartPolicy
-    from ..launch import launch
     from .device_plugin import AmdNode, plugins_of
     from .exporter import SOCKET
     from .naming import NamingStrategy

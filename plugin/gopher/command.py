@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..options import CommonOptions, common_options
-from ..plugin_command import PluginCommand, Quirks
+from ..cli.options import CommonOptions, common_options
+from ..cli.plugin_command import PluginCommand, Quirks
 
 __all__ = ["command"]
 
@@ -47,8 +47,8 @@ def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path,
     and SIGTERM stop it: the socket gopher.sock is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
+    from ..cli.launch import launch
     from ..framework import OnKubelet, RestartPolicy
-    from ..launch import launch
     from .device_plugin import GopherPlugin
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from simkubelet.apis import deviceplugin as api
 
+from ..cli.plugin_command import Quirks
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, PluginOptions, ResourceName
-from ..plugin_command import Quirks
 from .directory_watch import DirectoryWatch
 from .original_watch import OriginalWatch
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..options import CommonOptions, common_options
-from ..plugin_command import PluginCommand, Quirks
+from ..cli.options import CommonOptions, common_options
+from ..cli.plugin_command import PluginCommand, Quirks
 
 __all__ = ["command"]
 
@@ -67,9 +67,9 @@ def command(
     import signal
 
     from ..apiserver import unverified
+    from ..cli.launch import launch
     from ..framework import OnSignal, RestartPolicy
-    from ..launch import launch
-    from ..nvidia.nvml_library import NvmlLibrary
+    from ..nvml.library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin
     from .start import api_server, gpus_of_node
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..nvidia.nvml import Nvml
+from ..nvml.nvml import Nvml
 
 __all__ = ["Gpu", "read_gpus"]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..options import CommonOptions, common_options
-from ..plugin_command import PluginCommand
+from ..cli.options import CommonOptions, common_options
+from ..cli.plugin_command import PluginCommand
 
 __all__ = ["command"]
 

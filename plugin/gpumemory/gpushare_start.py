@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Final
 
 from ..apiserver import SERVICE_ACCOUNT, ServerAccess, unverified
+from ..cli.launch import launch
+from ..cli.logs import set_up_logging
+from ..cli.options import CommonOptions
 from ..errors import FatalError
 from ..framework import OnSignal, RestartPolicy
-from ..launch import launch
-from ..logs import set_up_logging
-from ..nvidia.nvml_library import NvmlLibrary
-from ..options import CommonOptions
+from ..nvml.library import NvmlLibrary
+from ..nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 from .gpus import Gpu
 from .gpushare import GpusharePlugin, MemoryUnit
 from .start import api_server, gpus_of_node, wait_for_ever
-from .xid_watch import ignored_by_sharing_plugins, xid_failures
 
 __all__ = ["GpushareSettings", "run"]
 

@@ -14,9 +14,9 @@ from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiClient, ApiError, ServerAccess
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, Health, ResourceName
+from ..nvml.xid_watch import Uuids
 from .node import Node
 from .pods import Pod
-from .xid_watch import Uuids
 
 __all__ = ["Failures", "SharedGpuPlugin", "answers", "total"]
 

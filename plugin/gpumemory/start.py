@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from ..apiserver import AccessError, ServerAccess, access_from_environment
 from ..errors import FatalError
-from ..nvidia.nvml import Nvml, NvmlError, session
+from ..nvml.nvml import Nvml, NvmlError, session
 from .gpus import Gpu, read_gpus
 
 __all__ = ["api_server", "gpus_of_node", "wait_for_ever"]

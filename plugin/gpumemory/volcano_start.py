@@ -13,19 +13,19 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ..cli.launch import launch
+from ..cli.options import CommonOptions
 from ..errors import FatalError
 from ..framework import DevicePlugin, OnSignal, RestartPolicy
-from ..launch import launch
-from ..nvidia.nvml import Nvml
-from ..nvidia.nvml_library import NvmlLibrary
-from ..nvidia.xid_policy import XidPolicy
-from ..options import CommonOptions
+from ..nvml.library import NvmlLibrary
+from ..nvml.nvml import Nvml
+from ..nvml.xid_policy import XidPolicy
+from ..nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 from .gpus import Gpu
 from .shared_gpu import Failures
 from .start import api_server, gpus_of_node
 from .vgpu import VgpuBooksPlugin, VgpuNumberPlugin, VgpuSettings
 from .volcano import Strategy, VolcanoPlugin
-from .xid_watch import ignored_by_sharing_plugins, xid_failures
 
 __all__ = ["VolcanoSettings", "run_gpu", "run_vgpu"]
 

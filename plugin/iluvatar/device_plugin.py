@@ -14,6 +14,7 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
+from ..cli.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
     DeviceID,
@@ -22,10 +23,9 @@ from ..framework import (
     PluginOptions,
     ResourceName,
 )
-from ..nvidia.aligned_allocation import aligned_set
-from ..nvidia.distributed_allocation import NotEnoughDevicesError, distributed_devices
-from ..nvidia.replica_id import replicated_id
-from ..plugin_command import Quirks
+from ..nvidia.allocation.aligned import aligned_set
+from ..nvidia.allocation.distributed import NotEnoughDevicesError, distributed_devices
+from ..nvidia.allocation.replica_id import replicated_id
 from .boards import Board, boards_of, device_list, pair_scores
 from .config import IluvatarConfig
 from .ixml import Chip, Ixml

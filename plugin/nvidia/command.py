@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import click
 
-from ..options import CommonOptions, EnvironmentOption, common_options
-from ..plugin_command import PluginCommand, Quirks
-from .flags import given_settings, settings_flags
+from ..cli.options import CommonOptions, EnvironmentOption, common_options
+from ..cli.plugin_command import PluginCommand, Quirks
+from .config.flags import given_settings, settings_flags
 
 __all__ = ["command"]
 
@@ -62,9 +62,9 @@ def command(
     removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
+    from ..cli.launch import launch
     from ..framework import RestartPolicy
-    from ..launch import launch
-    from .nvml_library import NvmlLibrary
+    from ..nvml.library import NvmlLibrary
     from .start import start
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 
 from simkubelet.apis import deviceplugin as api
 
+from ..cli.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
     Device,
@@ -20,13 +21,12 @@ from ..framework import (
     PluginOptions,
 )
 from ..framework.device_plugin import StartError
-from ..plugin_command import Quirks
-from .allocation import Allocator
+from ..nvml.nvml import Nvml
+from ..nvml.xid_policy import XidPolicy
+from .allocation.allocation import Allocator
+from .allocation.preference import PreferenceError, preferred_devices
 from .health import failing_devices
-from .mps import MpsDaemonError
-from .nvml import Nvml
-from .preference import PreferenceError, preferred_devices
-from .xid_policy import XidPolicy
+from .mps.mps import MpsDaemonError
 
 __all__ = ["NvidiaPlugin"]
 

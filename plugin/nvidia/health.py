@@ -16,12 +16,12 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
+from ..cli.plugin_command import Quirks
 from ..framework.device import DeviceID
-from ..plugin_command import Quirks
-from .nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
-from .placement import Placement, Placements, UnknownPlacementError, placement_in_uuid
-from .resources import NvidiaDevice
-from .xid_policy import XidPolicy
+from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
+from ..nvml.xid_policy import XidPolicy
+from .allocation.placement import Placement, Placements, UnknownPlacementError, placement_in_uuid
+from .discovery.resources import NvidiaDevice
 
 __all__ = ["DeviceIDs", "failing_devices"]
 

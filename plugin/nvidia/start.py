@@ -12,22 +12,22 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from ..cli.plugin_command import Quirks
 from ..errors import FatalError
-from ..plugin_command import Quirks
-from .allocation import Allocator
-from .config_log import logged_config
+from ..nvml.nvml import LIBRARY_NAME, Nvml
+from ..nvml.xid_policy import XidPolicy
+from .allocation.allocation import Allocator
+from .config.config_log import logged_config
+from .config.settings import NvidiaSettings, SettingsError, SharingStrategy
 from .device_plugin import NvidiaPlugin
-from .discovery import DiscoveryError
-from .driver_root import DriverRoot
+from .discovery.discovery import DiscoveryError
+from .discovery.driver_root import DriverRoot
+from .discovery.node_platform import platform_of
+from .discovery.node_resources import find_resources
+from .discovery.resource_patterns import mig_patterns
+from .discovery.resources import NvidiaResource
 from .imex import ImexChannel, ImexError, find_channels
-from .mps import MpsSharing
-from .node_platform import platform_of
-from .node_resources import find_resources
-from .nvml import LIBRARY_NAME, Nvml
-from .resource_patterns import mig_patterns
-from .resources import NvidiaResource
-from .settings import NvidiaSettings, SettingsError, SharingStrategy
-from .xid_policy import XidPolicy
+from .mps.mps import MpsSharing
 
 __all__ = ["start"]
 

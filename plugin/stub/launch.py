@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
+from ..cli.loading import loaded
+from ..cli.logs import set_up_logging
+from ..cli.options import CommonOptions
 from ..errors import UsageError
-from ..loading import loaded
-from ..logs import set_up_logging
-from ..options import CommonOptions
 from .behaviour import Behaviour
 from .control import Control, StandardOutput
 from .stub import Stub

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plugin.cli import PLUGINS
+from plugin.cli.main import PLUGINS
 from scenarios import stories
 from scenarios.job import Options, prepare
 from scenarios.trace import Event, read_lines

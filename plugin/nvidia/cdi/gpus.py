@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ..discovery import (
+from ...nvml.nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
+from ..config.settings import DeviceIdStrategy
+from ..discovery.discovery import (
     VISITING_GPU,
     VISITING_MIG_DEVICE,
     DiscoveryError,
@@ -24,16 +26,14 @@ from ..discovery import (
     mig_is_enabled,
     visible_gpus,
 )
-from ..go_path import join
-from ..mig_minors import (
+from ..discovery.mig_minors import (
     MIG_MINORS,
     MigMinorsError,
     capability_nodes,
     compute_instance_capability,
     gpu_instance_capability,
 )
-from ..nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
-from ..settings import DeviceIdStrategy
+from ..go_path import join
 from .errors import CdiError
 from .hooks import HookMaker
 from .model import CdiDevice, DeviceNode, Edits, Hook

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from ..cdi_names import CDI_VENDOR
+from ...nvml.nvml import Nvml, NvmlError, session
+from ..config.settings import NvidiaSettings
 from ..imex import ImexChannel
-from ..nvml import Nvml, NvmlError, session
-from ..settings import NvidiaSettings
 from .driver import Driver
 from .driver_edits import driver_edits
 from .errors import CdiError
@@ -24,6 +23,7 @@ from .hooks import HookMaker
 from .host_paths import RootChange, on_node, root_changes
 from .model import CdiDevice, CdiSpec, DeviceNode, Edits
 from .modes import mode_device
+from .names import CDI_VENDOR
 from .node_files import NodeFiles
 
 __all__ = ["write_specs"]

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from ..settings import FileSettings, ReplicatedResources, Sharing
 from .decoding import Place, boolean, integer, items, raw_object, string, structure
 from .errors import ConfigError
 from .go_yaml import go_json, parse
 from .resource_name import resource_name
+from .settings import FileSettings, ReplicatedResources, Sharing
 from .sharing_section import decode_section
 
 __all__ = ["read_config"]

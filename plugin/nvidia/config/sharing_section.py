@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...framework.device import ResourceName
-from ..settings import ReplicatedResource, ReplicatedResources
 from .decoding import Place, boolean, integer, items, raw_object, string
 from .errors import ConfigError
 from .go_yaml import go_json
 from .resource_name import resource_name
+from .settings import ReplicatedResource, ReplicatedResources
 
 __all__ = ["SharingSection", "decode_section"]
 

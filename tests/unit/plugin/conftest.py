@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 import pytest
 
-from plugin.nvidia.nvml import (
+from plugin.nvml.nvml import (
     EventType,
     GpuHandle,
     GpuInstanceProfile,

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakegpu.vendors.iluvatar import ECC_ERROR, IluvatarChip, set_health, write_iluvatar
+from plugin.cli.plugin_command import Quirks
 from plugin.errors import FatalError
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from plugin.iluvatar import device_plugin
@@ -21,7 +22,6 @@ from plugin.iluvatar.boards import Board, boards_of, device_list, pair_scores
 from plugin.iluvatar.config import IluvatarConfig
 from plugin.iluvatar.device_plugin import IluvatarPlugin
 from plugin.iluvatar.ixml import Chip, Ixml
-from plugin.plugin_command import Quirks
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 20.0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.nvidia import aligned_allocation
-from plugin.nvidia.aligned_allocation import aligned_set
+from plugin.nvidia.allocation import aligned
+from plugin.nvidia.allocation.aligned import aligned_set
 
 _TWO_SOCKETS = [[0 if i == j else 20 if i // 4 == j // 4 else 10 for j in range(8)] for i in range(8)]
 
@@ -98,7 +98,7 @@ def test_what_is_left_counts_as_much_as_what_is_taken() -> None:
 
 
 def test_search_of_many_gpus_ends_at_its_limit_with_a_full_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned_allocation, "SEARCH_LIMIT", 500)
+    monkeypatch.setattr(aligned, "SEARCH_LIMIT", 500)
     scores = [[0 if i == j else (i * 7 + j * 7 + i * j) % 97 for j in range(64)] for i in range(64)]
 
     chosen = aligned_set(list(range(64)), [63], 5, scores)
@@ -108,10 +108,10 @@ def test_search_of_many_gpus_ends_at_its_limit_with_a_full_set(monkeypatch: pyte
 
 
 def test_search_with_scattered_required_gpus_keeps_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned_allocation, "SEARCH_LIMIT", 500)
+    monkeypatch.setattr(aligned, "SEARCH_LIMIT", 500)
     scores = [[0 if i == j else 20 if i // 8 == j // 8 else 10 for j in range(64)] for i in range(64)]
     required = frozenset(range(0, 64, 8))
-    search = aligned_allocation._Search(range(64), required, 16, scores)
+    search = aligned._Search(range(64), required, 16, scores)
 
     division = search.best_division()
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from plugin.framework import AllocationRefusedError, DeviceID, ResourceName
-from plugin.nvidia.allocation import Allocator
+from plugin.nvidia.allocation.allocation import Allocator
+from plugin.nvidia.allocation.replica_id import replica_id
+from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
+from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.imex import ImexChannel
-from plugin.nvidia.mps import MpsSharing
-from plugin.nvidia.replica_id import replica_id
-from plugin.nvidia.resources import NvidiaDevice, NvidiaResource
-from plugin.nvidia.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
+from plugin.nvidia.mps.mps import MpsSharing
 
 _GPU = ResourceName("nvidia.com/gpu")
 _SHARED = ReplicatedResources((ReplicatedResource(_GPU, 2),))

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from plugin.framework import AllocationRefusedError, DeviceID
+from plugin.nvidia.config.settings import NvidiaSettings
 from plugin.nvidia.device_plugin import NvidiaPlugin
-from plugin.nvidia.nvml import NvmlError, NvmlReturn
-from plugin.nvidia.settings import NvidiaSettings
 from plugin.nvidia.start import start
+from plugin.nvml.nvml import NvmlError, NvmlReturn
 
 _PATIENCE_S = 20.0
 

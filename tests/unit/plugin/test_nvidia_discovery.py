@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from plugin.nvidia.discovery import DiscoveryError
-from plugin.nvidia.node_platform import Platform
-from plugin.nvidia.node_resources import find_resources
-from plugin.nvidia.resource_patterns import mig_patterns
-from plugin.nvidia.resources import NvidiaDevice
-from plugin.nvidia.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
+from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
+from plugin.nvidia.discovery.discovery import DiscoveryError
+from plugin.nvidia.discovery.node_platform import Platform
+from plugin.nvidia.discovery.node_resources import find_resources
+from plugin.nvidia.discovery.resource_patterns import mig_patterns
+from plugin.nvidia.discovery.resources import NvidiaDevice
 from tests.unit.plugin.conftest import FakeMig
 
 _BUILDING = "error building device map: error building device map from config.resources"

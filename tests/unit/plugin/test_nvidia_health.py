@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from plugin.cli.plugin_command import Quirks
 from plugin.framework.device import DeviceID
+from plugin.nvidia.allocation.placement import NO_INSTANCE
+from plugin.nvidia.discovery.resources import NvidiaDevice
 from plugin.nvidia.health import DeviceIDs, failing_devices
-from plugin.nvidia.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
-from plugin.nvidia.placement import NO_INSTANCE
-from plugin.nvidia.resources import NvidiaDevice
-from plugin.nvidia.xid_policy import XidPolicy
-from plugin.plugin_command import Quirks
+from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
+from plugin.nvml.xid_policy import XidPolicy
 
 PATIENCE_S = 20.0
 GPUS = {"GPU-0": None, "GPU-1": None}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.nvidia.mig_profile import MigProfile
+from plugin.nvidia.discovery.mig_profile import MigProfile
 
 _A100_40GB = 40536 << 20
 _H100_80GB = 81559 << 20

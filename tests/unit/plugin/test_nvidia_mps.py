@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plugin.framework import ResourceName
-from plugin.nvidia.mps import MpsDaemonError, MpsSharing
+from plugin.nvidia.mps.mps import MpsDaemonError, MpsSharing
 
 _WAITING = "error waiting for MPS daemon: error checking MPS daemon health: "
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from plugin.cli.options import CommonOptions
 from plugin.framework import DeviceID, ResourceName
-from plugin.nvidia.given_settings import GivenSettings
-from plugin.nvidia.mps_daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
-from plugin.nvidia.mps_run import run_daemons
-from plugin.nvidia.replica_id import replica_id
-from plugin.nvidia.resources import NvidiaDevice, NvidiaResource
-from plugin.options import CommonOptions
+from plugin.nvidia.allocation.replica_id import replica_id
+from plugin.nvidia.config.given_settings import GivenSettings
+from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
+from plugin.nvidia.mps.daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
+from plugin.nvidia.mps.run import run_daemons
 
 _GIB = 1 << 30
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from plugin.nvidia.flags import given_settings, settings_flags
-from plugin.nvidia.settings import (
+from plugin.nvidia.config.flags import given_settings, settings_flags
+from plugin.nvidia.config.settings import (
     NvidiaSettings,
     ReplicatedResource,
     ReplicatedResources,

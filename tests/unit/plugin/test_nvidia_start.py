@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from plugin.errors import FatalError
+from plugin.nvidia.config.given_settings import GivenSettings
 from plugin.nvidia.device_plugin import NvidiaPlugin
-from plugin.nvidia.given_settings import GivenSettings
-from plugin.nvidia.nvml import NvmlReturn
 from plugin.nvidia.start import start
+from plugin.nvml.nvml import NvmlReturn
 from tests.unit.plugin.conftest import FakeMig
 
 _STARTING = "error starting plugins"

@@ -11,8 +11,8 @@ from fakegpu import Machine
 
 _IN_ITS_PROCESS = """
 import pynvml
-from plugin.nvidia.nvml import EventType, NvmlError, NvmlReturn
-from plugin.nvidia.nvml_library import NvmlLibrary
+from plugin.nvml.nvml import EventType, NvmlError, NvmlReturn
+from plugin.nvml.library import NvmlLibrary
 
 nvml = NvmlLibrary()
 nvml.init()
@@ -142,8 +142,8 @@ else:
 
 def test_library_that_is_missing_is_an_error_of_nvml() -> None:
     program = """
-from plugin.nvidia.nvml import NvmlError
-from plugin.nvidia.nvml_library import NvmlLibrary
+from plugin.nvml.nvml import NvmlError
+from plugin.nvml.library import NvmlLibrary
 assert not NvmlLibrary().load("/nowhere/libnvidia-ml.so.1")
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plugin.errors import FatalError
-from plugin.gpumemory.xid_watch import ignored_by_sharing_plugins, xid_failures
-from plugin.nvidia.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
+from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
+from plugin.nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 
 UUIDS = ["GPU-0", "GPU-1"]
 

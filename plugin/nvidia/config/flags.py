@@ -1,0 +1,251 @@
+"""The flags of the plugin and their variables, under the names that the original has for them.
+
+Nothing has a default here: what is not given may still be given by the file.
+
+Source: cmd/nvidia-device-plugin/main.go (k8s-device-plugin v0.19.0), flag_int_slice.go (urfave/cli v2.27.7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from ...cli.options import EnvironmentOption, go_bool_option
+from .given_settings import GivenSettings
+from .settings import NvidiaSettings, split_list
+
+__all__ = ["given_settings", "settings_flags"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+_Flag = Callable[[_F], _F]
+
+_GIVEN = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+
+
+def settings_flags(command: _F) -> _F:
+    """Give a command all flags, as keyword arguments named as the fields of `NvidiaSettings`, and ``config_file``."""
+    for flag in reversed(_FLAGS):
+        command = flag(command)
+    return command
+
+
+def given_settings(context: click.Context, values: dict[str, Any]) -> GivenSettings:
+    """Of the values that a command with `settings_flags` was called with, those that a flag or a variable gave."""
+    config_file: str = values.pop("config_file")
+    given = {name: value for name, value in values.items() if context.get_parameter_source(name) in _GIVEN}
+    return GivenSettings(given, config_file)
+
+
+class _ListOption(EnvironmentOption):
+    """A comma list, which may also be given entry by entry; flags replace the variable's list."""
+
+    def value_from_envvar(self, ctx: click.Context) -> tuple[str, ...] | None:
+        text = self.resolve_envvar_value(ctx)
+        return None if text is None else (text,)
+
+
+class _NumbersOption(_ListOption):
+    """Such a list whose variable, if empty, counts as not given."""
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        return super().resolve_envvar_value(ctx) or None
+
+
+def _split(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(entry for text in texts for entry in split_list(text))
+
+
+def _numbers(context: click.Context, option: click.Parameter, texts: Sequence[str]) -> tuple[int, ...]:
+    return tuple(_number(entry, text, context, option) for text in texts for entry in split_list(text))
+
+
+def _number(entry: str, text: str, context: click.Context, option: click.Parameter) -> int:
+    try:
+        return int(entry, 8 if entry.isdecimal() and entry.startswith("0") else 0)
+    except ValueError:
+        pass
+    name, variable = option.opts[0].lstrip("-"), option.envvar
+    reason = f'strconv.ParseInt: parsing "{entry}": invalid syntax'
+    if context.get_parameter_source(option.name or "") is click.core.ParameterSource.ENVIRONMENT:
+        raise click.UsageError(
+            f'could not parse "{text}" as int slice value from environment variable "{variable}" for flag {name}: '
+            f"{reason}"
+        )
+    raise click.UsageError(f'invalid value "{text}" for flag -{name}: {reason}')
+
+
+def _text(*names: str, variables: Sequence[str], default: str, metavar: str, text: str) -> _Flag[Any]:
+    return click.option(
+        *names,
+        cls=EnvironmentOption,
+        envvar=variables,
+        show_envvar=True,
+        default=str(default),
+        show_default=bool(default),
+        metavar=metavar,
+        help=text,
+    )
+
+
+_DEFAULTS = NvidiaSettings()
+
+_FLAGS: Sequence[_Flag[Any]] = (
+    _text(
+        "--mig-strategy",
+        variables=["MIG_STRATEGY"],
+        default=_DEFAULTS.mig_strategy,
+        metavar="none|single|mixed",
+        text="Under which resource MIG devices are offered: not at all, as GPUs, or as one resource for each profile.",
+    ),
+    go_bool_option(
+        "--fail-on-init-error",
+        "FAIL_ON_INIT_ERROR",
+        default=_DEFAULTS.fail_on_init_error,
+        text="Exit with status 1 when NVML is missing or fails; otherwise serve nothing and wait.",
+    ),
+    _text(
+        "--driver-root",
+        "--nvidia-driver-root",
+        "nvidia_driver_root",
+        variables=["NVIDIA_DRIVER_ROOT"],
+        default=_DEFAULTS.nvidia_driver_root,
+        metavar="DIR",
+        text="Where the driver is installed on the node.",
+    ),
+    _text(
+        "--dev-root",
+        "--nvidia-dev-root",
+        "nvidia_dev_root",
+        variables=["NVIDIA_DEV_ROOT"],
+        default="",
+        metavar="DIR",
+        text="Above which folder of the node its device nodes are; the driver root unless it is given.",
+    ),
+    go_bool_option(
+        "--pass-device-specs",
+        "PASS_DEVICE_SPECS",
+        default=_DEFAULTS.pass_device_specs,
+        text="Give containers the device nodes of their GPUs too, as the kubelet's CPU manager needs it.",
+    ),
+    click.option(
+        "--device-list-strategy",
+        "device_list_strategies",
+        cls=_ListOption,
+        multiple=True,
+        callback=_split,
+        envvar="DEVICE_LIST_STRATEGY",
+        show_envvar=True,
+        show_default=_DEFAULTS.device_list_strategies[0],
+        metavar="LIST",
+        help="How a container learns of its GPUs: any of envvar, volume-mounts, cdi-annotations and cdi-cri.",
+    ),
+    _text(
+        "--device-id-strategy",
+        variables=["DEVICE_ID_STRATEGY"],
+        default=_DEFAULTS.device_id_strategy,
+        metavar="uuid|index",
+        text="By what the GPUs are named to the container runtime.",
+    ),
+    go_bool_option(
+        "--gdrcopy-enabled",
+        "GDRCOPY_ENABLED",
+        default=_DEFAULTS.gdrcopy_enabled,
+        text="Set NVIDIA_GDRCOPY=enabled in every container.",
+    ),
+    go_bool_option(
+        "--gds-enabled",
+        "GDS_ENABLED",
+        default=_DEFAULTS.gds_enabled,
+        text="Set NVIDIA_GDS=enabled in every container.",
+    ),
+    go_bool_option(
+        "--mofed-enabled",
+        "MOFED_ENABLED",
+        default=_DEFAULTS.mofed_enabled,
+        text="Set NVIDIA_MOFED=enabled in every container.",
+    ),
+    _text(
+        "--cdi-annotation-prefix",
+        variables=["CDI_ANNOTATION_PREFIX"],
+        default=_DEFAULTS.cdi_annotation_prefix,
+        metavar="PREFIX",
+        text="How the keys of CDI annotations begin.",
+    ),
+    _text(
+        "--nvidia-cdi-hook-path",
+        "--nvidia-ctk-path",
+        "nvidia_ctk_path",
+        variables=["NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"],
+        default=_DEFAULTS.nvidia_ctk_path,
+        metavar="PATH",
+        text="The program on the node that CDI specifications name for their hooks.",
+    ),
+    _text(
+        "--driver-root-ctr-path",
+        "--container-driver-root",
+        "container_driver_root",
+        variables=["DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"],
+        default=_DEFAULTS.container_driver_root,
+        metavar="DIR",
+        text="Where this process sees the driver root.",
+    ),
+    _text(
+        "--mps-root",
+        variables=["MPS_ROOT"],
+        default="",
+        metavar="DIR",
+        text="The folder of the MPS control daemon on the node.",
+    ),
+    _text(
+        "--device-discovery-strategy",
+        variables=["DEVICE_DISCOVERY_STRATEGY"],
+        default=_DEFAULTS.device_discovery_strategy,
+        metavar="auto|nvml|tegra",
+        text="Where GPUs are looked for.",
+    ),
+    click.option(
+        "--imex-channel-ids",
+        "imex_channel_ids",
+        cls=_NumbersOption,
+        multiple=True,
+        callback=_numbers,
+        envvar="IMEX_CHANNEL_IDS",
+        show_envvar=True,
+        metavar="LIST",
+        help="The IMEX channels that every container gets: none, or 0.",
+    ),
+    go_bool_option(
+        "--imex-required",
+        "IMEX_REQUIRED",
+        default=_DEFAULTS.imex_required,
+        text="Exit with status 1 when an IMEX channel is missing; otherwise go without it.",
+    ),
+    click.option(
+        "--cdi-feature-flags",
+        "cdi_feature_flags",
+        cls=_ListOption,
+        multiple=True,
+        callback=_split,
+        envvar="CDI_FEATURE_FLAGS",
+        show_envvar=True,
+        metavar="LIST",
+        help="Features of the generation of CDI specifications.",
+    ),
+    click.option(
+        "--cdi-spec-dir",
+        "cdi_spec_dir",
+        default=_DEFAULTS.cdi_spec_dir,
+        show_default=True,
+        metavar="DIR",
+        help="Where CDI specifications are written; empty where the node's owner writes them. Not the original's.",
+    ),
+    _text(
+        "--config-file",
+        variables=["CONFIG_FILE"],
+        default="",
+        metavar="FILE",
+        text="A file with settings in YAML or JSON; read again at every start.",
+    ),
+)

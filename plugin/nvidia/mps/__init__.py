@@ -1,0 +1,1 @@
+"""Sharing of GPUs by MPS: the control daemons, and what a container needs of them."""

@@ -1,0 +1,59 @@
+"""``plugin nvidia-mps``: what stands beside the plugin where GPUs are shared by MPS.
+
+Source: cmd/mps-control-daemon/main.go (k8s-device-plugin v0.19.0); the texts are the original's.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...cli.options import CommonOptions, EnvironmentOption, common_options
+from ...cli.plugin_command import PluginCommand
+from ..config.flags import given_settings
+
+__all__ = ["command"]
+
+
+@click.command(
+    "nvidia-mps",
+    cls=PluginCommand,
+    short_help="Beside nvidia: the control daemons of GPUs that are shared by MPS.",
+    epilog="\b\nExample:\n  simkubelet plugin nvidia-mps --config-file config.yaml",
+)
+@click.option(
+    "--config-file",
+    cls=EnvironmentOption,
+    envvar="CONFIG_FILE",
+    show_envvar=True,
+    default="",
+    metavar="FILE",
+    help="The file with the plugin's settings.",
+)
+@click.option(
+    "--mig-strategy",
+    cls=EnvironmentOption,
+    envvar="MIG_STRATEGY",
+    show_envvar=True,
+    default="none",
+    show_default=True,
+    metavar="none|single|mixed",
+    help="The plugin's, as it decides which GPUs a resource has.",
+)
+@common_options
+@click.pass_context
+def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_level: str, **settings: Any) -> int:
+    """Run a control daemon of MPS for each resource that the settings share so; it is no device plugin itself.
+
+    It takes nvidia-cuda-mps-control on the PATH. The daemons' folders are below /mps, which the plugin and the
+    containers see too. SIGHUP starts the daemons anew; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that
+    does not start is tried again after 30 s.
+    """
+    # Imported here: --help does not need it.
+    from ...nvml.library import NvmlLibrary
+    from .run import run_daemons
+
+    options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
+    return run_daemons(NvmlLibrary(), given_settings(context, settings), options)

@@ -1,0 +1,209 @@
+"""NVML itself: the library that drives the GPUs, through its C interface.
+
+Asks it directly: nvidia-ml-py knows all of NVML, and loading that takes a tenth of a plugin's start.
+
+Source: nvml.h of NVIDIA's driver 580 (functions with the version that the driver's own header stands for).
+"""
+
+from __future__ import annotations
+
+from ctypes import CDLL, byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p, create_string_buffer
+from typing import Any, Final, TypeVar
+
+from .nvml import (
+    LIBRARY_NAME,
+    EventSet,
+    GpuHandle,
+    GpuInstanceProfile,
+    InstanceHandle,
+    MigAttributes,
+    NvmlError,
+    NvmlEvent,
+    NvmlReturn,
+)
+from .structs import (
+    AddressingMode,
+    Attributes,
+    ComputeInstanceInfo,
+    ComputeInstanceProfileInfo,
+    EventData,
+    GpuInstanceInfo,
+    GpuInstanceProfileInfo,
+    Memory,
+    PciInfo,
+)
+
+__all__ = ["NvmlLibrary"]
+
+_T = TypeVar("_T")
+
+_FEATURE_ENABLED: Final = 1
+_ATS: Final = 2
+_NAME_BYTES: Final = 96
+_VERSION_BYTES: Final = 80
+
+
+class NvmlLibrary:
+    """`Nvml` by the library, which is loaded once, at the first `load` or `init` that finds it."""
+
+    def __init__(self) -> None:
+        self._library: CDLL | None = None
+
+    def load(self, library: str) -> bool:
+        if self._library is None:
+            try:
+                self._library = CDLL(library)
+            except OSError:
+                return False
+            self._library.nvmlErrorString.restype = c_char_p
+        return True
+
+    def has_function(self, name: str) -> bool:
+        return self._library is not None and hasattr(self._library, name)
+
+    def init(self) -> None:
+        if not self.load(LIBRARY_NAME):
+            raise NvmlError(NvmlReturn.LIBRARY_NOT_FOUND, "ERROR_LIBRARY_NOT_FOUND")
+        self._call("nvmlInitWithFlags", 0)
+
+    def shutdown(self) -> None:
+        self._call("nvmlShutdown")
+
+    def gpu_count(self) -> int:
+        return self._number("nvmlDeviceGetCount_v2")
+
+    def gpu_by_index(self, index: int) -> GpuHandle:
+        return GpuHandle(self._given(c_void_p, "nvmlDeviceGetHandleByIndex_v2", index))
+
+    def gpu_by_uuid(self, uuid: str) -> GpuHandle:
+        return GpuHandle(self._given(c_void_p, "nvmlDeviceGetHandleByUUID", uuid.encode()))
+
+    def name(self, gpu: GpuHandle) -> str:
+        return self._text(_NAME_BYTES, "nvmlDeviceGetName", gpu)
+
+    def uuid(self, gpu: GpuHandle) -> str:
+        return self._text(_NAME_BYTES, "nvmlDeviceGetUUID", gpu)
+
+    def driver_version(self) -> str:
+        return self._text(_VERSION_BYTES, "nvmlSystemGetDriverVersion")
+
+    def minor_number(self, gpu: GpuHandle) -> int:
+        return self._number("nvmlDeviceGetMinorNumber", gpu)
+
+    def total_memory_bytes(self, gpu: GpuHandle) -> int:
+        return int(self._given(Memory, "nvmlDeviceGetMemoryInfo", gpu).total)
+
+    def compute_capability(self, gpu: GpuHandle) -> tuple[int, int]:
+        major, minor = c_int(), c_int()
+        self._call("nvmlDeviceGetCudaComputeCapability", gpu, byref(major), byref(minor))
+        return major.value, minor.value
+
+    def addresses_coherently(self, gpu: GpuHandle) -> bool:
+        mode = AddressingMode(AddressingMode.VERSION)
+        self._call("nvmlDeviceGetAddressingMode", gpu, byref(mode))
+        return bool(mode.value == _ATS)
+
+    def mig_is_enabled(self, gpu: GpuHandle) -> bool:
+        current, pending = c_uint(), c_uint()
+        self._call("nvmlDeviceGetMigMode", gpu, byref(current), byref(pending))
+        return current.value == _FEATURE_ENABLED
+
+    def max_mig_device_count(self, gpu: GpuHandle) -> int:
+        return self._number("nvmlDeviceGetMaxMigDeviceCount", gpu)
+
+    def mig_device_by_index(self, gpu: GpuHandle, index: int) -> GpuHandle:
+        return GpuHandle(self._given(c_void_p, "nvmlDeviceGetMigDeviceHandleByIndex", gpu, index))
+
+    def is_mig_device(self, gpu: GpuHandle) -> bool:
+        return bool(self._number("nvmlDeviceIsMigDeviceHandle", gpu))
+
+    def parent(self, mig: GpuHandle) -> GpuHandle:
+        return GpuHandle(self._given(c_void_p, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", mig))
+
+    def mig_attributes(self, mig: GpuHandle) -> MigAttributes:
+        found = self._given(Attributes, "nvmlDeviceGetAttributes_v2", mig)
+        return MigAttributes(*(getattr(found, name) for name, _ in Attributes._fields_))
+
+    def gpu_instance_id(self, mig: GpuHandle) -> int:
+        return self._number("nvmlDeviceGetGpuInstanceId", mig)
+
+    def compute_instance_id(self, mig: GpuHandle) -> int:
+        return self._number("nvmlDeviceGetComputeInstanceId", mig)
+
+    def gpu_instance(self, gpu: GpuHandle, instance_id: int) -> InstanceHandle:
+        return InstanceHandle(self._given(c_void_p, "nvmlDeviceGetGpuInstanceById", gpu, instance_id))
+
+    def gpu_instance_profile_id(self, instance: InstanceHandle) -> int:
+        return int(self._given(GpuInstanceInfo, "nvmlGpuInstanceGetInfo", instance).profile_id)
+
+    def gpu_instance_profile(self, gpu: GpuHandle, number: int) -> GpuInstanceProfile:
+        found = self._given(GpuInstanceProfileInfo, "nvmlDeviceGetGpuInstanceProfileInfo", gpu, number)
+        return GpuInstanceProfile(found.profile_id, found.memory_mib)
+
+    def compute_instance(self, gpu_instance: InstanceHandle, instance_id: int) -> InstanceHandle:
+        return InstanceHandle(self._given(c_void_p, "nvmlGpuInstanceGetComputeInstanceById", gpu_instance, instance_id))
+
+    def compute_instance_profile_id(self, instance: InstanceHandle) -> int:
+        return int(self._given(ComputeInstanceInfo, "nvmlComputeInstanceGetInfo_v2", instance).profile_id)
+
+    def compute_instance_profile(self, gpu_instance: InstanceHandle, number: int, engine: int) -> int:
+        name = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
+        return int(self._given(ComputeInstanceProfileInfo, name, gpu_instance, number, engine).profile_id)
+
+    def pci_bus_id(self, gpu: GpuHandle) -> str:
+        return _sysfs_bus_id(self._given(PciInfo, "nvmlDeviceGetPciInfo_v3", gpu))
+
+    def common_ancestor(self, gpu: GpuHandle, other: GpuHandle) -> int:
+        return self._number("nvmlDeviceGetTopologyCommonAncestor", gpu, other)
+
+    def nvlink_is_enabled(self, gpu: GpuHandle, link: int) -> bool:
+        return self._number("nvmlDeviceGetNvLinkState", gpu, link) == _FEATURE_ENABLED
+
+    def nvlink_remote_bus_id(self, gpu: GpuHandle, link: int) -> str:
+        return _sysfs_bus_id(self._given(PciInfo, "nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, link))
+
+    def create_event_set(self) -> EventSet:
+        return EventSet(self._given(c_void_p, "nvmlEventSetCreate"))
+
+    def free_event_set(self, events: EventSet) -> None:
+        self._call("nvmlEventSetFree", events)
+
+    def supported_events(self, gpu: GpuHandle) -> int:
+        return self._given(c_ulonglong, "nvmlDeviceGetSupportedEventTypes", gpu).value
+
+    def register_events(self, gpu: GpuHandle, event_types: int, events: EventSet) -> None:
+        self._call("nvmlDeviceRegisterEvents", gpu, c_ulonglong(event_types), events)
+
+    def wait(self, events: EventSet, timeout_ms: int) -> NvmlEvent:
+        data = EventData()
+        self._call("nvmlEventSetWait_v2", events, byref(data), timeout_ms)
+        gpu = GpuHandle(c_void_p(data.device))
+        return NvmlEvent(gpu, data.type, data.data, data.gpu_instance, data.compute_instance)
+
+    def _number(self, name: str, *args: object) -> int:
+        return self._given(c_uint, name, *args).value
+
+    def _text(self, size: int, name: str, *args: object) -> str:
+        buffer = create_string_buffer(size)
+        self._call(name, *args, buffer, size)
+        return buffer.value.decode()
+
+    def _given(self, kind: type[_T], name: str, *args: object) -> _T:
+        """What a function writes where its last argument points to."""
+        value: Any = kind()
+        self._call(name, *args, byref(value))
+        return value  # type: ignore[no-any-return]
+
+    def _call(self, name: str, *args: object) -> None:
+        if self._library is None:
+            raise RuntimeError(f"{name} before init")
+        try:
+            code = getattr(self._library, name)(*args)
+        except AttributeError:
+            code = NvmlReturn.FUNCTION_NOT_FOUND
+        if code:
+            raise NvmlError(code, self._library.nvmlErrorString(code).decode())
+
+
+def _sysfs_bus_id(pci: PciInfo) -> str:
+    return str(pci.bus_id.decode().lower().removeprefix("0000"))
