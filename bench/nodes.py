@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scenarios.node_spec import GpuSpec, NodeSpec
-from scenarios.plugin_spec import PluginSpec
+from scenarios.story.node_spec import GpuSpec, NodeSpec
+from scenarios.story.plugin_spec import PluginSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
 from simkubelet.cluster import Objects
 from simkubelet.cluster.api.kinds import kind_named

@@ -15,10 +15,10 @@ import statistics
 import time
 
 from fakegpu import Machine
-from scenarios.backends.sim import SimBackend
-from scenarios.model import Scenario, Step
-from scenarios.node_spec import GpuSpec, NodeSpec
-from scenarios.plugin_spec import PluginSpec
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.story.model import Scenario, Step
+from scenarios.story.node_spec import GpuSpec, NodeSpec
+from scenarios.story.plugin_spec import PluginSpec
 
 GPUS = 64
 LIMIT_S = 30.0

@@ -117,10 +117,10 @@ def run(
 
     Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
     """  # noqa: D301  # click's mark for lines that stay as they are
-    from .job import BackendName, Options
-    from .run import Outputs
-    from .run import run as play_run
-    from .stories import builtin, chosen, find
+    from .play.job import BackendName, Options
+    from .play.run import Outputs
+    from .play.run import run as play_run
+    from .story.stories import builtin, chosen, find
 
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
@@ -134,7 +134,7 @@ def run(
 @click.command("list")
 def list_stories() -> None:
     """List the built-in stories, those with a topic as TOPIC/STORY."""
-    from .stories import summaries
+    from .story.stories import summaries
 
     told = summaries()
     width = max(map(len, told), default=0)
@@ -146,8 +146,8 @@ def list_stories() -> None:
 @click.argument("story")
 def show(story: str) -> None:
     """Print a story's YAML, to read it or to start your own from it."""
-    from .report import console
-    from .stories import find
+    from .play.report import console
+    from .story.stories import find
 
     for path in find([story]):
         text = _read(path)
@@ -178,8 +178,8 @@ def check(context: click.Context, /, files: tuple[str, ...]) -> None:
     Prints `ok: FILE`, or each problem as FILE:LINE:COLUMN: what is wrong; then the exit status is 2. Folders and names
     of built-in stories are taken, too.
     """
-    from .document import DocumentError, load
-    from .stories import find
+    from .story.document import DocumentError, load
+    from .story.stories import find
 
     status = 0
     for path in find(files):
@@ -206,6 +206,6 @@ def schema() -> None:
     """  # noqa: D301  # click's mark for lines that stay as they are
     import json
 
-    from .model import json_schema
+    from .story.model import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))

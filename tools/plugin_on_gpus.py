@@ -25,12 +25,12 @@ from typing import Any
 
 import pynvml
 
-from scenarios.backends.sim import SimBackend
-from scenarios.document import Document, load
-from scenarios.runner import play
-from scenarios.snapshot import Snapshot
-from scenarios.trace import Event
-from scenarios.verdict import Outcome
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.evaluation.verdict import Outcome
+from scenarios.play.runner import play
+from scenarios.story.document import Document, load
+from scenarios.trace.snapshot import Snapshot
+from scenarios.trace.trace import Event
 from simkubelet.model.errors import SimkubeletError
 
 RESOURCE_PREFIX = "nvidia.com/"

@@ -12,7 +12,7 @@ from typing import Final
 
 from simkubelet.runtime.cri_call import CriCall
 
-from .answer import Answer
+from ..story.tap_answer import Answer
 from .link import Link
 
 _PATHS: Final = {f"/runtime.v1.RuntimeService/{call}".encode(): call for call in CriCall}

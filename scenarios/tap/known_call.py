@@ -20,7 +20,7 @@ from simkubelet.apis.grpcwire.messages import (
     trailers,
 )
 
-from .answer import Answer, Rpc
+from ..story.tap_answer import Answer, Rpc
 from .call import Call, Route
 from .messages import device_list, filled, in_parts
 

@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from simkubelet.apis import deviceplugin as api
 
-from .answer import Rpc
+from ..story.tap_answer import Rpc
 
 PATHS: Final = {
     f"/v1beta1.{'Registration' if rpc is Rpc.REGISTER else 'DevicePlugin'}/{rpc}".encode(): rpc for rpc in Rpc

@@ -11,7 +11,7 @@ from typing import Any
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
-from .answer import Answer, Answers, Rpc
+from ..story.tap_answer import Answer, Answers, Rpc
 from .link import Link
 from .messages import devices_of, registration
 from .sockets import MirroredSockets

@@ -32,13 +32,13 @@ from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
 from simkubelet.node.context import Surroundings
 
-from ..backends.sim_log import KubeletLogs
-from ..backends.sim_node import SimNode
-from ..backends.sim_plugins import SimPlugins
-from ..events import StoryEvent
-from ..node_spec import NodeSpec
-from ..plugin_process import PluginProcess
-from ..plugin_spec import PluginSpec
+from ..backends.world.log_files import KubeletLogs
+from ..backends.world.node import SimNode
+from ..backends.world.plugin_process import PluginProcess
+from ..backends.world.plugins import SimPlugins
+from ..story.node_spec import NodeSpec
+from ..story.plugin_spec import PluginSpec
+from ..trace.events import StoryEvent
 from .control import Verb
 from .plugin_images import PluginImages
 

@@ -33,11 +33,11 @@ from simkubelet.runtime.container_runtime import (
 from simkubelet.runtime.process_container import ContainerFiles
 from simkubelet.runtime.program import container_manifest, expand, program_of
 
-from ..backends.sim_commands import plugin_command
-from ..backends.sim_node import SimNode
-from ..marked_processes import MARK, kill_marked, signal_marked
-from ..plugin_process import PluginCommand
-from ..plugin_spec import Builtin, PluginSpec
+from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
+from ..backends.world.node import SimNode
+from ..backends.world.plugin_commands import plugin_command
+from ..backends.world.plugin_process import PluginCommand
+from ..story.plugin_spec import Builtin, PluginSpec
 
 __all__ = ["BUNDLED_IMAGES", "PluginImages"]
 

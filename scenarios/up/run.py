@@ -13,9 +13,9 @@ import yaml
 from simkubelet._internal.open_files import raise_limit
 from simkubelet.model.errors import SimkubeletError
 
-from ..backends.sim_node import new_folder, removed_at_end
-from ..interruption import run_interruptibly
-from ..verdict import single_errors
+from ..backends.world.node import new_folder, removed_at_end
+from ..evaluation.verdict import single_errors
+from ..play.interruption import run_interruptibly
 from . import place
 from .cluster import ClusterSpec, LiveCluster
 from .control import serving

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from scenarios import stories
-from scenarios.backends.sim import SimBackend
-from scenarios.document import Document, load
-from scenarios.model import Scenario, Step
-from scenarios.runner import play
-from scenarios.verdict import Outcome
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.evaluation.verdict import Outcome
+from scenarios.play.runner import play
+from scenarios.story import stories
+from scenarios.story.document import Document, load
+from scenarios.story.model import Scenario, Step
 
 BUGS = {name.rpartition("/")[2]: path for name, path in stories.builtin().items() if name.startswith("bugs/")}
 NEVER_MENDED = {

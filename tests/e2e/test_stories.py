@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 import pytest
 
 from plugin.cli.main import PLUGINS
-from scenarios import stories
-from scenarios.job import Options, prepare
-from scenarios.trace import Event, read_lines
+from scenarios.play.job import Options, prepare
+from scenarios.story import stories
+from scenarios.trace.trace import Event, read_lines
 from simkubelet.model.version import DEFAULT, SUPPORTED
 
 STORIES = list(stories.builtin())

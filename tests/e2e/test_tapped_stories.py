@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from scenarios import stories
-from scenarios.backends.sim import SimBackend
-from scenarios.comparison import Comparison
-from scenarios.document import Document, load
-from scenarios.equivalence import compare
-from scenarios.model import Scenario
-from scenarios.normal_form import NormalForm, normal_form
-from scenarios.runner import play
-from scenarios.verdict import Outcome
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.compare.comparison import Comparison
+from scenarios.compare.equivalence import compare
+from scenarios.compare.normal_form import NormalForm, normal_form
+from scenarios.evaluation.verdict import Outcome
+from scenarios.play.runner import play
+from scenarios.story import stories
+from scenarios.story.document import Document, load
+from scenarios.story.model import Scenario
 
 TAP_STORIES = sorted(name for name in stories.builtin() if name.startswith("tap/"))
 NVIDIA_STORIES = [name for name in TAP_STORIES if "builtin: nvidia" in stories.builtin()[name].read_text()]

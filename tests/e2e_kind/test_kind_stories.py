@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from scenarios import stories
-from scenarios.backend import needed
+from scenarios.backends.backend import needed
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.session import KindSession
-from scenarios.document import load
-from scenarios.job import BackendName, Job, Options
-from scenarios.on_cluster import play_story
-from scenarios.report import failure_lines
-from scenarios.verdict import Outcome
+from scenarios.evaluation.verdict import Outcome
+from scenarios.play.job import BackendName, Job, Options
+from scenarios.play.on_cluster import play_story
+from scenarios.play.report import failure_lines
+from scenarios.story import stories
+from scenarios.story.document import load
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

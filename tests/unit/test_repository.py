@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-import scenarios.events
+import scenarios.trace.events
 import simkubelet.model.errors
 import simkubelet.model.events
 
@@ -70,7 +70,7 @@ def test_architecture_lists_every_kind_of_trace_event():
     listed = set(re.findall(r"^\| `([a-z-]+)` \|", page("docs/architecture.md"), re.MULTILINE))
     kinds = {
         event.kind
-        for module in (simkubelet.model.events, scenarios.events)
+        for module in (simkubelet.model.events, scenarios.trace.events)
         for _, event in inspect.getmembers(module, inspect.isclass)
         if isinstance(getattr(event, "kind", None), str)
     }

@@ -32,9 +32,9 @@ from asyncinotify import Event, Inotify, Mask
 
 from simkubelet.runtime.cri_call import CriCall
 
-from ...marked_processes import catches, signal_first, signal_marked
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
+from ..world.marked_processes import catches, signal_first, signal_marked
 from .agent_devices import AgentDevices
 from .agent_files import HOST, PLACE, AgentFiles
 
@@ -190,7 +190,7 @@ class Agent:
 
         from simkubelet.apis import podresources as api
 
-        from ..pod_resources import NAMESPACE, Told, told
+        from ..world.pod_resources import NAMESPACE, Told, told
 
         def get(pod: str) -> api.GetPodResourcesResponse | str:
             request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .agent_files import HOST, PLACE, note_created
 
 if TYPE_CHECKING:
-    from ...vendor_devices import VendorDevices
+    from ..world.vendor_devices import VendorDevices
 
 CDI_HOOKS: Final = (Path("/usr/bin/nvidia-ctk"), Path("/usr/bin/nvidia-cdi-hook"))
 """The programs that NVIDIA's plugin may name for the hooks of its CDI specifications; the first by default."""
@@ -33,7 +33,7 @@ class AgentDevices:
         """
         from fakegpu import cdi_spec, make_cdi_hook, make_driver_root
 
-        from ...nvidia_gpus import driver_environment, make_gpus
+        from ..world.nvidia_gpus import driver_environment, make_gpus
 
         machine = make_gpus(PLACE / "machine", **gpus)
         make_driver_root(machine, Path(driver))
@@ -49,7 +49,7 @@ class AgentDevices:
 
     def do_devices(self, amd: dict[str, Any] | None, iluvatar: dict[str, Any] | None) -> list[str]:
         """Make AMD GPUs and Iluvatar chips, with device nodes that a container can be given; their ids."""
-        from ...vendor_devices import EXPORTER, VendorDevices
+        from ..world.vendor_devices import EXPORTER, VendorDevices
 
         self._devices = VendorDevices(PLACE / "machine", amd, iluvatar)
         note_created(HOST / EXPORTER.relative_to("/"))
@@ -66,7 +66,7 @@ class AgentDevices:
         """Index -> UUID of the GPUs and MIG devices of the fake machine."""
         from fakegpu import Machine
 
-        from ...nvidia_gpus import names
+        from ..world.nvidia_gpus import names
 
         return names(Machine.open(PLACE / "machine"))
 
@@ -74,7 +74,7 @@ class AgentDevices:
         """Break, mend or divide the GPUs."""
         from fakegpu import Machine
 
-        from ...nvidia_gpus import change
+        from ..world.nvidia_gpus import change
 
         change(Machine.open(PLACE / "machine"), verb, **given)
         _make_device_nodes()

@@ -18,7 +18,9 @@ from typing import Any, Final, Self
 
 from simkubelet.model.errors import HostError, InputError
 
-from ...action import (
+from ...story.model import Scenario
+from ...story.node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
+from ...story.verbs.action import (
     Action,
     Advance,
     Apply,
@@ -26,15 +28,13 @@ from ...action import (
     ExitContainer,
     FileAction,
 )
-from ...backend import Capability, needed
-from ...hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
-from ...model import Scenario
-from ...node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
-from ...plugin_action import PluginAction
-from ...pod_action import Bind, MetadataAction
-from ...snapshot import Snapshot
-from ...trace import Trace
-from ..pod_resources import Told
+from ...story.verbs.hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
+from ...story.verbs.plugin_action import PluginAction
+from ...story.verbs.pod_action import Bind, MetadataAction
+from ...trace.snapshot import Snapshot
+from ...trace.trace import Trace
+from ..backend import Capability, needed
+from ..world.pod_resources import Told
 from .api import ClusterApi, Object
 from .cleaning import clean
 from .daemon_set import Place

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from simkubelet._internal import bundle
 
-from ...marked_processes import MARK
-from ...plugin_spec import PluginSpec, Serves
-from ..stub_options import stub_options
+from ...story.plugin_spec import PluginSpec, Serves
+from ..world.marked_processes import MARK
+from ..world.stub_options import stub_options
 from .image import PluginImage
 from .node import PLACE, PLUGIN_FOLDER, TAPS
 from .program import PROGRAMS, Program

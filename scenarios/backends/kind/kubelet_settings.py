@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from ...node_spec import NodeSpec, TopologySpec
+from ...story.node_spec import NodeSpec, TopologySpec
 from .node import CRI, PLUGIN_FOLDER, KindNode
 
 _VERBOSITY: Final = 2

@@ -9,8 +9,7 @@ from typing import Final
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.runtime.cri_call import CriCall
 
-from ...events import CheckpointChanged, CriRefused, NodeRebooted, RuntimePaused, RuntimeResumed
-from ...node_action import (
+from ...story.verbs.node_action import (
     ChangeCheckpoint,
     FillDisk,
     FreeDisk,
@@ -25,9 +24,10 @@ from ...node_action import (
     StopKubelet,
     SyncNodeStatus,
 )
-from ...snapshot import KubeletState
-from ...trace import Trace
-from ..checkpoint_text import changed_checkpoint
+from ...trace.events import CheckpointChanged, CriRefused, NodeRebooted, RuntimePaused, RuntimeResumed
+from ...trace.snapshot import KubeletState
+from ...trace.trace import Trace
+from ..world.checkpoint_text import changed_checkpoint
 from .api import ClusterApi
 from .node import PLUGIN_FOLDER, UP_WITHIN_S, KindNode
 from .plugins import KindPlugins

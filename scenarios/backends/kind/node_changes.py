@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from simkubelet.model.errors import InputError
 
-from ...action import (
+from ...story.node_spec import MANIFESTS
+from ...story.verbs.action import (
     AddStaticPod,
     AnyFileAction,
     CreateFile,
@@ -19,13 +20,12 @@ from ...action import (
     WriteFile,
     verb_of,
 )
-from ...events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
-from ...hardware_action import FailDevice, HealDevice, NvidiaAction
-from ...node_spec import MANIFESTS
-from ...nvidia_change import nvidia_change
-from ...selection import chosen_file, chosen_gpu, numbered
-from ...snapshot import Snapshot
-from ...trace import Trace
+from ...story.verbs.hardware_action import FailDevice, HealDevice, NvidiaAction
+from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
+from ...trace.snapshot import Snapshot
+from ...trace.trace import Trace
+from ..world.nvidia_change import nvidia_change
+from ..world.selection import chosen_file, chosen_gpu, numbered
 from .node import KindNode
 from .pods import KindPods
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
-from ...pod_action import MetadataAction
+from ...story.verbs.pod_action import MetadataAction
 from .api import ClusterApi, Object
 from .placement import annotated
 

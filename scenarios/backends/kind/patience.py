@@ -7,7 +7,7 @@ import contextlib
 import time
 from typing import Final
 
-from ...trace import Trace
+from ...trace.trace import Trace
 
 PACE: Final = 6.0
 """How many seconds a story's second is here: a real kubelet publishes every ten, and starts real containers."""

@@ -6,11 +6,11 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from ...call_book import CallBook
-from ...events import PluginExited, PluginStarted
-from ...plugin_spec import PluginSpec
-from ...snapshot import PluginState, PluginView
-from ...trace import Trace
+from ...story.plugin_spec import PluginSpec
+from ...trace.events import PluginExited, PluginStarted
+from ...trace.snapshot import PluginState, PluginView
+from ...trace.trace import Trace
+from ..world.call_log import CallBook
 from .api import Object
 from .daemon_set import mark_of
 from .node import KindNode

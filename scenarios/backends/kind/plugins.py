@@ -16,8 +16,8 @@ from typing import Any, Final
 from simkubelet.model.errors import InputError, PluginError
 from simkubelet.model.events import DevicesListed, PluginRegistered
 
-from ...events import PluginPaused, PluginResumed, PluginSignalled
-from ...plugin_action import (
+from ...story.plugin_spec import PluginSpec, Serves
+from ...story.verbs.plugin_action import (
     AnswerRpc,
     AnyCallAction,
     AnyStubAction,
@@ -31,9 +31,9 @@ from ...plugin_action import (
     StopPlugin,
     command_of,
 )
-from ...plugin_spec import PluginSpec, Serves
-from ...snapshot import PluginView
-from ...trace import Trace
+from ...trace.events import PluginPaused, PluginResumed, PluginSignalled
+from ...trace.snapshot import PluginView
+from ...trace.trace import Trace
 from .api import ClusterApi, Object
 from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set
 from .image import PluginImage

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...node_spec import NodeSpec, Runtime
+from ...story.node_spec import NodeSpec, Runtime
 from .daemon_set import LABELS
 from .image import PluginImage
 from .node import KindNode

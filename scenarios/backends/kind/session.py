@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from simkubelet.model.errors import HostError
 
-from ...model import Scenario
+from ...story.model import Scenario
 from .backend import KindBackend
 from .cluster import KindCluster
 from .image import ImageSource, PluginImage, image_source

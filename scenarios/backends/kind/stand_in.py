@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
-from ...marked_processes import MARK
+from ..world.marked_processes import MARK
 from .image import PluginImage
 from .program import PROGRAMS, Program, carried, volume_of
 

@@ -24,10 +24,10 @@ from simkubelet.model.events import (
     PodStatusUpdated,
 )
 
-from ...snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
-from ...trace import Trace
-from ..checkpoint_view import CheckpointFile, checkpoint_view, read_checkpoint
-from ..pod_resources import Told
+from ...trace.snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
+from ...trace.trace import Trace
+from ..world.checkpoint_view import CheckpointFile, checkpoint_view, read_checkpoint
+from ..world.pod_resources import Told
 from .api import Object
 from .pod_object import container_statuses, device_health, is_mirror, uid_on_node
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from scenarios import stories
-from scenarios.backends.sim import SimBackend
-from scenarios.comparison import Comparison
-from scenarios.document import Document, load
-from scenarios.equivalence import compare
-from scenarios.model import Scenario
-from scenarios.normal_form import NormalForm, normal_form
-from scenarios.runner import play
-from scenarios.trace import Event
-from scenarios.verdict import Outcome, Verdict
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.compare.comparison import Comparison
+from scenarios.compare.equivalence import compare
+from scenarios.compare.normal_form import NormalForm, normal_form
+from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.runner import play
+from scenarios.story import stories
+from scenarios.story.document import Document, load
+from scenarios.story.model import Scenario
+from scenarios.trace.trace import Event
 
 pytestmark = pytest.mark.nvidia_go
 

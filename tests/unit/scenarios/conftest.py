@@ -14,12 +14,12 @@ from typing import Self
 
 import pytest
 
-from scenarios.action import Action, verb_of
-from scenarios.backend import Backend, Capability, Patience
-from scenarios.crosscheck import Known
-from scenarios.document import Document, load
-from scenarios.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
-from scenarios.trace import Trace
+from scenarios.backends.backend import Backend, Capability, Patience
+from scenarios.story.crosscheck import Known
+from scenarios.story.document import Document, load
+from scenarios.story.verbs.action import Action, verb_of
+from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
+from scenarios.trace.trace import Trace
 from simkubelet.devices.run_options import DeviceRunOptions
 
 GPU = "nvidia.com/gpu"

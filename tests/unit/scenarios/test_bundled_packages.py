@@ -10,11 +10,11 @@ import pytest
 from simkubelet._internal import bundle
 
 
-@pytest.mark.parametrize("package", ["plugin", "scenarios"])
-def test_command_line_of_a_package_is_found(package: str) -> None:
-    module = bundle.load(package, "cli")
+@pytest.mark.parametrize(("package", "name"), [("plugin", "cli.main"), ("scenarios", "cli")])
+def test_command_line_of_a_package_is_found(package: str, name: str) -> None:
+    module = bundle.load(package, name)
 
-    assert module.__name__ == f"{bundle.module_name(package)}.cli"
+    assert module.__name__ == f"{bundle.module_name(package)}.{name}"
 
 
 @pytest.mark.slow

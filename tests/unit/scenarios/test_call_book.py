@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.call_book import CallBook
-from scenarios.snapshot import PluginState, PluginView
-from scenarios.trace import Trace
+from scenarios.backends.world.call_log import CallBook
+from scenarios.trace.snapshot import PluginState, PluginView
+from scenarios.trace.trace import Trace
 
 OPTIONS = {"called": "GetDevicePluginOptions", "devices": []}
 ALLOCATE = {"called": "Allocate", "devices": ["a"]}

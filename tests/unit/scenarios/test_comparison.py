@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.action import Action, Advance
-from scenarios.comparison import Comparison
-from scenarios.model import Scenario
-from scenarios.trace import Trace
+from scenarios.compare.comparison import Comparison
+from scenarios.story.model import Scenario
+from scenarios.story.verbs.action import Action, Advance
+from scenarios.trace.trace import Trace
 from simkubelet.model.events import PodStatusUpdated
 
 _SCENARIO = Scenario.model_validate(
@@ -49,7 +49,7 @@ class World:
         self.trace.append(PodStatusUpdated("pod", phase, "", ""))
 
     def end_of_story(self) -> None:
-        from scenarios.events import ExpectationMet
+        from scenarios.trace.events import ExpectationMet
 
         self.trace.append(ExpectationMet(0))
 

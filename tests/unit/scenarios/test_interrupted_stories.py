@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.sim import SimBackend
-from scenarios.document import Document, load
-from scenarios.runner import play
-from scenarios.verdict import Outcome, Verdict
+from scenarios.backends.sim.backend import SimBackend
+from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.runner import play
+from scenarios.story.document import Document, load
 
 STORY = """
 name: restarts

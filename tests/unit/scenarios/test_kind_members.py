@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from scenarios.backend import Capability
+from scenarios.backends.backend import Capability
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.backend import KindBackend
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.members import KindMembers
 from scenarios.backends.kind.node import KindNode
-from scenarios.document import load
-from scenarios.job import Job, Options
-from scenarios.model import Scenario
-from scenarios.on_cluster import nodes_needed
+from scenarios.play.job import Job, Options
+from scenarios.play.on_cluster import nodes_needed
+from scenarios.story.document import load
+from scenarios.story.model import Scenario
 from simkubelet.model.errors import HostError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")

@@ -13,11 +13,11 @@ from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import PLUGIN_FOLDER, TAPS, KindNode
 from scenarios.backends.kind.plugins import KindPlugins
 from scenarios.backends.kind.program import Program
-from scenarios.plugin_action import AnswerRpc, EndStream, StopPlugin
-from scenarios.plugin_spec import PluginSpec
-from scenarios.snapshot import PluginState, PluginView
-from scenarios.tap.answer import Rpc
-from scenarios.trace import Trace
+from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.tap_answer import Rpc
+from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
+from scenarios.trace.snapshot import PluginState, PluginView
+from scenarios.trace.trace import Trace
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _RUNNING: dict[str, Any] = {"running": {}}

@@ -10,7 +10,7 @@ from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import KindNode
 from scenarios.backends.kind.pods import KindPods
 from scenarios.backends.kind.stand_in import mark_of
-from scenarios.node_spec import NodeSpec, Runtime
+from scenarios.story.node_spec import NodeSpec, Runtime
 from simkubelet.model.errors import InputError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from scenarios.backends.kind.state import ClusterState
-from scenarios.backends.pod_resources import Told
-from scenarios.snapshot import CheckpointView, KubeletState
-from scenarios.trace import Trace
+from scenarios.backends.world.pod_resources import Told
+from scenarios.trace.snapshot import CheckpointView, KubeletState
+from scenarios.trace.trace import Trace
 from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions

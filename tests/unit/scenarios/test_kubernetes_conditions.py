@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.kubernetes import is_met, versions_in
-from scenarios.model import Scenario
+from scenarios.story.kubernetes import is_met, versions_in
+from scenarios.story.model import Scenario
 from simkubelet.model.version import SUPPORTED, release
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.last_words import last_words
+from scenarios.backends.world.exit_log import last_words
 
 REGISTERS = "rax    0x0\nrip    0x48b760\ncs     0x33\nfs     0x0\ngs     0x0\n"
 NIL = """panic: runtime error: invalid memory address or nil pointer dereference

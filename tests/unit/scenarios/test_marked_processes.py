@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.marked_processes import MARK, catches, kill_marked, signal_first, signal_marked
+from scenarios.backends.world.marked_processes import MARK, catches, kill_marked, signal_first, signal_marked
 
 HARMLESS = signal.SIGCONT
 LOOKS = 500

@@ -12,12 +12,20 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from fakegpu import FakeGpuError, Machine
-from scenarios import nvidia_gpus
-from scenarios.hardware_action import Fail, FailNvml, Heal, HealNvml, NvidiaAction, PartitionGpu, describe_gpu
-from scenarios.node_spec import GpuSpec
-from scenarios.nvidia_change import nvidia_change
-from scenarios.selection import chosen_gpu
-from scenarios.snapshot import Snapshot
+from scenarios.backends.world import nvidia_gpus
+from scenarios.backends.world.nvidia_change import nvidia_change
+from scenarios.backends.world.selection import chosen_gpu
+from scenarios.story.node_spec import GpuSpec
+from scenarios.story.verbs.hardware_action import (
+    Fail,
+    FailNvml,
+    Heal,
+    HealNvml,
+    NvidiaAction,
+    PartitionGpu,
+    describe_gpu,
+)
+from scenarios.trace.snapshot import Snapshot
 from simkubelet.model.errors import InputError, PluginError
 
 WAITER = """

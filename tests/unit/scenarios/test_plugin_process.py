@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.plugin_process import PluginCommand, PluginProcess
-from scenarios.snapshot import PluginState
-from scenarios.trace import Event, Trace
+from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
+from scenarios.trace.snapshot import PluginState
+from scenarios.trace.trace import Event, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 

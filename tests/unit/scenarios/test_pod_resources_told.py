@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from scenarios.backends.pod_resources import Told, told
+from scenarios.backends.world.pod_resources import Told, told
 from simkubelet.apis import podresources as api
 
 

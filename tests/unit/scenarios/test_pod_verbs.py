@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from scenarios.action import Apply
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.daemon_set import ACCOUNT, Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
@@ -17,14 +16,15 @@ from scenarios.backends.kind.objects import change_metadata as change_metadata_o
 from scenarios.backends.kind.objects import restore_node
 from scenarios.backends.kind.placement import placed
 from scenarios.backends.kind.plugin_account import add_account, remove_account
-from scenarios.backends.sim_objects import bind, change_metadata
-from scenarios.document import load
-from scenarios.evaluation import evaluate
-from scenarios.expectation import PodExpectation
-from scenarios.plugin_spec import PluginSpec
-from scenarios.pod_action import Annotate, Label
-from scenarios.snapshot import PodView, Snapshot
-from scenarios.trace import Trace
+from scenarios.backends.sim.objects import bind, change_metadata
+from scenarios.evaluation.evaluation import evaluate
+from scenarios.story.document import load
+from scenarios.story.expectations.expectation import PodExpectation
+from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.verbs.action import Apply
+from scenarios.story.verbs.pod_action import Annotate, Label
+from scenarios.trace.snapshot import PodView, Snapshot
+from scenarios.trace.trace import Trace
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.cluster.objects.pod_json import pod_key

@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.action import AnyFileAction, CreateFile, CreateFolder, MoveFile, RemoveFile, RemoveFolder, WriteFile
-from scenarios.backends.sim_changes import change_file, change_runtime
-from scenarios.backends.sim_node import SimNode
-from scenarios.node_action import PauseRuntime, RefuseCri, ResumeRuntime
-from scenarios.node_spec import NodeSpec
-from scenarios.snapshot import Snapshot
-from scenarios.trace import Trace
+from scenarios.backends.sim.changes import change_file, change_runtime
+from scenarios.backends.world.node import SimNode
+from scenarios.story.node_spec import NodeSpec
+from scenarios.story.verbs.action import (
+    AnyFileAction,
+    CreateFile,
+    CreateFolder,
+    MoveFile,
+    RemoveFile,
+    RemoveFolder,
+    WriteFile,
+)
+from scenarios.story.verbs.node_action import PauseRuntime, RefuseCri, ResumeRuntime
+from scenarios.trace.snapshot import Snapshot
+from scenarios.trace.trace import Trace
 from simkubelet._internal.sandbox import check_sandbox, sandboxed
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import HostError, InputError

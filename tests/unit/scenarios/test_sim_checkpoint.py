@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim_checkpoint import change_checkpoint
-from scenarios.node_action import CheckpointState
+from scenarios.backends.sim.checkpoint import change_checkpoint
+from scenarios.story.verbs.node_action import CheckpointState
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
 from simkubelet.devices.checkpoint_text import CheckpointText

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim_node import new_folder, remove_folder
+from scenarios.backends.world.node import new_folder, remove_folder
 from simkubelet.model.errors import InputError
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim_log import KubeletLogs
+from scenarios.backends.world.log_files import KubeletLogs
 from simkubelet.model.errors import InputError
 
 LOG = logging.getLogger("simkubelet.some_part")

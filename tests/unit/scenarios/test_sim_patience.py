@@ -7,8 +7,8 @@ import os
 import time
 from collections.abc import Callable
 
-from scenarios.backends.sim_patience import SimPatience, settled
-from scenarios.trace import Trace
+from scenarios.backends.sim.patience import SimPatience, settled
+from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.events import DevicesListed, NodeStatusUpdated
 

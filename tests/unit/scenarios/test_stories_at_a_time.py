@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
-from scenarios import job as job_module
-from scenarios.document import Document
-from scenarios.job import Job, Options, at_a_time, play_all
-from scenarios.verdict import Outcome
+from scenarios.evaluation.verdict import Outcome
+from scenarios.play import job as job_module
+from scenarios.play.job import Job, Options, at_a_time, play_all
+from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError
 
 STORY: Final = """
@@ -25,7 +25,7 @@ steps: [{expect: {node: node-1, allocatable: {example.com/gpu: 1}}}]
 """
 PLAYS: Final = """
 import asyncio, pathlib, resource, sys
-from scenarios.job import Job, Options, load, play_job
+from scenarios.play.job import Job, Options, load, play_job
 played = asyncio.run(play_job(Job(load(pathlib.Path(sys.argv[1])), Options()), lambda title: None))
 print(played.verdict.outcome, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

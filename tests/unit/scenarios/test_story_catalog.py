@@ -10,12 +10,12 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from scenarios import stories
-from scenarios.backend import Capability, needed
-from scenarios.crosscheck import Known
-from scenarios.document import DocumentError, load
-from scenarios.model import VERBS, Scenario, json_schema
-from scenarios.part import Part
+from scenarios.backends.backend import Capability, needed
+from scenarios.story import stories
+from scenarios.story.crosscheck import Known
+from scenarios.story.document import DocumentError, load
+from scenarios.story.model import VERBS, Scenario, json_schema
+from scenarios.story.part import Part
 from simkubelet.model.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]

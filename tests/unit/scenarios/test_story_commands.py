@@ -24,8 +24,8 @@ WITH_PLUGIN = f"plugins: [{{name: nvidia, builtin: nvidia}}]\n{STEPS}"
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch, known: object) -> ModuleType:
     """The module that makes backends, with fixed names of versions and profiles."""
-    module = bundle.load("scenarios", "job")
-    for part in (module, bundle.load("scenarios", "document")):
+    module = bundle.load("scenarios", "play.job")
+    for part in (module, bundle.load("scenarios", "story.document")):
         monkeypatch.setattr(part, "installed", lambda: known)
     return module
 
@@ -162,7 +162,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
     run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = {name: write_story(STEPS, name) for name in ("one", "two", "three")}
-    stories = bundle.load("scenarios", "stories")
+    stories = bundle.load("scenarios", "story.stories")
     monkeypatch.setattr(stories, "builtin", lambda: known)
     monkeypatch.setattr(stories, "CHOSEN", ("two",))
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.crosscheck import Known
-from scenarios.document import Document, DocumentError, load
+from scenarios.story.crosscheck import Known
+from scenarios.story.document import Document, DocumentError, load
 
 POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
 OK = "expect: {node: node-1, capacity: {r: 1}}"

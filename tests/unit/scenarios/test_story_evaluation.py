@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from scenarios.evaluation import evaluate
-from scenarios.expectation import NodeExpectation, PluginExpectation, PodExpectation
-from scenarios.mismatch import Mismatch, shown
-from scenarios.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
-from scenarios.trace import Trace
+from scenarios.evaluation.evaluation import evaluate
+from scenarios.evaluation.mismatch import Mismatch, shown
+from scenarios.story.expectations.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from scenarios.trace.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
+from scenarios.trace.trace import Trace
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 

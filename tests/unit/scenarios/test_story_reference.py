@@ -9,11 +9,16 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from scenarios.expectation import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
-from scenarios.model import VERBS, Scenario, Step
-from scenarios.node_spec import NodeSpec
-from scenarios.plugin_action import AnswerRpc
-from scenarios.plugin_spec import Builtin, PluginSpec, Serves
+from scenarios.story.expectations.expectation import (
+    ContainerExpectation,
+    NodeExpectation,
+    PluginExpectation,
+    PodExpectation,
+)
+from scenarios.story.model import VERBS, Scenario, Step
+from scenarios.story.node_spec import NodeSpec
+from scenarios.story.plugin_spec import Builtin, PluginSpec, Serves
+from scenarios.story.verbs.plugin_action import AnswerRpc
 
 PAGE = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
 IN_WORDS = {"apply", "advance"}

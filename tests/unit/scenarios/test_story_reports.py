@@ -5,12 +5,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from scenarios.events import FaultInjected
-from scenarios.junit import junit_xml
-from scenarios.mismatch import Mismatch, shown
-from scenarios.report import event_line, failure_lines, print_run
-from scenarios.trace import Trace
-from scenarios.verdict import Failure, Outcome, Verdict
+from scenarios.evaluation.mismatch import Mismatch, shown
+from scenarios.evaluation.verdict import Failure, Outcome, Verdict
+from scenarios.play.junit import junit_xml
+from scenarios.play.report import event_line, failure_lines, print_run
+from scenarios.trace.events import FaultInjected
+from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.backend import Capability, needed
-from scenarios.document import Document
-from scenarios.runner import play
-from scenarios.verdict import Outcome, UnmetError
+from scenarios.backends.backend import Capability, needed
+from scenarios.evaluation.verdict import Outcome, UnmetError
+from scenarios.play.runner import play
+from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.action import RemoveFile
-from scenarios.hardware_action import Fail
-from scenarios.selection import chosen_file, chosen_gpu, numbered
-from scenarios.snapshot import Snapshot
+from scenarios.backends.world.selection import chosen_file, chosen_gpu, numbered
+from scenarios.story.verbs.action import RemoveFile
+from scenarios.story.verbs.hardware_action import Fail
+from scenarios.trace.snapshot import Snapshot
 from simkubelet.model.errors import InputError, PluginError
 
 UUIDS = ("GPU-c", "GPU-a", "GPU-b")

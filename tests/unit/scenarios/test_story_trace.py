@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.events import FaultInjected, StepStarted
-from scenarios.trace import Trace, merged, read_lines, write_lines
+from scenarios.trace.events import FaultInjected, StepStarted
+from scenarios.trace.trace import Trace, merged, read_lines, write_lines
 from simkubelet.model.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
 
 GPU = "nvidia.com/gpu"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.verdict import Outcome, Verdict, exit_status, from_error
+from scenarios.evaluation.verdict import Outcome, Verdict, exit_status, from_error
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 V, I, U, S = Outcome.VALID, Outcome.INVALID, Outcome.UNKNOWN, Outcome.SKIPPED  # noqa: E741

@@ -10,8 +10,9 @@ from pydantic import TypeAdapter
 
 from plugin.framework import Device, DeviceID, Health
 from plugin.stub import behaviour, commands
-from scenarios import plugin_action, plugin_spec
-from scenarios.tap.answer import Rpc
+from scenarios.story import plugin_spec
+from scenarios.story.tap_answer import Rpc
+from scenarios.story.verbs import plugin_action
 
 SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
 

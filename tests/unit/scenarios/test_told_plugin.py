@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.plugin_process import PluginCommand, PluginProcess
-from scenarios.snapshot import PluginState
-from scenarios.trace import Event, Trace
+from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
+from scenarios.trace.snapshot import PluginState
+from scenarios.trace.trace import Event, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 
@@ -149,7 +149,7 @@ async def test_command_that_is_refused_is_the_plugins_failure(tell: Any) -> None
 
 
 async def test_plugin_that_does_not_answer_is_told_so(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scenarios.stub_control._ANSWER_LIMIT_S", 0.5)
+    monkeypatch.setattr("scenarios.backends.world.stub_control._ANSWER_LIMIT_S", 0.5)
 
     with pytest.raises(PluginError, match="plugin 'mine' does not take the command list"):
         await tell(DEAF).plugin.tell({"command": "list"})

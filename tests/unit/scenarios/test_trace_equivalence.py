@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.document import Document, load
-from scenarios.equivalence import compare, explained
-from scenarios.normal_form import normal_form
-from scenarios.trace import Event
+from scenarios.compare.equivalence import compare, explained
+from scenarios.compare.normal_form import normal_form
+from scenarios.story.document import Document, load
+from scenarios.trace.trace import Event
 
 _WORLDS = ("sim", "kind")
 _STORY = """

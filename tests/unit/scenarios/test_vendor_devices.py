@@ -10,8 +10,8 @@ import pytest
 
 from fakegpu.errors import InputError
 from fakegpu.vendors.amd.machine import health
-from scenarios.node_spec import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
-from scenarios.vendor_devices import VendorDevices
+from scenarios.backends.world.vendor_devices import VendorDevices
+from scenarios.story.node_spec import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
 
 
 @pytest.fixture

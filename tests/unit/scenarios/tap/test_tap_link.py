@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.tap.answer import Answer, Rpc
+from scenarios.story.tap_answer import Answer, Rpc
 from scenarios.tap.link import Link
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block

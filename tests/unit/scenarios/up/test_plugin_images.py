@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim_node import SimNode
-from scenarios.node_spec import NodeSpec
-from scenarios.plugin_spec import PluginSpec
+from scenarios.backends.world.node import SimNode
+from scenarios.story.node_spec import NodeSpec
+from scenarios.story.plugin_spec import PluginSpec
 from scenarios.up.plugin_images import PluginImages
 from simkubelet.devices.run_options import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS

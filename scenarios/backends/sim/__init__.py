@@ -1,0 +1,1 @@
+"""The simulator: a kubelet in this process, plugins beside it."""

@@ -1,0 +1,320 @@
+"""The simulated world: kubelets, scheduler and fake GPUs in this process, plugins as processes of their own.
+
+Node time stands still but for `SimPatience`, which lets it leap to the next thing due while the story waits and
+nothing else happens, and for the steps that advance it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from simkubelet._internal.sandbox import check_sandbox
+from simkubelet.cluster import Objects, Scheduler, Store, WallTime
+from simkubelet.cluster.objects.objects import Key
+from simkubelet.cluster.objects.pod_json import pod_key
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
+from simkubelet.model.node import Node
+from simkubelet.model.pod import Pod
+from simkubelet.model.version import Version, version
+from simkubelet.node.context import Surroundings
+from simkubelet.runtime.bubblewrap import check_bubblewrap
+
+from ...evaluation.verdict import is_failure
+from ...story.model import Scenario
+from ...story.node_spec import Runtime
+from ...story.verbs.action import (
+    Action,
+    Advance,
+    Apply,
+    Delete,
+    ExitContainer,
+    FileAction,
+)
+from ...story.verbs.hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
+from ...story.verbs.node_action import (
+    PauseRuntime,
+    RefuseCri,
+    ResumeRuntime,
+)
+from ...story.verbs.plugin_action import PluginAction
+from ...story.verbs.pod_action import Bind, MetadataAction
+from ...trace.events import ClockAdvanced
+from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
+from ...trace.trace import Trace
+from ..backend import Capability
+from ..world.checkpoint_view import checkpoint_view, read_checkpoint
+from ..world.log_files import KubeletLogs
+from ..world.node import SimNode, new_folder, remove_folder
+from ..world.plugin_commands import needs_view
+from ..world.plugins import SimPlugins
+from ..world.pod_resources import Told
+from .changes import change_device, change_file, change_gpus, change_runtime
+from .kubelets import change_kubelet
+from .objects import bind, change_metadata
+from .patience import SimPatience, settled
+from .pod_resources import PodResourcesAgent
+from .view import node_view, pod_view
+
+
+class SimBackend:
+    """The world of one story.
+
+    Args:
+        scenario: the story.
+        directory: where the nodes' folder is made; the system's place for temporary files where it is None.
+        keep: leave the folder behind.
+        plugin_commands: plugin name -> argv that takes the place of the story's own program.
+    """
+
+    def __init__(
+        self, scenario: Scenario, directory: Path | None, keep: bool, plugin_commands: Mapping[str, tuple[str, ...]]
+    ) -> None:
+        self._scenario = scenario
+        self._base = directory
+        self._keep = keep
+        self._plugin_commands = plugin_commands
+        self._clock = ManualClock()
+        self.trace = Trace(now=self._clock.now)
+        self._logs = KubeletLogs(self._clock.now)
+        self._store = Store(Objects(WallTime(self._clock)), self._observe)
+        self._api = AsyncExitStack()
+        self._group = asyncio.TaskGroup()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._folder: Path | None = None
+        self.logs: tuple[Path, ...] = ()
+        self._nodes: dict[str, SimNode] = {}
+        self._kubelets: dict[str, Kubelet] = {}
+        self._plugins = SimPlugins(scenario.plugins, plugin_commands, self._clock, self.trace)
+        self._agents: dict[str, PodResourcesAgent] = {}
+        self._panics: dict[str, str] = {}
+        self._named: dict[str, str] = {}
+        self._observed = 0
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Everything that this machine lets it do."""
+        return frozenset(Capability) - self.remedies.keys()
+
+    @cached_property
+    def remedies(self) -> Mapping[Capability, str]:
+        """What this machine lacks for this story; see `Backend`.
+
+        A program that the user gave in a plugin's place is left out: who names one wants to know that it does not run.
+        """
+        nodes = self._scenario.nodes
+        plugins = [spec for spec in self._scenario.plugins if spec.name not in self._plugin_commands]
+        checks: dict[Capability, Callable[[], None]] = {}
+        if any(node.runtime is Runtime.PROCESS for node in nodes):
+            checks[Capability.PROCESS_RUNTIME] = check_bubblewrap
+        if any(needs_view(node, plugin) for node in nodes for plugin in plugins):
+            checks[Capability.NODE_VIEW] = check_sandbox
+        found: dict[Capability, str] = {}
+        for capability, check in checks.items():
+            try:
+                check()
+            except HostError as error:
+                found[capability] = str(error)
+        return found
+
+    async def __aenter__(self) -> Self:
+        await self._group.__aenter__()
+        try:
+            await self._build()
+        except BaseException as error:
+            await self.__aexit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        try:
+            try:
+                await self._end()
+            finally:
+                await self._group.__aexit__(kind, error, traceback)
+        except BaseException as failure:
+            self._remove_files(has_failed=is_failure(failure))
+            raise
+        self._remove_files(has_failed=False)
+
+    @property
+    def kept(self) -> Path | None:
+        """The folder with one for each node; see `Backend`."""
+        return self._folder if self._keep else None
+
+    def node_directory(self, name: str) -> Path:
+        """The folder of a node, while the world is there."""
+        return self._nodes[name].directory
+
+    async def perform(self, action: Action) -> None:
+        """Do one step; see `Backend`."""
+        match action:
+            case Apply(manifest=manifest):
+                self._store.create_pod(manifest)
+            case Delete(pod=name):
+                self._store.delete_pod(self._pod(name).uid)
+            case ExitContainer():
+                await self._exit_container(action)
+            case MetadataAction(pod=str(name)):
+                change_metadata(action, pod_key(self._pod(name)), self._store.objects)
+            case MetadataAction():
+                change_metadata(action, Key("nodes", "", self._node(action.node).name), self._store.objects)
+            case Bind(pod=name, node=node_name):
+                bind(self._pod(name), self._node(node_name).name, self._store)
+            case PauseRuntime() | ResumeRuntime() | RefuseCri():
+                node = self._node(action.node)
+                change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
+            case PluginAction():
+                await self._plugins.perform(action, self._node(action.node).name)
+            case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():
+                change_gpus(action, self._node(action.node), await self.observe(), self.trace)
+            case FailDevice() | HealDevice():
+                change_device(action, self._node(action.node), await self.observe(), self.trace)
+            case FileAction():
+                change_file(action, self._node(action.node), await self.observe(), self.trace)
+            case Advance(seconds=seconds):
+                await settled(self.trace)
+                self.trace.append(ClockAdvanced(seconds))
+                await self._clock.advance(seconds)
+            case _:
+                node = self._node(action.node)
+                with self._logs.of(node.name):
+                    await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
+
+    async def observe(self) -> Snapshot:
+        """What the store, the kubelets and the supervisors say now."""
+        told = {name: await agent.ask() for name, agent in self._agents.items()}
+        self._observed = len(self.trace)
+        self._named |= {pod.mirror_of or pod.uid: pod.key for pod in self._store.pods}
+        return Snapshot(
+            nodes={node.name: self._node_view(node, told) for node in self._store.all_nodes},
+            pods={pod.key: self._pod_view(pod, told) for pod in self._store.pods},
+            plugins=self._plugins.views,
+        )
+
+    def patience(self, within_s: float) -> SimPatience:
+        """Begin to wait; see `SimPatience`."""
+        return SimPatience(self._clock, self.trace, lambda: self._observed, within_s)
+
+    async def _build(self) -> None:
+        self._folder = new_folder(self._base)
+        self._logs.start()
+        minor = version(self._scenario.nodes[0].kubernetes)
+        self._tasks.append(self._group.create_task(Scheduler(self._store, self._clock, minor).run()))
+        kubeconfig = await self._start_api(minor)
+        for spec in self._scenario.nodes:
+            node = SimNode(spec, self._folder / spec.name, self._scenario.changed_files)
+            self._nodes[node.name] = node
+            node.create()
+            around = Surroundings(self._clock, self._store, self._observe, self._group)
+            kubelet = Kubelet(node.directory, node.kubelet_config(), around)
+            self._logs.add_node(node.name, node.kubelet_log)
+            with self._logs.of(node.name):
+                await kubelet.start()
+            self._kubelets[node.name] = kubelet
+            node.kubeconfig = kubeconfig
+            self._plugins.add_node(node)
+            if self._scenario.asks_pod_resources:
+                self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket, self._scenario.pods_to_get)
+        self._tasks += self._plugins.run(self._group)
+
+    async def _start_api(self, version: Version) -> Path | None:
+        """Serve the API where a plugin talks to it; the file that lets it in."""
+        if self._folder is None or not any(spec.uses_api for spec in self._scenario.plugins):
+            return None
+        # Imported here: most stories have no API server.
+        from .api import serving_api
+
+        content = await self._api.enter_async_context(serving_api(self._store.objects, self._kubelets, version))
+        kubeconfig = self._folder / ".kubeconfig"
+        kubeconfig.write_text(json.dumps(content))
+        return kubeconfig
+
+    async def _end(self) -> None:
+        # A stack, so that what fails to end keeps nothing else from ending.
+        async with AsyncExitStack() as stack:
+            stack.callback(self._logs.close)
+            stack.push_async_callback(self._api.aclose)
+            stack.push_async_callback(self._plugins.close)
+            for kubelet in self._kubelets.values():
+                stack.push_async_callback(kubelet.close)
+            for node in self._nodes.values():
+                stack.callback(node.close)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _remove_files(self, *, has_failed: bool) -> None:
+        if self._folder is None:
+            return
+        if has_failed:
+            self.logs = tuple(log for node in self._nodes.values() for log in node.logs)
+        if not self._keep:
+            remove_folder(self._folder, but=self.logs)
+
+    def _observe(self, event: NodeEvent) -> None:
+        match event:
+            case PluginRegistered():
+                self._plugins.registered(event)
+            case KubeletCrashed(node=node, reason=reason):
+                self._panics[node] = reason
+                self._plugins.tend(node, False)
+            case KubeletStopped(node=node):
+                self._plugins.tend(node, False)
+            case KubeletStarted(node=node):
+                self._panics.pop(node, None)
+        self.trace.append(event)
+
+    def _node(self, name: str | None) -> SimNode:
+        return self._nodes[name] if name is not None else next(iter(self._nodes.values()))
+
+    def _pod(self, name: str) -> Pod:
+        pod = self._store.pod_named(name)
+        if pod is None:
+            raise InputError(f"no pod '{name}' is there now; the pods are: {self._pod_names() or 'none'}")
+        return pod
+
+    def _pod_names(self) -> str:
+        return ", ".join(pod.key for pod in self._store.pods)
+
+    def _node_view(self, node: Node, told: Mapping[str, Told]) -> NodeView:
+        name = node.name
+        kubernetes, panic = self._nodes[name].spec.kubernetes, self._panics.get(name)
+        view = node_view(name, kubernetes, node, is_running=self._kubelets[name].is_running, panic=panic)
+        api = told.get(name, Told())
+        return replace(
+            view, pod_resources=api.allocatable, pod_resources_get=api.get, checkpoint=self._checkpoint_view(name)
+        )
+
+    def _checkpoint_view(self, node: str) -> CheckpointView | Literal["absent", "corrupt"]:
+        """What is in the file, where the story wants to know."""
+        if not self._scenario.reads_checkpoints:
+            return "absent"
+        return checkpoint_view(read_checkpoint(self._nodes[node].checkpoint_text()), self._named)
+
+    def _pod_view(self, pod: Pod, told: Mapping[str, Told]) -> PodView:
+        node = pod.node_name or ""
+        view = pod_view(pod, self._kubelets.get(node), self._store)
+        return replace(view, pod_resources=told.get(node, Told()).pods.get(pod.key))
+
+    async def _exit_container(self, action: ExitContainer) -> None:
+        pod = self._pod(action.pod)
+        names = [container.name for container in pod.containers]
+        container = action.container or names[-1]
+        if container not in names:
+            raise InputError(f"pod '{pod.key}' has no container '{container}'; it has {', '.join(names)}")
+        if pod.node_name is None:
+            raise InputError(f"pod '{pod.key}' is on no node, so none of its containers runs")
+        await self._kubelets[pod.node_name].complete(pod.key, container, action.code)

@@ -1,0 +1,121 @@
+"""How long a story waits in the simulated world, in real time and in node time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.events import (
+    ContainerExited,
+    ContainerStarted,
+    DevicesAllocated,
+    DevicesListed,
+    PluginDisconnected,
+    PluginRegistered,
+    RegistrationRefused,
+)
+
+from ...trace.events import PluginCalled, PluginExited, PluginStarted, RegistrationAnswered
+from ...trace.trace import Trace
+from .fair_time import FairTime
+
+_IDLE_S: Final = 0.01
+_LOOK_S: Final = 0.1
+_TURNS: Final = 4
+"""From the arrival of a plugin's line to the event that it leaves, in turns of the loop."""
+_FURTHEST_S: Final = 240.0
+_SETTLES_WITHIN_S: Final = 2.0
+_FROM_PROCESSES: Final = frozenset(
+    event.kind
+    for event in (
+        PluginStarted,
+        PluginExited,
+        PluginCalled,
+        PluginRegistered,
+        PluginDisconnected,
+        RegistrationAnswered,
+        RegistrationRefused,
+        DevicesListed,
+        DevicesAllocated,
+        ContainerStarted,
+        ContainerExited,
+    )
+)
+"""What real processes did, in their own time; the other kinds can all follow from node time alone."""
+
+
+async def settled(trace: Trace) -> None:
+    """Return when nothing has happened for a tenth of a second, so that the kubelets know what processes did last.
+
+    A plugin's end reaches its kubelet after the end itself, and a grace that begins there must not begin later because
+    the story lets time pass. Plugins that never are quiet are waited for two seconds, as `FairTime` has them.
+    """
+    real_time = FairTime(_SETTLES_WITHIN_S)
+    seen, looks, quiet_since_s = len(trace), 0, 0.0
+    # Looks are counted too: a machine that stalls lets much time pass in which nobody gets to do anything.
+    while looks < _LOOK_S / _IDLE_S or real_time.read() < quiet_since_s + _LOOK_S:
+        looks += 1
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_IDLE_S):
+                await trace.longer_than(seen)
+            seen, looks, quiet_since_s = len(trace), 0, real_time.read()
+        if real_time.left() <= 0:
+            break
+
+
+class SimPatience:
+    """Waits for real processes in real time, and lets node time leap when nothing happens meanwhile.
+
+    A leap goes to the next thing due, but never further than `within_s` of node time behind what a process did last,
+    and never beyond four minutes in one wait that is itself shorter: a story that waits 10 s sees the next status
+    period, not the end of a five-minute grace, whatever recurs meanwhile. Not all that can be expected leaves an event
+    (a device's health in a pod's status does not), so a wait in which nothing is due ends after a tenth of a second.
+
+    Real time counts as `FairTime` has it. When it is used up node time still goes to what is due within the wait, so
+    that a plugin's late answer is not lost on a kubelet that publishes it with the next status.
+    """
+
+    def __init__(self, clock: ManualClock, trace: Trace, observed: Callable[[], int], within_s: float) -> None:
+        self._clock = clock
+        self._trace = trace
+        self._observed = observed
+        self._within_s = within_s
+        self._real_time = FairTime(within_s)
+        self._leap_limit = clock.now() + within_s
+        self._heeded = len(trace)
+        self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
+
+    async def wait(self) -> bool:
+        """See `Patience`."""
+        if self._is_over():
+            return await self._leap()
+        if await self._happens_within(_IDLE_S):
+            return True
+        return await self._leap() or await self._happens_within(_LOOK_S) or not self._is_over()
+
+    async def _happens_within(self, limit_s: float) -> bool:
+        if self._is_over():
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(limit_s, self._real_time.left())):
+                await self._trace.longer_than(self._observed())
+        # Another story may have held the loop up: what has come by now is taken first.
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        return len(self._trace) > self._observed()
+
+    async def _leap(self) -> bool:
+        if any(event.kind in _FROM_PROCESSES for event in self._trace[self._heeded :]):
+            self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)
+        self._heeded = len(self._trace)
+        due = self._clock.next_deadline()
+        if due is None or due > self._leap_limit:
+            return False
+        await self._clock.advance(due - self._clock.now())
+        return True
+
+    def _is_over(self) -> bool:
+        return self._real_time.left() <= 0

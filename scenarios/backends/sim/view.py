@@ -1,0 +1,65 @@
+"""What can be observed of a simulated node and its pods, as the values that expectations are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from simkubelet.cluster import Store
+from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.model.node import Node
+from simkubelet.model.pod import Pod
+from simkubelet.model.pod_status import ContainerStatus
+from simkubelet.model.resources import ResourceName
+
+from ...trace.snapshot import KubeletState, NodeView, PodEvent, PodView
+
+
+def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic: str | None) -> NodeView:
+    """A node as it is published, and whether its kubelet is there; `panic` is what ended it, if anything did."""
+    state = KubeletState.RUNNING if is_running else KubeletState.STOPPED
+    return NodeView(
+        name,
+        kubernetes,
+        _plain(node.status.capacity),
+        _plain(node.status.allocatable),
+        state if panic is None else KubeletState.CRASHED,
+        panic or "",
+        labels=node.labels,
+        annotations=node.manifest["metadata"].get("annotations") or {},
+    )
+
+
+def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store) -> PodView:
+    """A pod as the cluster and its node's kubelet know it; `kubelet` is None while it is bound to no node."""
+    containers = kubelet.containers_of(pod) if kubelet else {}
+    held = kubelet.devices_of(pod) if kubelet else {}
+    statuses = (*pod.status.init_containers, *pod.status.containers)
+    return PodView(
+        name=pod.key,
+        phase=pod.status.phase.value,
+        reason=pod.status.reason,
+        message=pod.status.message,
+        node=pod.node_name or "",
+        devices={container: {str(name): ids for name, ids in book.items()} for container, book in held.items()},
+        options={name: container.options for name, container in containers.items()},
+        labels=pod.manifest["metadata"].get("labels") or {},
+        annotations=pod.manifest["metadata"].get("annotations") or {},
+        events=tuple(PodEvent(event.type, event.reason, event.message) for event in store.events_of(pod.uid)),
+        restarts=sum(status.restart_count for status in statuses),
+        health=_health(statuses),
+    )
+
+
+def _health(statuses: tuple[ContainerStatus, ...]) -> dict[str, dict[str, str]]:
+    """Resource -> device id -> health, of all containers of a pod."""
+    told: dict[str, dict[str, str]] = {}
+    for status in statuses:
+        for resource in status.resources:
+            told.setdefault(resource.name, {}).update(
+                {device.resource_id: device.health for device in resource.resources}
+            )
+    return told
+
+
+def _plain(amounts: Mapping[ResourceName, int]) -> dict[str, int]:
+    return {str(name): amount for name, amount in amounts.items()}

@@ -1,0 +1,250 @@
+"""One simulated node of a story: its folder, its fake GPUs, and how its kubelet is set up.
+
+The folder holds ``device-plugins/`` (the kubelet's), ``taps/`` (folders of sockets of plugins with a tap),
+``machine/`` (the fake GPUs), ``root/`` (the node's own files), ``view/`` (what programs in a view of the node wrote
+into folders that it shares with the host) and ``logs/`` (what the kubelet and the plugins wrote).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from simkubelet._internal.sandbox import NodeView
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME
+from simkubelet.kubelet.kubelet import DEVICE_PLUGINS
+from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.model.config import KubeletConfig, RuntimeKind
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.topology_settings import TopologySettings
+from simkubelet.model.version import version
+
+from ...story.node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
+from .node_files import SimFiles
+
+if TYPE_CHECKING:
+    from fakegpu import Machine
+
+    from .vendor_devices import VendorDevices
+
+CDI_SPECS: Final = "/var/run/cdi"
+"""Where a plugin writes CDI specifications."""
+
+
+_OWN: Final = ("/etc/cdi", "/run/cdi", "/run/nvidia", "/var/lib/kubelet", "/var/lib/simkubelet")
+"""Folders of which a node has its own alone, whatever the host has there."""
+_OPEN: Final = ("/etc", "/mnt", "/opt", "/run", "/srv", "/var", "/var/lib", "/var/log")
+"""Folders of the host into which a plugin may write; what it writes is the node's."""
+_HARDWARE: Final = (
+    *("/dev/nvidia*", "/dev/dri", "/dev/kfd", "/dev/iluvatar*", "/dev/itrctl", "/proc/driver/nvidia*"),
+    *("/sys/bus/pci/devices", "/sys/bus/pci/drivers/nvidia", "/sys/bus/pci/drivers/amdgpu", "/sys/class/drm"),
+    *("/sys/class/kfd", "/sys/devices/virtual/kfd", "/sys/module/amdgpu", "/sys/module/nvidia*"),
+)
+"""Where the host's GPUs would be seen beside those of a node."""
+
+
+_SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # the node's
+
+
+class SimNode:
+    """The files of one node; made by `create`, removed with the folder that they are in.
+
+    Args:
+        spec: What it is made of.
+        directory: Its folder.
+        changed: Paths at which files may be made later.
+    """
+
+    def __init__(self, spec: NodeSpec, directory: Path, changed: Sequence[str] = ()) -> None:
+        self.spec = spec
+        self._changed = changed
+        self.directory = directory
+        self.plugin_folder = directory / DEVICE_PLUGINS
+        self.pod_resources_socket = directory / POD_RESOURCES / "kubelet.sock"
+        self.files = SimFiles(spec.name, directory)
+        self.root = self.files.root
+        self.kubelet_log = directory / "logs" / "kubelet.log"
+        self.plugin_logs = directory / "logs" / "plugins"
+        self._machine_folder = directory.absolute() / "machine"
+        self.machine: Machine | None = None
+        self.kubeconfig: Path | None = None
+        """What lets plugins in at the API server, where there is one."""
+        self.vendor_devices: VendorDevices | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def logs(self) -> tuple[Path, ...]:
+        """The files that have what the node's plugins, kubelet and containers wrote, without those that are empty."""
+        files = (path for path in (self.directory / "logs").rglob("*") if path.is_file())
+        return tuple(sorted(path for path in files if path.stat().st_size))
+
+    def create(self) -> None:
+        """Make the node's files.
+
+        Raises:
+            InputError: there is no such GPU profile, or the folder cannot be written.
+            HostError: the fake GPUs cannot be made.
+        """
+        for folder in (self.root / "run", self.root / "var", self.plugin_logs):
+            folder.mkdir(parents=True)
+        (self.root / "var" / "run").symlink_to("../run")
+        if self.spec.gpus is not None:
+            self.machine = self._machine(self.spec.gpus)
+            self.files.create_folder(CDI_SPECS)
+        if self.spec.has_devices:
+            for part in ("sys", "dev", "proc"):
+                (self.root / part).symlink_to(self._machine_folder / part)
+        if self.spec.amd is not None or self.spec.iluvatar is not None:
+            self.vendor_devices = self._vendor_devices()
+        for path, content in self.spec.contents.items():
+            self.files.create(path, content)
+        for path, target in self.spec.links.items():
+            self.files.create_link(path, target)
+
+    def close(self) -> None:
+        """End what serves for the node's devices and let go of their files; may be called when `create` has failed."""
+        if self.machine is not None:
+            self.machine.close()
+        if self.vendor_devices is not None:
+            self.vendor_devices.close()
+
+    def view(self, places: Mapping[str, Path]) -> NodeView:
+        """How a program sees the node that has a node's paths built in; `places` are those that it alone has."""
+        has_machine = self._machine_folder.exists()
+        return NodeView(
+            root=self.root,
+            storage=self.files.open_view(),
+            places={**self._places(), **places},
+            hidden=(*_OWN, *(_HARDWARE if self.spec.has_devices else ())),
+            opened=(*_OPEN, *(str(PurePosixPath(path).parent) for path in self._changed)),
+            devices=self._machine_folder / "dev" if has_machine else None,
+            kept=(self.directory,),
+        )
+
+    def _places(self) -> Mapping[str, Path]:
+        """The folders that are the node's own and lie elsewhere than below its root."""
+        kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in (PLUGINS_REGISTRY, POD_RESOURCES)}
+        own = {f"/{path}": self.root / path for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: self.directory / "shm"}
+        for folder in own.values():
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o1777)
+        for path in _OWN:
+            (self.root / path[1:]).mkdir(parents=True, exist_ok=True)
+        return own | {path: folder for path, folder in kubelet.items() if folder.is_dir()}
+
+    def checkpoint_text(self) -> str | None:
+        """What is in the kubelet's file of who holds which device; None where there is none."""
+        try:
+            return (self.plugin_folder / CHECKPOINT_NAME).read_text(errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def kubelet_config(self) -> KubeletConfig:
+        """The settings of the node's kubelet."""
+        topology, numa_nodes = self.spec.topology, tuple(range(self.spec.numa_nodes))
+        return KubeletConfig(
+            self.name,
+            version(self.spec.kubernetes),
+            topology=TopologySettings(topology.policy, topology.scope, topology.options, numa_nodes),
+            feature_gates=self.spec.feature_gates,
+            runtime=RuntimeKind(self.spec.runtime.value),
+            static_pod_path=self.files.place(MANIFESTS),
+        )
+
+    def _machine(self, gpus: GpuSpec) -> Machine:
+        """The fake GPUs, their driver, and the specification by which a container runtime gives them to containers."""
+        from fakegpu import cdi_spec, make_driver_root
+
+        from .nvidia_gpus import make_gpus
+
+        with told_errors():
+            machine = make_gpus(self._machine_folder, **gpus.model_dump())
+            make_driver_root(machine, self.files.place(DRIVER_ROOT))
+        self.files.create(CDI_SPEC, json.dumps(cdi_spec(machine, CDI_KIND)))
+        return machine
+
+    def _vendor_devices(self) -> VendorDevices:
+        from .vendor_devices import VendorDevices
+
+        with told_errors():
+            devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
+            devices.serve(self.root)
+        return devices
+
+
+def new_folder(base: Path | None) -> Path:
+    """Make a new folder for the nodes, with a short name as sockets are made below it.
+
+    Args:
+        base: Where; it is made where it does not exist. The system's place for temporary files where it is None.
+
+    Raises:
+        InputError: No folder can be made there.
+        HostError: There is no space left.
+    """
+    place = (base or Path(tempfile.gettempdir())).absolute()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="sk-", dir=place))
+    except OSError as error:
+        kind = HostError if error.errno == errno.ENOSPC else InputError
+        raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
+
+
+@contextmanager
+def removed_at_end(folder: Path) -> Iterator[Path]:
+    """A folder that goes in the end with all that is in it.
+
+    Raises:
+        HostError: it cannot be removed.
+    """
+    try:
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
+    """Remove a folder with all that is in it, but for some files and the folders that lead to them.
+
+    Raises:
+        HostError: it cannot be removed.
+    """
+    try:
+        _remove(folder, but)
+    except OSError as error:
+        raise HostError(f"{error.filename}: cannot be removed: {error.strerror}; remove it by hand") from None
+
+
+def _remove(folder: Path, but: Collection[Path]) -> None:
+    if not but:
+        shutil.rmtree(folder)
+        return
+    for entry in folder.iterdir():
+        spared = [file for file in but if file.is_relative_to(entry)]
+        if entry in spared:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            _remove(entry, spared)
+        else:
+            entry.unlink()
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """Turns what goes wrong with fake GPUs into the errors that a story ends with."""
+    from fakegpu.errors import FakeGpuError
+
+    try:
+        yield
+    except FakeGpuError as error:
+        raise (InputError if error.exit_status == InputError.exit_status else HostError)(str(error)) from None

@@ -1,0 +1,169 @@
+"""The plugin processes of a simulated world: which run where, and what the story's verbs do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.model.clock import Clock
+from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.events import PluginRegistered
+
+from ...story.plugin_spec import PluginSpec
+from ...story.verbs.plugin_action import (
+    AnswerRpc,
+    AnyCallAction,
+    AnyStubAction,
+    EndStream,
+    KillPlugin,
+    PausePlugin,
+    ProcessAction,
+    ResumePlugin,
+    SignalPlugin,
+    StartPlugin,
+    StopPlugin,
+    command_of,
+)
+from ...tap.tap import Tap
+from ...trace.snapshot import PluginView
+from ...trace.trace import Record
+from .node import SimNode
+from .plugin_commands import plugin_command, socket_folder
+from .plugin_process import PluginProcess
+
+
+class SimPlugins:
+    """Every plugin once on each node.
+
+    Args:
+        specs: The story's plugins, in its order.
+        replacements: Plugin name -> argv that takes the place of its own program.
+        clock: The nodes' time.
+        trace: Gets what happens.
+    """
+
+    def __init__(
+        self,
+        specs: tuple[PluginSpec, ...],
+        replacements: Mapping[str, tuple[str, ...]],
+        clock: Clock,
+        trace: Record,
+    ) -> None:
+        self._specs = specs
+        self._replacements = replacements
+        self._clock = clock
+        self._trace = trace
+        self._folders: dict[str, Path] = {}
+        self._processes: dict[tuple[str, str], PluginProcess] = {}
+        self._taps: dict[tuple[str, str], Tap] = {}
+
+    @property
+    def views(self) -> tuple[PluginView, ...]:
+        """What the supervisors say now."""
+        return tuple(_as_on_a_node(one.view, self._folders[node]) for (node, _), one in self._processes.items())
+
+    @property
+    def processes(self) -> tuple[PluginProcess, ...]:
+        """All of them, node after node."""
+        return tuple(self._processes.values())
+
+    def add_node(self, node: SimNode) -> None:
+        """Prepare the plugins of a node.
+
+        Raises:
+            InputError: A tap's folder cannot be made.
+            HostError: A foreign program cannot be given the node's paths.
+        """
+        self._folders[node.name] = node.plugin_folder
+        for spec in self._specs:
+            command = plugin_command(node, spec, self._replacements.get(spec.name))
+            is_wanted = spec.start == "with-node"
+            process = PluginProcess(command, self._clock, self._trace, is_wanted)
+            self._processes[node.name, spec.name] = process
+            if spec.tap:
+                self._add_tap(spec, node, process)
+
+    def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
+        tap = Tap(socket_folder(node, spec), node.plugin_folder, process.reported)
+        self._taps[node.name, spec.name] = tap
+        try:
+            tap.start()
+        except OSError as error:
+            kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
+            raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
+
+    async def close(self) -> None:
+        """Take the taps away."""
+        await asyncio.gather(*(tap.close() for tap in self._taps.values()))
+
+    def run(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        """Start the plugins that run from the beginning, and supervise all."""
+        return [group.create_task(process.run()) for process in self._processes.values()]
+
+    def registered(self, event: PluginRegistered) -> None:
+        """Count a registration for the plugin that listens on its socket; a stub tells its own."""
+        here = [process for (node, _), process in self._processes.items() if node == event.node]
+        for process in here:
+            if not process.command.is_told and (len(here) == 1 or process.owns(event.endpoint)):
+                process.registrations += 1
+
+    async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
+        """Do what a step says to a plugin of a node.
+
+        Raises:
+            InputError: The plugin is not in the state for it.
+            PluginError: A stub does not do as it is told.
+        """
+        process = self._processes[node, action.plugin]
+        match action:
+            case StartPlugin():
+                await process.start()
+            case StopPlugin(signal="KILL"):
+                await process.stop(grace_s=0)
+            case StopPlugin():
+                await process.stop()
+            case KillPlugin():
+                await process.kill()
+            case PausePlugin():
+                await process.pause()
+            case ResumePlugin():
+                await process.resume()
+            case SignalPlugin(signal=name):
+                await process.send_signal(name)
+            case AnswerRpc() | EndStream() if tap := self._taps.get((node, action.plugin)):
+                tap.tell(command_of(action))
+            case _:
+                await process.tell(command_of(action))
+
+    def tend(self, node: str, is_tended: bool) -> None:
+        """Say whether a kubelet is there that starts a node's plugins again when they have ended."""
+        for (where, _), process in self._processes.items():
+            if where == node:
+                (process.tended.set if is_tended else process.tended.clear)()
+
+    async def power_off(self, node: str) -> tuple[str, ...]:
+        """End all plugins of a node at once; the names of those that ran, in the story's order."""
+        for (where, _), tap in self._taps.items():
+            if where == node:
+                tap.tell({"command": "forget"})
+        running = [(name, one) for (where, name), one in self._processes.items() if where == node and one.is_wanted]
+        await asyncio.gather(*(process.stop(grace_s=0) for _, process in running))
+        return tuple(name for name, _ in running)
+
+    async def power_on(self, node: str, names: Iterable[str]) -> None:
+        """Start plugins of a node one after the other.
+
+        Raises:
+            InputError: One is named twice.
+        """
+        for name in names:
+            await self._processes[node, name].start()
+
+
+def _as_on_a_node(view: PluginView, folder: Path) -> PluginView:
+    """A view that names the plugins' folder as a node would, since a story cannot know where it lies here."""
+    return replace(view, refusal=view.refusal.replace(str(folder), DEVICE_PLUGIN_PATH))

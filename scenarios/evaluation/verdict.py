@@ -1,0 +1,142 @@
+"""The answer to a story, and the only place where an error becomes one.
+
+======== =========================================== ====================
+outcome  means                                       raised as
+======== =========================================== ====================
+valid    every expectation came true
+invalid  one did not, or a plugin broke its contract `PluginError`
+unknown  the machine failed; nothing can be said     `HostError`
+skipped  the backend cannot play the story, or it is about other versions
+======== =========================================== ====================
+
+Bad input is no verdict: an `InputError` goes through to the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
+
+from ..trace.trace import Event
+from .mismatch import Mismatch
+
+
+class Outcome(StrEnum):
+    """What can be said about the plugins of a story."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+    @property
+    def word(self) -> str:
+        """As reports show it."""
+        return _WORDS[self]
+
+
+_WORDS = {
+    Outcome.VALID: "PASSED",
+    Outcome.INVALID: "FAILED",
+    Outcome.UNKNOWN: "UNKNOWN",
+    Outcome.SKIPPED: "SKIPPED",
+}
+
+
+class UnmetError(PluginError):
+    """An expectation did not come true."""
+
+    def __init__(self, reason: str, failure: Failure) -> None:
+        super().__init__(reason)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Where a story stopped, and what there was to see.
+
+    Attributes:
+        location: ``FILE:LINE``.
+        step: Its title.
+        mismatches: Empty where an error ended the story.
+        events: The part of the trace that matters, in order.
+        waited: How long an expectation was waited for in real time, and how long it should be.
+    """
+
+    location: str
+    step: str
+    mismatches: tuple[Mismatch, ...]
+    events: tuple[Event, ...]
+    waited: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one story.
+
+    Attributes:
+        reason: One line, empty where the story is valid.
+        kept: The folder with those of the nodes, where the run keeps them.
+        logs: Of a story that failed: the files that have what its plugins and kubelets wrote.
+        difference: What two worlds told differently, as the lines of a diff.
+        remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
+    """
+
+    scenario: str
+    outcome: Outcome
+    duration_s: float
+    reason: str = ""
+    failure: Failure | None = None
+    kept: Path | None = None
+    logs: tuple[Path, ...] = ()
+    difference: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+
+
+def from_error(error: BaseException) -> tuple[Outcome, str]:
+    """The outcome and reason of a story that an error ended.
+
+    Of several errors at once the gravest counts: a machine that failed leaves nothing to say about a plugin.
+
+    Raises:
+        InputError: The error is one, or contains one.
+        BaseException: The error itself, where it is none of ours.
+    """
+    leaves = list(single_errors(error))
+    if not leaves or not all(isinstance(leaf, SimkubeletError) for leaf in leaves):
+        raise error
+    for kind, outcome in ((InputError, None), (HostError, Outcome.UNKNOWN), (PluginError, Outcome.INVALID)):
+        for leaf in leaves:
+            if isinstance(leaf, kind):
+                if outcome is None:
+                    raise leaf
+                return outcome, str(leaf)
+    raise error
+
+
+def is_failure(error: BaseException) -> bool:
+    """Whether a story that an error ended is invalid or unknown, neither interrupted nor given bad input."""
+    leaves = list(single_errors(error))
+    is_refused = any(isinstance(leaf, InputError) for leaf in leaves)
+    return not is_refused and any(isinstance(leaf, PluginError | HostError) for leaf in leaves)
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """The exit status of a run: 1 if any story is invalid, else 3 if any is unknown, else 0."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    if Outcome.INVALID in outcomes:
+        return PluginError.exit_status
+    return HostError.exit_status if Outcome.UNKNOWN in outcomes else 0
+
+
+def single_errors(error: BaseException) -> Iterator[BaseException]:
+    """An error, or all that a group of errors has."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from single_errors(inner)
+    else:
+        yield error

@@ -1,0 +1,1 @@
+"""Plays stories: one after the other or side by side, on the simulator or on a cluster, and reports."""

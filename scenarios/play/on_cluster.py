@@ -1,0 +1,78 @@
+"""Plays the stories of a run on a kind cluster, one after the other; with ``both`` on the simulator too, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from simkubelet.model.errors import InputError
+
+from ..backends.backend import needed
+from ..backends.kind.backend import CAPABILITIES
+from ..backends.kind.program import programs_of
+from ..backends.kind.session import KindSession, kind_session
+from ..compare.comparison import Comparison
+from ..compare.equivalence import explained
+from ..evaluation.verdict import Outcome
+from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, told_for
+from .runner import Progress
+
+
+async def play_on_cluster(jobs: Sequence[Job], options: Options, progress: RunProgress) -> tuple[Played, ...]:
+    """Play stories; the results are in the order of the jobs. All are played on the cluster's own version.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+        HostError: There is no cluster and none can be made; nothing is left.
+    """
+    jobs = _once(jobs)
+    for job in jobs:
+        programs_of(job.story.scenario.plugins, options.plugin_commands)
+    async with kind_session(options.cluster, options.node_image, options.keep, nodes_needed(jobs)) as session:
+        if options.kubernetes is not None and not session.kubernetes.startswith(options.kubernetes):
+            raise InputError(
+                f"--kubelet-version: cluster '{options.cluster}' runs {session.kubernetes}; leave the option out, "
+                f"or choose a node image with --image"
+            )
+        return tuple([await play_story(job, session, told_for(job, progress)) for job in jobs])
+
+
+def _once(jobs: Sequence[Job]) -> list[Job]:
+    """Each story once, as the cluster has one version."""
+    return list({job.story.path: replace(job, kubernetes=None) for job in jobs}.values())
+
+
+def nodes_needed(jobs: Sequence[Job]) -> int:
+    """How many a cluster needs for all stories that it can play at all."""
+    stories = [job.document.scenario for job in jobs]
+    return max((len(story.nodes) for story in stories if needed(story) <= CAPABILITIES), default=1)
+
+
+async def play_story(job: Job, session: KindSession, told: Progress) -> Played:
+    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+    """
+    job = replace(job, kubernetes=session.kubernetes)
+    scenario = job.document.scenario
+    world = session.world(scenario, job.options.plugin_commands)
+    if job.options.backend is not BackendName.BOTH:
+        return _named(job, await play_in(world, job, told))
+    comparison = Comparison(scenario)
+    simulated = await play_job(job, told, comparison.simulate_on)
+    real = await play_in(world, job, told, comparison.wait_for_the_same)
+    if real.verdict.outcome is Outcome.VALID:
+        if simulated.verdict.outcome is not Outcome.VALID:
+            reason = f"on the simulator: {simulated.verdict.reason}"
+            real = replace(simulated, verdict=replace(simulated.verdict, reason=reason))
+        elif (divergence := comparison.divergence) is not None:
+            reason = explained(divergence, scenario)
+            verdict = replace(real.verdict, outcome=Outcome.INVALID, reason=reason, difference=divergence.lines)
+            real = replace(real, verdict=verdict)
+    return _named(job, real)
+
+
+def _named(job: Job, played: Played) -> Played:
+    """A cluster has one version, so the story's name says enough."""
+    return replace(played, verdict=replace(played.verdict, scenario=job.story.scenario.name))

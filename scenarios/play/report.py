@@ -1,0 +1,146 @@
+"""A run as people read it: a table of verdicts, and below it what each failure expected, saw and did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..evaluation.mismatch import shown
+from ..evaluation.verdict import Failure, Outcome, Verdict
+from ..story.document import shown_path
+from ..trace.trace import Event
+
+PLAIN_WIDTH = 160
+"""Columns where the output is no terminal."""
+
+_STYLES = {
+    Outcome.VALID: "bold green",
+    Outcome.INVALID: "bold red",
+    Outcome.UNKNOWN: "bold yellow",
+    Outcome.SKIPPED: "cyan",
+}
+
+
+def console() -> Console:
+    """Standard output; plain and wide where it is no terminal."""
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=PLAIN_WIDTH)
+
+
+class _Console(Console):
+    """A console that leaves the exit status to the run when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:
+    """One row per story: its verdict, its time, and what it tells or why it stopped.
+
+    Args:
+        verdicts: In the order to show.
+        summaries: Story name -> what it tells, in a sentence.
+    """
+    result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    result.add_column("story", no_wrap=True)
+    result.add_column("verdict", no_wrap=True)
+    result.add_column("time", justify="right", no_wrap=True)
+    result.add_column("what", overflow="fold")
+    for verdict in verdicts:
+        result.add_row(
+            verdict.scenario,
+            Text(verdict.outcome.word, style=_STYLES[verdict.outcome]),
+            f"{verdict.duration_s:.2f} s",
+            Text(verdict.reason or summaries.get(verdict.scenario, "")),
+        )
+    return result
+
+
+def failure_lines(verdict: Verdict) -> tuple[str, ...]:
+    """What there is to know about a story that failed: place, step, differences, trace; nothing for others."""
+    if verdict.difference:
+        return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
+    if verdict.failure is None:
+        return ()
+    failure = verdict.failure
+    head = f"{failure.location}: {verdict.outcome.word} in step '{failure.step}'"
+    return (head, *_differences(verdict, failure), *_happened(failure), *_logs(verdict))
+
+
+def _differences(verdict: Verdict, failure: Failure) -> list[str]:
+    if not failure.mismatches:
+        return [f"  {verdict.reason}"]
+    lines = []
+    for mismatch in failure.mismatches:
+        lines += [
+            f"  {shown_path(mismatch.path)}",
+            f"    expected  {mismatch.expected}",
+            f"    saw       {mismatch.seen}",
+        ]
+    if failure.waited:
+        lines.append(f"  {failure.waited}")
+    return lines
+
+
+def _happened(failure: Failure) -> list[str]:
+    if not failure.events:
+        return []
+    return ["  what happened around it:", *(f"    {event_line(event)}" for event in failure.events)]
+
+
+def _logs(verdict: Verdict) -> list[str]:
+    if not verdict.logs:
+        return []
+    return ["  what was logged:", *(f"    {file}" for file in verdict.logs)]
+
+
+def event_line(event: Event) -> str:
+    """An event on one line: number, time, kind and fields."""
+    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if _says_something(value))
+    return f"{event.seq:>4} {event.time_s:>9.3f} s  {event.kind:<20} {fields}".rstrip()
+
+
+def _says_something(value: object) -> bool:
+    return value is not None and value is not False and value not in ("", (), [])
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "{" + shown(value) + "}"
+    text = shown(value)
+    return f"'{text}'" if " " in text and isinstance(value, str) else text
+
+
+def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
+    """The last line of a run: how many stories of each outcome, and the time from first to last."""
+    counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
+    told = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
+    return f"{told} in {wall_s:.2f} s"
+
+
+def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s: float) -> None:
+    """Print the table, the failures and the totals to standard output."""
+    out = console()
+    out.print(table(verdicts, summaries))
+    for verdict in verdicts:
+        for number, line in enumerate(failure_lines(verdict)):
+            if number == 0:
+                out.print()
+            out.print(Text(line), soft_wrap=True)
+    out.print()
+    for verdict in verdicts:
+        if verdict.kept is not None:
+            out.print(Text(f"kept {verdict.kept}  {verdict.scenario}"), soft_wrap=True)
+    for line in skipped_lines(verdicts):
+        out.print(Text(line), soft_wrap=True)
+    out.print(totals(verdicts, wall_s))
+
+
+def skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What this machine lacks and how to fix it, a line for each reason, with how many stories were skipped for it."""
+    counts = Counter(remedy for verdict in verdicts for remedy in verdict.remedies)
+    return tuple(f"{count} skipped: {remedy}" for remedy, count in counts.items())

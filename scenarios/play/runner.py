@@ -1,0 +1,167 @@
+"""Plays a story in a backend's world: steps in order, expectations polled with the backend's patience.
+
+The runner owns no task and reads no node clock; all waiting is the backend's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from simkubelet.model.errors import InputError
+
+from ..backends.backend import Backend, needed
+from ..evaluation.evaluation import evaluate
+from ..evaluation.mismatch import Mismatch
+from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
+from ..story.document import Document, shown_path
+from ..story.duration import format_duration
+from ..story.expectations.expectation import AnyExpectation
+from ..story.model import Step
+from ..story.positioned import DataPath
+from ..story.verbs.action import Action
+from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
+from ..trace.snapshot import PluginState
+
+Progress = Callable[[str], None]
+"""Told the title of each step as it begins."""
+Afterwards = Callable[[Backend], Awaitable[None]]
+"""Given the world of a story that has come to its end well, before it is left."""
+
+
+async def nothing(backend: Backend) -> None:
+    """The world is left at once."""
+
+
+async def play(
+    document: Document,
+    backend: Backend,
+    progress: Progress = lambda title: None,
+    afterwards: Afterwards = nothing,
+) -> Verdict:
+    """Play a story from its first step to its last, or to the first expectation that is not met.
+
+    Args:
+        document: The story.
+        backend: A world made for this story and not yet entered; it is left in any case.
+        progress: Told what happens, for a person who waits.
+        afterwards: Awaited at the end of a story that went well.
+
+    Raises:
+        InputError: What the user gave cannot be used.
+    """
+    began = time.monotonic()
+    name = document.scenario.name
+    if not document.scenario.fits:
+        version, condition = document.scenario.nodes[0].kubernetes, document.scenario.kubernetes
+        return Verdict(name, Outcome.SKIPPED, 0.0, f"it is about Kubernetes {condition}, not {version}")
+    if missing := needed(document.scenario) - backend.capabilities:
+        remedies = [backend.remedies[one] for one in sorted(missing) if one in backend.remedies]
+        who = "this machine" if len(remedies) == len(missing) else "the backend"
+        reason = f"{who} cannot {', '.join(sorted(missing))}"
+        return Verdict(name, Outcome.SKIPPED, 0.0, reason, remedies=tuple(remedies))
+    run = _Run(document, backend, progress)
+    try:
+        async with backend:
+            await run.steps()
+            await afterwards(backend)
+    except Exception as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            # What failed while everything was ended must not hide that the user asked for the end.
+            raise asyncio.CancelledError from error
+        outcome, reason = from_error(error)
+        failures = (leaf.failure for leaf in single_errors(error) if isinstance(leaf, UnmetError))
+        failure = next(failures, None) or run.interrupted()
+        return Verdict(name, outcome, time.monotonic() - began, reason, failure, logs=backend.logs)
+    return Verdict(name, Outcome.VALID, time.monotonic() - began)
+
+
+@dataclass(slots=True)
+class _Run:
+    """One story under way; `index` is the step it has come to, -1 while the world comes up."""
+
+    document: Document
+    backend: Backend
+    progress: Progress
+    index: int = -1
+
+    async def steps(self) -> None:
+        """Play all steps.
+
+        Raises:
+            UnmetError: An expectation is not met.
+        """
+        for step in self.document.scenario.steps:
+            self.index += 1
+            if not self.document.scenario.has_step(step):
+                continue
+            self.backend.trace.append(StepStarted(self.index, step.title))
+            self.progress(step.title)
+            if step.action is not None:
+                await self._perform(step.action)
+            elif step.expect is not None:
+                await self._expect(step, step.expect)
+
+    async def _perform(self, action: Action) -> None:
+        try:
+            await self.backend.perform(action)
+        except InputError as error:
+            raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
+
+    async def _expect(self, step: Step, expectation: AnyExpectation) -> None:
+        """Wait until the expectation is met and has held.
+
+        Raises:
+            UnmetError: It was not; with what was seen last.
+        """
+        began = time.monotonic()
+        patience = self.backend.patience(expectation.within)
+        while mismatches := await self._look(expectation):
+            if not await patience.wait():
+                waited = f"waited {time.monotonic() - began:.2f} s (within: {format_duration(expectation.within)})"
+                raise await self._unmet(step, expectation, mismatches, waited)
+        if expectation.holds:
+            began = time.monotonic()
+            patience = self.backend.patience(expectation.holds)
+            while await patience.wait():
+                if mismatches := await self._look(expectation):
+                    held = f"held for {time.monotonic() - began:.2f} s (holds: {format_duration(expectation.holds)})"
+                    raise await self._unmet(step, expectation, mismatches, held)
+        self.backend.trace.append(ExpectationMet(self.index))
+
+    async def _unmet(
+        self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...], waited: str
+    ) -> UnmetError:
+        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
+        self.backend.trace.append(ExpectationFailed(self.index, told))
+        reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
+        location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
+        events = self.backend.trace.around(expectation.subject)
+        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
+        return UnmetError(reason, Failure(location, step.title, whole, events, waited))
+
+    async def _look(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
+        return evaluate(expectation, await self.backend.observe(), self.backend.trace)
+
+    async def _silent_plugins(self) -> list[str]:
+        """What explains most failures of a new plugin."""
+        plugins = (await self.backend.observe()).plugins
+        return [
+            f"plugin '{plugin.name}' runs but has not registered with the kubelet"
+            for plugin in plugins
+            if plugin.state is PluginState.RUNNING and plugin.registrations == 0
+        ]
+
+    def _in_document(self, path: DataPath) -> DataPath:
+        return ("steps", self.index, "expect", *path)
+
+    def interrupted(self) -> Failure:
+        """Where an error ended the story."""
+        latest = self.backend.trace[-12:]
+        if self.index < 0:
+            return Failure(self.document.location("plugins"), "start", (), latest)
+        step = self.document.scenario.steps[self.index]
+        return Failure(self.document.location("steps", self.index), step.title, (), latest)

@@ -1,0 +1,260 @@
+"""What no single part of a story can know: names that refer to each other, and names that the world must have.
+
+Yields ``(path, message)`` pairs; `document` adds file, line and column.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import pod_from_manifest
+
+from .expectations.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from .expectations.expected_checkpoint import CheckpointContent
+from .kubernetes import is_met, versions_in
+from .model import Scenario, Step
+from .node_spec import NodeSpec
+from .plugin_spec import PluginSpec
+from .positioned import DataPath
+from .verbs.action import (
+    AddStaticPod,
+    AnyFileAction,
+    Apply,
+    Delete,
+    ExitContainer,
+    RemoveFile,
+    RemoveFolder,
+    RemoveStaticPod,
+)
+from .verbs.hardware_action import (
+    Fail,
+    FailDevice,
+    FailNvml,
+    HardwareAction,
+    Heal,
+    HealDevice,
+    HealNvml,
+    HeldBy,
+    NvidiaAction,
+    PartitionGpu,
+)
+from .verbs.node_action import KubeletAction, RebootNode, RuntimeAction
+from .verbs.plugin_action import CallAction, PluginAction, StubAction
+from .verbs.pod_action import Bind, MetadataAction
+
+Finding = tuple[DataPath, str]
+_NodeAction = KubeletAction | RuntimeAction | PluginAction | HardwareAction | AnyFileAction | Bind
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The names that the installed parts have: Kubernetes minors, GPU profiles, feature gates that do something."""
+
+    kubernetes: tuple[str, ...]
+    profiles: tuple[str, ...]
+    feature_gates: tuple[str, ...]
+
+
+def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]:
+    """Find all references of a story that lead nowhere; `stem` is its file's name without the ending."""
+    if scenario.name != stem:
+        yield ("name",), f"'{scenario.name}' is not the file's name, '{stem}'; rename one of them"
+    yield from _versions(scenario, known)
+    yield from _repeated("nodes", [node.name for node in scenario.nodes])
+    yield from _repeated("plugins", [plugin.name for plugin in scenario.plugins])
+    for index, node in enumerate(scenario.nodes):
+        yield from _node(node, ("nodes", index), known)
+    applied: dict[str, Collection[str]] = {}
+    for index, step in enumerate(scenario.steps):
+        for version in versions_in(step.kubernetes or ""):
+            yield from _version(version, ("steps", index, "kubernetes"), known)
+        yield from _step(step, ("steps", index), scenario, applied)
+        if step.apply:
+            yield from _pod(step.apply, ("steps", index, "apply"))
+            applied[step.apply.pod] = step.apply.containers
+        yield from _static_pod(step, ("steps", index), scenario.nodes[0].name, applied)
+
+
+def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
+    for version in versions_in(scenario.kubernetes or ""):
+        yield from _version(version, ("kubernetes",), known)
+    for index, version in enumerate(scenario.versions or ()):
+        found = list(_version(version, ("versions", index), known))
+        yield from found
+        if not found and scenario.kubernetes is not None and not is_met(scenario.kubernetes, version):
+            yield ("versions", index), f"the story is about Kubernetes {scenario.kubernetes} only, not {version}"
+
+
+def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
+    try:
+        pod_from_manifest(apply.manifest)
+    except InputError as error:
+        yield path, str(error)
+
+
+def _static_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:
+    """Check a step about a static pod; one that is added is a pod of its node's name from then on."""
+    match step.action:
+        case AddStaticPod(manifest=manifest, node=node):
+            yield from _pod(manifest, (*path, step.verb, "manifest"))
+            applied[f"{manifest.pod}-{node or first_node}"] = manifest.containers
+        case RemoveStaticPod(pod=pod, node=node) if f"{pod}-{node or first_node}" not in applied:
+            yield (*path, step.verb, "pod"), f"no step before this one adds a static pod '{pod}' to the node"
+
+
+def _repeated(key: str, names: list[str]) -> Iterator[Finding]:
+    counts = Counter[str]()
+    for index, name in enumerate(names):
+        counts[name] += 1
+        if counts[name] == 2:
+            yield (key, index, "name"), f"'{name}' is taken; names are unique"
+
+
+def _node(node: NodeSpec, path: DataPath, known: Known) -> Iterator[Finding]:
+    yield from _version(node.kubernetes, (*path, "kubernetes"), known)
+    if node.gpus and node.gpus.profile not in known.profiles:
+        yield (*path, "gpus", "profile"), unknown("GPU profile", node.gpus.profile, known.profiles)
+    if node.gpus and len(node.gpus.mig) > node.gpus.count:
+        yield (*path, "gpus", "mig"), f"divides {len(node.gpus.mig)} GPUs; node '{node.name}' has {node.gpus.count}"
+    for gate in node.feature_gates:
+        if gate not in known.feature_gates:
+            yield (*path, "featureGates", gate), unknown("feature gate", gate, known.feature_gates)
+
+
+def _version(version: str, path: DataPath, known: Known) -> Iterator[Finding]:
+    if not is_supported(version, known.kubernetes):
+        yield path, unsupported(version, known.kubernetes)
+
+
+def is_supported(version: str, minors: tuple[str, ...]) -> bool:
+    """Whether a version is one of some minors or a patch of one."""
+    minor, dot, patch = version.rpartition(".")
+    return version in minors or (minor in minors and bool(dot) and patch.isdecimal())
+
+
+def unsupported(version: str, minors: tuple[str, ...]) -> str:
+    """The complaint about a Kubernetes version that the simulated kubelet does not follow."""
+    return f"no Kubernetes '{version}' here; supported are {minors[0]} to {minors[-1]}"
+
+
+def unknown(what: str, name: str, names: Collection[str]) -> str:
+    """The complaint about a name that does not exist, with a guess at what was meant or else all there are."""
+    all_there_are = f"; there are: {', '.join(sorted(names)) or 'none'}"
+    return f"no {what} '{name}'{_meant(name, names) or all_there_are}"
+
+
+def _meant(name: str, names: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(names), n=1)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, Collection[str]]) -> Iterator[Finding]:
+    for pod, pod_path in _pods_named(step):
+        if pod not in applied:
+            yield (*path, *pod_path), f"no step before this one applies a pod '{pod}'{_meant(pod, applied)}"
+    nodes = {node.name: node for node in scenario.nodes}
+    plugins = {plugin.name: plugin for plugin in scenario.plugins}
+    match step.expect, step.action:
+        case NodeExpectation(node=name), _ if name not in nodes:
+            yield (*path, "expect", "node"), unknown("node", name, nodes)
+        case PluginExpectation(plugin=name), _ if name not in plugins:
+            yield (*path, "expect", "plugin"), unknown("plugin", name, plugins)
+        case PluginExpectation(node=name), _ if name is not None and name not in nodes:
+            yield (*path, "expect", "node"), unknown("node", name, nodes)
+        case PluginExpectation(node=None), _ if len(nodes) > 1:
+            yield (*path, "expect"), _which_node(nodes)
+        case PluginExpectation() as wanted, _:
+            yield from _seen_calls(wanted, plugins[wanted.plugin], (*path, "expect"))
+        case PodExpectation(pod=pod, containers=named), _ if pod in applied:
+            for name in set(named) - set(applied[pod]):
+                its_own = _meant(name, applied[pod]) or f"; it has {', '.join(applied[pod])}"
+                yield (*path, "expect", "containers", name), f"pod '{pod}' has no container '{name}'{its_own}"
+        case _, MetadataAction(node=str(name)) if name not in nodes:
+            yield (*path, step.verb, "node"), unknown("node", name, nodes)
+        case _, PluginAction(plugin=name) as action if name not in plugins:
+            yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
+        case _, StubAction(plugin=name) if not plugins[name].is_stub:
+            yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only that can be told so"
+        case _, CallAction(plugin=name) as action if not plugins[name].tells_calls:
+            yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
+        case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
+            yield (*path, step.verb), f"that takes a tap, which plugin '{name}' does not have; add 'tap: true' to it"
+        case _, action if isinstance(action, _NodeAction):
+            yield from _node_action(action, (*path, step.verb), nodes)
+            if isinstance(action, RebootNode):
+                yield from _rebooted_plugins(action, (*path, step.verb, "plugins"), plugins)
+            elif isinstance(action, RemoveFolder):
+                yield from _folder_of_taps(action, (*path, step.verb, "path"), scenario.plugins)
+
+
+def _seen_calls(wanted: PluginExpectation, plugin: PluginSpec, path: DataPath) -> Iterator[Finding]:
+    if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.tells_calls:
+        yield path, f"nobody tells the calls of plugin '{plugin.name}'; add 'tap: true' to it"
+    if wanted.connections is not None and not plugin.tap:
+        yield (*path, "connections"), f"nobody counts those of plugin '{plugin.name}'; add 'tap: true' to it"
+
+
+def _rebooted_plugins(action: RebootNode, path: DataPath, plugins: Collection[str]) -> Iterator[Finding]:
+    for index, name in enumerate(action.plugins or ()):
+        if name not in plugins:
+            yield (*path, index), unknown("plugin", name, plugins)
+
+
+def _folder_of_taps(action: RemoveFolder, path: DataPath, plugins: Iterable[PluginSpec]) -> Iterator[Finding]:
+    tapped = next((plugin.name for plugin in plugins if plugin.tap), None)
+    if tapped is not None and PurePosixPath(DEVICE_PLUGIN_PATH).is_relative_to(action.path):
+        yield path, f"the tap of plugin '{tapped}' would not find the folder again; take 'tap: true' from it"
+
+
+def _which_node(nodes: Collection[str]) -> str:
+    return f"which node? add 'node: ' and one of {', '.join(nodes)}"
+
+
+def _node_action(action: _NodeAction, path: DataPath, nodes: dict[str, NodeSpec]) -> Iterator[Finding]:
+    if action.node is None and len(nodes) > 1:
+        yield path, _which_node(nodes)
+        return
+    node = next(iter(nodes.values())) if action.node is None else nodes.get(action.node)
+    if node is None:
+        yield (*path, "node"), unknown("node", action.node or "", nodes)
+    elif isinstance(action, Fail | Heal | PartitionGpu | FailNvml | HealNvml):
+        yield from _gpu(action, (*path, "gpu"), node)
+    elif isinstance(action, FailDevice | HealDevice) and node.amd is None and node.iluvatar is None:
+        yield (*path, "device"), f"node '{node.name}' has no such devices; give it some with 'amd' or 'iluvatar'"
+
+
+def _gpu(action: NvidiaAction, path: DataPath, node: NodeSpec) -> Iterator[Finding]:
+    gpu = None if isinstance(action, HealNvml) else action.gpu
+    if node.gpus is None:
+        yield path if gpu is not None else path[:-1], f"node '{node.name}' has no GPUs; give it some with 'gpus'"
+    elif isinstance(gpu, int) and gpu >= node.gpus.count:
+        yield path, f"no GPU {gpu}; node '{node.name}' has {node.gpus.count}, counted from 0"
+
+
+def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
+    """The pods that a step takes for granted, each with the path of its name inside the step."""
+    match step.expect, step.action:
+        case PodExpectation() as expectation, _:
+            yield expectation.pod, ("expect", "pod")
+            for index, other in enumerate(expectation.shares_no_device_with):
+                yield other, ("expect", "sharesNoDeviceWith", index)
+        case NodeExpectation(checkpoint=CheckpointContent(pods=pods)), _:
+            for pod in pods:
+                yield pod, ("expect", "checkpoint", "pods", pod)
+        case _, Delete(pod=pod) | ExitContainer(pod=pod) | Bind(pod=pod) | MetadataAction(pod=str(pod)):
+            yield pod, (step.verb, "pod")
+        case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
+            yield pod, (step.verb, "gpu", "heldBy")
+        case _, FailDevice(device=HeldBy(held_by=pod)) | HealDevice(device=HeldBy(held_by=pod)):
+            yield pod, (step.verb, "device", "heldBy")
+        case _, RebootNode(pods=pods):
+            for index, pod in enumerate(pods):
+                yield pod, ("rebootNode", "pods", index)
+        case _, RemoveFile(held_by=str(pod)):
+            yield pod, ("removeFile", "heldBy")

@@ -1,0 +1,1 @@
+"""What a story expects of the node, its pods and its devices."""

@@ -1,0 +1,1 @@
+"""The steps of a story: a module for each group of verbs."""

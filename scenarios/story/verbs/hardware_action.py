@@ -1,0 +1,167 @@
+"""The verbs that act on the fake GPUs of a node, of any vendor, and how a story names one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..node_spec import MigPartition
+from ..part import Name, Part
+
+
+class HeldBy(Part):
+    """The first device, in the order of ids, that a pod holds when the step is performed; of a replica its hardware."""
+
+    held_by: Name
+
+
+class Free(Part):
+    """The first GPU, in the order of indices, that no pod holds when the step is performed."""
+
+    free: Literal[True]
+
+
+def _selector_tag(value: object) -> str | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return "(index)"
+    if isinstance(value, str):
+        return "(name)"
+    keys = value if isinstance(value, Mapping) else getattr(value, "model_fields_set", ())
+    return "(free)" if "free" in keys else "(held)"
+
+
+GpuSelector = Annotated[
+    Annotated[StrictInt, Field(ge=0), Tag("(index)")]
+    | Annotated[StrictStr, Field(pattern="^(GPU-.+|MIG-.+|[0-9]+:[0-9]+)$"), Tag("(name)")]
+    | Annotated[HeldBy, Tag("(held)")]
+    | Annotated[Free, Tag("(free)")],
+    Discriminator(
+        _selector_tag,
+        custom_error_type="gpu_selector",
+        custom_error_message="expected a GPU: its index, its UUID, {heldBy: POD} or {free: true}; or a MIG device",
+    ),
+]
+"""One GPU of a node, or one MIG device: by its UUID, or as ``GPU:DEVICE`` by index of both."""
+
+
+def describe_gpu(selector: GpuSelector) -> str:
+    """The selector in words, for the title of a step."""
+    match selector:
+        case HeldBy(held_by=pod):
+            return f"a GPU of pod {pod}"
+        case Free():
+            return "a free GPU"
+        case str(name) if name.startswith("MIG-") or ":" in name:
+            return f"MIG device {name}"
+        case _:
+            return f"GPU {selector}"
+
+
+class Fail(Part):
+    """Let a GPU report an XID, fall off the bus, or both.
+
+    Attributes:
+        gpu: Of a MIG device the XID names its instances; what is lost is the GPU.
+        xid: Critical, or an application's error where the XID means that.
+        lost: From now on NVML answers GPU_IS_LOST for it.
+    """
+
+    gpu: GpuSelector
+    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)] | None = None
+    lost: Literal[True] | None = None
+    node: Name | None = None
+
+    @model_validator(mode="after")
+    def _some_fault(self) -> Fail:
+        if self.xid is None and self.lost is None:
+            raise PydanticCustomError("fault", "says nothing about the fault; add 'xid', 'lost: true' or both")
+        return self
+
+
+class Heal(Part):
+    """Take back all that was injected into a GPU."""
+
+    gpu: GpuSelector
+    node: Name | None = None
+
+
+class PartitionGpu(Part):
+    """Divide a GPU anew: its MIG devices go and others come.
+
+    Attributes:
+        gpu: Its index.
+        mig: Profiles of the MIG devices, placed in this order; none with ``[]``, and MIG mode off with ``disabled``.
+    """
+
+    gpu: Annotated[StrictInt, Field(ge=0)]
+    mig: MigPartition
+    node: Name | None = None
+
+
+class FailNvml(Part):
+    """Let calls of the NVIDIA driver's library answer with an error, in every process on the node.
+
+    Attributes:
+        call: A function, all versions of it; with ``*`` at the end all that begin so.
+        error: Its name in NVML, such as ``GPU_IS_LOST``.
+        gpu: Only calls about this GPU, by index.
+        times: How many calls; all where it is left out.
+    """
+
+    call: Annotated[StrictStr, Field(pattern=r"^nvml[A-Za-z0-9_]*\*?$")]
+    error: Annotated[StrictStr, Field(pattern="^[A-Z_]+$")]
+    gpu: Annotated[StrictInt, Field(ge=0)] | None = None
+    times: Annotated[StrictInt, Field(ge=1)] | None = None
+    node: Name | None = None
+
+
+class HealNvml(Part):
+    """Let the library answer as usual again."""
+
+    node: Name | None = None
+
+
+def _device_tag(value: object) -> str | None:
+    return "(id)" if isinstance(value, str) else _selector_tag(value)
+
+
+DeviceSelector = Annotated[
+    Annotated[StrictInt, Field(ge=0), Tag("(index)")]
+    | Annotated[StrictStr, Tag("(id)")]
+    | Annotated[HeldBy, Tag("(held)")]
+    | Annotated[Free, Tag("(free)")],
+    Discriminator(
+        _device_tag,
+        custom_error_type="device_selector",
+        custom_error_message="expected a device: its index, its id, {heldBy: POD} or {free: true}",
+    ),
+]
+"""One AMD GPU or partition, or one Iluvatar chip: by index, or as its plugin names it without a replica's number."""
+
+
+def describe_device(selector: DeviceSelector) -> str:
+    """The selector in words, for the title of a step."""
+    return f"device {selector}" if isinstance(selector, str) else describe_gpu(selector).replace("GPU", "device")
+
+
+class FailDevice(Part):
+    """Let the vendor's monitor of a node tell that an AMD GPU or an Iluvatar chip is unhealthy."""
+
+    device: DeviceSelector
+    node: Name | None = None
+
+
+class HealDevice(Part):
+    """Let it tell that the device is healthy again."""
+
+    device: DeviceSelector
+    node: Name | None = None
+
+
+NvidiaAction = Fail | Heal | PartitionGpu | FailNvml | HealNvml
+HardwareAction = NvidiaAction | FailDevice | HealDevice
