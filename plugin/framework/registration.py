@@ -29,8 +29,8 @@ async def register(plugin: DevicePlugin, kubelet_socket: Path) -> None:
     request = api.RegisterRequest(
         version=api.VERSION, endpoint=plugin.socket_name, resource_name=str(plugin.resource_name)
     )
-    if plugin.cli.options.in_registration:
-        request.options.CopyFrom(plugin.cli.options.to_message())
+    if plugin.options.in_registration:
+        request.options.CopyFrom(plugin.options.to_message())
     await send(request, kubelet_socket)
 
 

@@ -89,7 +89,7 @@ def test_machine_without_kfd_has_no_resource(folder: Path) -> None:
 def test_preference_is_offered_where_gpus_are_linked(folder: Path, count: int, is_offered: bool) -> None:
     (plugin,) = _Node(folder, "mi210", count).plugins()
 
-    assert plugin.cli.options.preferred_allocation_available is is_offered
+    assert plugin.options.preferred_allocation_available is is_offered
 
 
 async def test_beats_send_the_list_again_with_what_kfd_shows(folder: Path) -> None:

@@ -1,6 +1,1 @@
-"""DaemonSets: the API's rules for them, and the controller that keeps a pod of each on every node that it wants."""
-
-from ...strategies.daemonsets import DaemonSetStrategy
-from .controller import DaemonSetController
-
-__all__ = ["DaemonSetController", "DaemonSetStrategy"]
+"""The DaemonSet controller: where pods of a DaemonSet belong, what it creates and deletes, and its revisions."""

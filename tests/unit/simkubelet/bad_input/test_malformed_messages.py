@@ -215,7 +215,7 @@ async def test_first_list_that_is_no_message_leaves_a_resource_without_devices(n
 
 async def listed_raw_plugin(node: Node, answers: dict[str, bytes]) -> RawPlugin:
     plugin = await raw_plugin(node, "d0", answers=answers)
-    plugin.cli.options = api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
+    plugin.options = api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
     await plugin.register()
     await node.until(lambda: node.of("devices-listed"))
     await node.tick()

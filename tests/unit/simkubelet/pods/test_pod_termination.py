@@ -210,7 +210,7 @@ async def test_terminal_phase_waits_for_the_sidecars_and_what_ended_is_told_befo
 
 async def test_pod_deleted_before_it_ran_ends_with_containers_that_nobody_found(node: Any) -> None:
     plugin = await node.plugin("d0")
-    plugin.cli.options.pre_start_required = True
+    plugin.options.pre_start_required = True
     plugin.pre_start_error = "not yet"
     await plugin.register()
     await node.until(lambda: len(node.of("devices-listed")) == 2)

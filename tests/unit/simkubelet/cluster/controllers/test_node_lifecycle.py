@@ -14,7 +14,7 @@ from simkubelet.model.node_condition import ConditionStatus, conditions_of
 from simkubelet.model.node_status import NodeStatus
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 
-from .conftest import Cluster, manifest
+from ..conftest import Cluster, manifest
 
 NODE = Key("nodes", "", "n")
 

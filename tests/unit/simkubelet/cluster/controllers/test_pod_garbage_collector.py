@@ -10,7 +10,7 @@ from simkubelet.cluster.controllers.pod_garbage_collector import PodGarbageColle
 from simkubelet.cluster.objects.objects import JSON, Key, Written
 from simkubelet.model.node_status import NodeStatus
 
-from .conftest import Cluster, manifest
+from ..conftest import Cluster, manifest
 
 NODE = Key("nodes", "", "n")
 

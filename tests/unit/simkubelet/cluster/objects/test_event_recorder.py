@@ -3,7 +3,7 @@ from __future__ import annotations
 from simkubelet.cluster.objects.event_recorder import EventRecorder
 from simkubelet.cluster.objects.objects import Key
 
-from .conftest import Cluster
+from ..conftest import Cluster
 
 POD = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "a", "uid": "u", "resourceVersion": "7"}
 

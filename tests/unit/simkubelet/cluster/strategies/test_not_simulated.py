@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.controllers.daemonsets import DaemonSetStrategy
+from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
 from simkubelet.cluster.strategies.not_simulated import NOT_SIMULATED, not_simulated
 from simkubelet.cluster.strategies.pods import PodStrategy
 
