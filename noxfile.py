@@ -15,14 +15,13 @@ from pathlib import Path
 
 import nox
 
-sys.path.insert(0, str(Path(__file__).parent / "tools"))
-import build_clients
-import build_inputs
-import build_nvidia_plugin
-import build_oracle
-import fetch_nvidia_smi
-import go_build
-import kind_node_image
+sys.path.insert(0, str(Path(__file__).parent))
+from tools.build import clients as build_clients
+from tools.build import go_build, kind_node_image
+from tools.build import inputs as build_inputs
+from tools.build import nvidia_plugin as build_nvidia_plugin
+from tools.build import nvidia_smi as fetch_nvidia_smi
+from tools.build import oracle as build_oracle
 
 nox.needs_version = ">=2025.5"
 nox.options.default_venv_backend = "virtualenv"
@@ -90,7 +89,7 @@ def need_kind(session: nox.Session) -> None:
 def build_nvidias_plugin(session: nox.Session) -> None:
     """Build NVIDIA's own plugin and tools, and name them to the tests."""
     need_go(session, build_nvidia_plugin.find_go)
-    built = session.run(BIN / "python", "tools/build_nvidia_plugin.py", silent=True)
+    built = session.run(BIN / "python", "-m", "tools.build.nvidia_plugin", silent=True)
     names = ("SIMKUBELET_NVIDIA_PLUGIN", "SIMKUBELET_GPU_FEATURE_DISCOVERY", "SIMKUBELET_NVIDIA_CTK")
     session.env.update(zip(names, str(built).splitlines(), strict=True))
 
@@ -102,9 +101,9 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
-    session.run("python", "tools/check_text.py")
-    session.run("python", "tools/kind_column.py", "--check")
-    session.run("python", "tools/nvml_surface.py", "--check")
+    session.run("python", "-m", "tools.check.text")
+    session.run("python", "-m", "tools.generate.kind_column", "--check")
+    session.run("python", "-m", "tools.generate.nvml_surface", "--check")
     session.notify("protos", ["--check"])
 
 
@@ -113,7 +112,7 @@ def types(session: nox.Session) -> None:
     """Run mypy --strict over the packages, the tools, the benchmarks and what tests share."""
     install(session, *PYPROJECT["project"]["dependencies"], *groups("types"))
     session.run("mypy")
-    session.run("mypy", "tools", "bench")
+    session.run("mypy", "--explicit-package-bases", "tools", "bench")
     session.run("mypy", "--explicit-package-bases", "tests/support")
 
 
@@ -133,7 +132,7 @@ def unit(session: nox.Session) -> None:
 @IN_ENVIRONMENT
 def asan(session: nox.Session) -> None:
     """Call the fake library with all kinds of arguments, built with AddressSanitizer and UBSan."""
-    built = session.run(BIN / "python", "tools/build_sanitized.py", silent=True)
+    built = session.run(BIN / "python", "-m", "tools.build.sanitized", silent=True)
     library, runtime = str(built).split()
     # Python keeps memory until it ends, which is no leak of ours.
     sanitized = {"FAKEGPU_LIBRARY": library, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
@@ -167,7 +166,7 @@ def nvidia(session: nox.Session) -> None:
 def clients(session: nox.Session) -> None:
     """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
     need_go(session, build_clients.find_go)
-    built = session.run(BIN / "python", "tools/build_clients.py", silent=True)
+    built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
     session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
     session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
 
@@ -196,7 +195,7 @@ def gpu(session: nox.Session) -> None:
     recorded.parent.mkdir(parents=True, exist_ok=True)
     session.run(BIN / "fakegpu", "record", "--anonymise", "-o", str(recorded), *session.posargs)
     session.run(BIN / "fakegpu", "diff", str(recorded))
-    session.run(BIN / "python", "tools/plugin_on_gpus.py")
+    session.run(BIN / "python", "-m", "tools.check.plugin_on_gpus")
 
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
@@ -221,7 +220,7 @@ def oracle(session: nox.Session) -> None:
         session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
     for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
-        built = session.run(BIN / "python", "tools/build_oracle.py", "--kubernetes", minor, silent=True)
+        built = session.run(BIN / "python", "-m", "tools.build.oracle", "--kubernetes", minor, silent=True)
         names = ("SIMKUBELET_ORACLE", "SIMKUBELET_ORACLE_STUB", "SIMKUBELET_ORACLE_SCHEDULER")
         session.env.update(zip(names, str(built).splitlines(), strict=True))
         session.env["SIMKUBELET_ORACLE_VERSION"] = minor
@@ -248,7 +247,7 @@ def wheel(session: nox.Session) -> None:
 def protos(session: nox.Session) -> None:
     """Write the kubelet's message stubs anew; with `-- --check` only compare."""
     install(session, *groups("protos"))
-    session.run("python", "tools/generate_protos.py", *session.posargs)
+    session.run("python", "-m", "tools.generate.protos", *session.posargs)
 
 
 @nox.session(default=False, venv_backend="none", requires=["environment"])

@@ -206,7 +206,7 @@ async def measure_pods(sides: list[Side], place: str) -> None:
 
 def build() -> tuple[str, str]:
     """Paths of the oracle and of the stub plugin; ends the program where they cannot be built."""
-    command = [sys.executable, str(ROOT / "tools" / "build_oracle.py")]
+    command = [sys.executable, "-m", "tools.build.oracle"]
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         sys.exit(built.returncode)

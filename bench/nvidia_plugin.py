@@ -167,7 +167,7 @@ def inside(machine: Machine, nvidia: str) -> None:
 
 def build() -> str:
     """Path of NVIDIA's plugin; ends the program where it cannot be built."""
-    command = [sys.executable, str(ROOT / "tools" / "build_nvidia_plugin.py")]
+    command = [sys.executable, "-m", "tools.build.nvidia_plugin"]
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         sys.exit(built.returncode)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_text import project_files
 
 from tests.support.doc_pages import PAGES, ROOT, Block, blocks
 from tests.support.live_cluster import go_client
 from tests.support.page_reader import page_reader
+from tools.check.text import project_files
 
 BIN = Path(sys.executable).parent
 README = "README.md"

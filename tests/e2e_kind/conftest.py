@@ -26,7 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2
 PREFIX = "SIMKUBELET_E2E_KIND_PREFIX"
 RECORD = Path(__file__).with_name("equal.json")
-"""Story -> Kubernetes version -> the day on which both worlds told the same; `tools/kind_column.py` reads it."""
+"""Story -> Kubernetes version -> the day on which both worlds told the same; `tools.generate.kind_column` reads it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -19,11 +19,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
-
-import build_oracle  # noqa: E402 - found through the line above
+sys.path.insert(0, str(ROOT))
 
 from tests.support import sequences  # noqa: E402 - found through the line above
+from tools.build import oracle as build_oracle  # noqa: E402 - found through the line above
 
 SCRIPTS = HERE / "scripts.jsonl"
 

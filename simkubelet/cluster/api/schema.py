@@ -1,7 +1,7 @@
 """The fields of the served kinds: their types and how lists of them are merged.
 
-``schema.json`` holds them as OpenAPI definitions; ``tools/api_schema.py`` writes it from the documents of Kubernetes
-v1.34.4 (Apache License 2.0).
+``schema.json`` holds them as OpenAPI definitions; ``tools.generate.api_schema`` writes it from the documents of
+Kubernetes v1.34.4 (Apache License 2.0).
 """
 
 from __future__ import annotations

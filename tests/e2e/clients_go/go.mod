@@ -1,4 +1,4 @@
-// Builds kubectl and a client-go informer for the e2e tests: tools/build_clients.py.
+// Builds kubectl and a client-go informer for the e2e tests: tools/build/clients.py.
 module simkubelet/clients
 
 go 1.25.0

@@ -1,4 +1,4 @@
-// Builds NVIDIA's device plugin, unmodified, for the e2e tests: tools/build_nvidia_plugin.py.
+// Builds NVIDIA's device plugin, unmodified, for the e2e tests: tools/build/nvidia_plugin.py.
 module simkubelet/nvidiago
 
 go 1.25.0

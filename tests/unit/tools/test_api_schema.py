@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import api_schema
+from tools.generate import api_schema
 
 PROTO = """\
 syntax = "proto2";

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import build_inputs
 import pytest
+
+from tools.build import inputs as build_inputs
 
 
 @pytest.fixture

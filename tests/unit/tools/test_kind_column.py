@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
-import kind_column
 import pytest
+
+from tools.generate import kind_column
 
 KNOWN = frozenset({"one", "two"})
 DAY = "2026-01-01"

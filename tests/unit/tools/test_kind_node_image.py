@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import kind_node_image
 import pytest
+
+from tools.build import kind_node_image
 
 
 @pytest.fixture

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-import build_nvidia_plugin
 import pytest
+
+from tools.build import nvidia_plugin as build_nvidia_plugin
 
 
 @pytest.fixture

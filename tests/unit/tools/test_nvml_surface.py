@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-import nvml_surface
 import pytest
+
+from tools.generate import nvml_surface
 
 STATE = """
 struct fg_power {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import build_oracle
-import pin_oracle
 import pytest
+
+from tools.build import oracle as build_oracle
+from tools.build import pin_oracle
 
 
 def test_the_usual_minor_needs_no_tags():

@@ -13,7 +13,7 @@ from fakegpu import Machine
 from simkubelet._internal.sandbox import check_sandbox
 from simkubelet.model.errors import HostError
 
-TOOL = Path(__file__).parents[3] / "tools" / "plugin_on_gpus.py"
+TOOL = Path(__file__).parents[3] / "tools" / "check" / "plugin_on_gpus.py"
 
 
 def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:

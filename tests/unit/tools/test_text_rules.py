@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import check_text
 import pytest
+
+from tools.check import text as check_text
 
 
 def found(text):

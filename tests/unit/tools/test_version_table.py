@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
-import version_table
 
 from simkubelet.model.version import Version
+from tools.generate import version_table
 
 
 def test_page_is_that_of_the_code():

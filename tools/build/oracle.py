@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import go_build
-from go_build import BuildError, Program
+from . import go_build
+from .go_build import BuildError, Program
 
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "fakegpu" / "native"
 PAGE = ROOT / "docs" / "nvml.md"
 FUNCTIONS = Path(__file__).with_name("nvml_functions.json")
@@ -251,7 +251,7 @@ def _rest(absent: Mapping[str, str], refused: Sequence[str], since: Mapping[str,
 
 _HEAD = """# The functions of NVML
 
-Written by `tools/nvml_surface.py` from the C sources; do not edit.
+Written by `tools/generate/nvml_surface.py` from the C sources; do not edit.
 
 The library exports every function that `nvml.h` of CUDA 13.5 declares, older names included. All of them check their
 arguments in NVML's order: `UNINITIALIZED` before `nvmlInit`, `INVALID_ARGUMENT` for a handle that is none and for a
@@ -302,7 +302,7 @@ def main() -> int:
     if not options.check:
         PAGE.write_text(fresh, encoding="utf-8")
     elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != fresh:
-        print(f"stale: {PAGE.name}; run: python tools/nvml_surface.py", file=sys.stderr)
+        print(f"stale: {PAGE.name}; run: python -m tools.generate.nvml_surface", file=sys.stderr)
         return 1
     return 0
 

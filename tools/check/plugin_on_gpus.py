@@ -1,7 +1,7 @@
 """Run our NVIDIA plugin on the GPUs of this machine under a simulated kubelet, and print what was seen as a table.
 
 The library is the one that the loader finds: the driver's, or that of a fake machine (``fakegpu exec -- python
-tools/plugin_on_gpus.py``). Seen are the registrations, the devices beside those that NVML tells, the devices and
+tools/check/plugin_on_gpus.py``). Seen are the registrations, the devices beside those that NVML tells, the devices and
 variables of a pod, the subscription to health events, and the CDI specifications beside the device nodes of this
 machine. Nothing is changed on the machine: the plugin has the kubelet's folder in a mount namespace of its own.
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import go_build
-from go_build import BuildError, Program
+from . import go_build
+from .go_build import BuildError, Program
 
 MODULE = go_build.ROOT / "tests" / "e2e" / "nvidia_go"
 CACHE = go_build.ROOT / "build" / "nvidia-device-plugin"

@@ -5,7 +5,7 @@ does not hold; here each is replaced by the module that was published with it. A
 Kubernetes' own go.mod, which `go mod tidy` would raise if it saw the files for other Kubernetes versions: so it runs in
 a copy without them.
 
-`python tools/pin_oracle.py 1.36.3` writes ``tests/oracle/versions/1.36.mod``. Where one staging module cannot be had in
+`python -m tools.build.pin_oracle 1.36.3` writes ``tests/oracle/versions/1.36.mod``. Where one staging module cannot be had in
 that version, `--staging k8s.io/cri-client=v0.31.0` names another.
 """
 
@@ -21,8 +21,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-import build_oracle
-from go_build import BuildError
+from . import oracle as build_oracle
+from .go_build import BuildError
 
 LOWEST_GO = (1, 24)
 STAGING = re.compile(r"^\s*(k8s\.io/[\w-]+) => \./staging/", re.MULTILINE)

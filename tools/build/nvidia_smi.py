@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "nvidia-smi"
 RELEASES = {"535": "bookworm", "550": "trixie"}
 """The Debian release of each version."""

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-RECIPE = Path(__file__).resolve().parents[2] / "shared" / "kindnode"
+RECIPE = Path(__file__).resolve().parents[3] / "shared" / "kindnode"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "simkubelet" / "kindnode"
 TRIES = 2
 

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BY_CONTENT = ("pyproject.toml", "CMakeLists.txt", "fakegpu/native/**/*", "simkubelet/native/**/*")
 BY_NAME = ("fakegpu/**/__init__.py", "plugin/**/__init__.py", "scenarios/**/__init__.py", "simkubelet/**/__init__.py")
 

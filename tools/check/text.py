@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 OUR_HIDDEN_FOLDERS = {".ci"}
 RESULTS = {"build", "dist", "__pycache__"}
 

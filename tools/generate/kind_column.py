@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fidelity.md"
 RECORD = ROOT / "tests" / "e2e_kind" / "equal.json"
 CATALOG = ROOT / "scenarios" / "catalog"
@@ -90,7 +90,7 @@ def main() -> int:
     if not is_check:
         PAGE.write_text(fresh, encoding="utf-8")
     elif page != fresh:
-        print(f"stale: {PAGE.name}; run: python tools/kind_column.py", file=sys.stderr)
+        print(f"stale: {PAGE.name}; run: python -m tools.generate.kind_column", file=sys.stderr)
         return 1
     return 0
 

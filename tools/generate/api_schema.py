@@ -4,7 +4,7 @@ The first has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``)
 how lists and maps are merged; no descriptions and no defaults. The second has the fields' numbers in protobuf, from
 the modules' ``generated.proto``. One definition stands on one line.
 
-    python tools/api_schema.py FOLDER 1.34.4
+    python -m tools.generate.api_schema FOLDER 1.34.4
 
 reads the modules kubernetes@v1.34.4, api@v0.34.4 and apimachinery@v0.34.4 in a folder, as Go's module cache has them.
 """
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-TARGET = Path(__file__).resolve().parent.parent / "simkubelet" / "cluster" / "api"
+TARGET = Path(__file__).resolve().parents[2] / "simkubelet" / "cluster" / "api"
 REF: Final = "#/components/schemas/"
 
 ROOTS: Final = {

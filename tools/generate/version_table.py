@@ -17,7 +17,7 @@ from pathlib import Path
 
 from simkubelet.model.version import SUPPORTED, Version, version
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "versions.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "versions.md"
 PATCHES = range(30)
 NAMES_ITSELF = ("minor", "kubelet_version")
 
@@ -26,7 +26,7 @@ HEAD = """\
 
 `simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, choose a minor, {first} to {last},
 or one of its patches where a fix came in between. All that depends on it stands below: a value counts from the version
-before it up to the next one. `python tools/version_table.py` writes this page from `simkubelet/model/version.py`.
+before it up to the next one. `python -m tools.generate.version_table` writes this page.
 
 | what | from version: value | source |
 | --- | --- | --- |
@@ -83,7 +83,7 @@ def main() -> int:
         return 0
     if PAGE.read_text(encoding="utf-8") == page():
         return 0
-    print(f"stale: {PAGE.name}; run: python tools/version_table.py", file=sys.stderr)
+    print(f"stale: {PAGE.name}; run: python -m tools.generate.version_table", file=sys.stderr)
     return 1
 
 

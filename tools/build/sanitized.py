@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "fakegpu" / "native"
 BUILD = ROOT / "build" / "sanitized"
 LIBRARY = BUILD / "libnvidia-ml.so.1"
