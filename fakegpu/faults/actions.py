@@ -1,4 +1,4 @@
-"""What can befall a GPU, at once or as a plan; ``native/actions.h`` says what each does.
+"""What can befall a GPU, at once or as a plan; ``native/control/actions.h`` says what each does.
 
 No process keeps the time of a plan: whoever looks at the machine carries out what has fallen due, the library in any
 process that may write the segment as well as this package, and a wait for events looks when the next plan is due. So

@@ -7,7 +7,7 @@
     mig.devices                           # as nvmlDeviceGetMigDeviceHandleByIndex hands them out
     mig.destroy(2)
 
-The rules are those of the library (``native/mig_rules.c``), so what can be made here can be made through NVML. Every
+The rules are those of the library (``native/control/mig_rules.c``), so what can be made here can be made through NVML. Every
 change is seen at once by all processes, and tells whoever registered for MIG events.
 """
 

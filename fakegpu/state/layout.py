@@ -1,4 +1,4 @@
-"""Python's view of the segment file: the structs of ``native/state.h`` as ctypes structures.
+"""Python's view of the segment file: the structs of ``native/core/state.h`` as ctypes structures.
 
 The C header is the original. Whoever loads the library compares every offset and size with those it was compiled with,
 and the library refuses segments of another version, so the two cannot drift apart unseen.

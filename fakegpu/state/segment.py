@@ -151,7 +151,7 @@ class Segment:
             self.command("fakegpu_keep_plans")
 
     def command(self, function: str, *arguments: object) -> int:
-        """Calls a function of ``native/writer.h`` as the only writer; the segment is its first argument."""
+        """Calls a function of ``native/control/writer.h`` as the only writer; the segment is its first argument."""
         with self._exclusive() as address:
             return int(getattr(self._library, function)(address, *arguments) or 0)
 

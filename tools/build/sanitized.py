@@ -29,10 +29,10 @@ def output_of(*command: str | Path) -> str:
 
 def build() -> None:
     include = output_of(sys.executable, NATIVE / "find_header.py")
-    sources = sorted(NATIVE.glob("*.c"))
+    sources = sorted(NATIVE.glob("*/*.c"))
     exports = BUILD / "exports.c"
     output_of(
-        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include}/nvml.h", "--state", NATIVE / "state.h",
+        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include}/nvml.h", "--state", NATIVE / "core" / "state.h",
         "--output", exports, *sources,
     )  # fmt: skip
 
@@ -48,7 +48,7 @@ def build() -> None:
 
 
 def is_fresh() -> bool:
-    inputs = (Path(__file__), *NATIVE.iterdir())
+    inputs = (Path(__file__), *NATIVE.glob("**/*.*"))
     return LIBRARY.exists() and LIBRARY.stat().st_mtime > max(path.stat().st_mtime for path in inputs)
 
 

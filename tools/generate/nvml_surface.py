@@ -95,13 +95,13 @@ class Sources:
 
     @cached_property
     def _members(self) -> dict[str, set[str]]:
-        found = generate_exports._STRUCT.findall(self._texts["state.h"])
+        found = generate_exports._STRUCT.findall(self._texts["core/state.h"])
         return {struct.removeprefix("fg_"): set(generate_exports._MEMBER.findall(body)) for struct, body in found}
 
     @cached_property
     def _topics(self) -> dict[str, str]:
         """Topic of the state -> its struct: ``links`` -> ``link``."""
-        (body,) = re.findall(r"struct fg_gpu_state \{(.*?)\n\};", self._texts["state.h"], re.DOTALL)
+        (body,) = re.findall(r"struct fg_gpu_state \{(.*?)\n\};", self._texts["core/state.h"], re.DOTALL)
         return {topic: struct for struct, topic in re.findall(r"struct fg_(\w+) (\w+)", body)}
 
     def implemented(self) -> dict[str, list[str]]:
@@ -170,7 +170,8 @@ class Sources:
 
 
 _PLUMBING = {
-    "change.c", "live.c", "nvml_api.h", "segment.c", "state.h", "visible.h", "writable.c", "writer.c",
+    "control/writer.c", "core/live.c", "core/segment.c", "core/state.h", "core/writable.c", "nvml/api.h", "nvml/change.c",
+    "nvml/visible.h",
 }  # fmt: skip
 """Files that say how the state is read and written, not what an answer follows from."""
 
@@ -260,7 +261,7 @@ too small (with the size needed, where NVML tells it), `GPU_IS_LOST`, `NOT_SUPPO
 and `NO_PERMISSION` for what only root may do.
 
 - *modelled*: the answer follows from the state of the machine, whose members are named; see
-  [state.h](../fakegpu/native/state.h) for what they mean. What a function *sets* is read back by every process at once.
+  [state.h](../fakegpu/native/core/state.h) for what they mean. What a function *sets* is read back by every process at once.
 - *constant*: no state changes the answer of a function that is called as it should be.
 - *not supported*: arguments are checked, then the board does not support it.
 
@@ -297,7 +298,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.history:
         FUNCTIONS.write_text(json.dumps(history(options.history), indent=1) + "\n", encoding="utf-8")
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*.[ch]"))}
+    texts = {str(path.relative_to(NATIVE)): path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*/*.[ch]"))}
     fresh = page(Sources(texts), **json.loads(FUNCTIONS.read_text(encoding="utf-8")))
     if not options.check:
         PAGE.write_text(fresh, encoding="utf-8")

@@ -74,7 +74,7 @@ SINCE = dict.fromkeys(
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[str]]:
-    sources = nvml_surface.Sources({"state.h": STATE, "power.c": SOURCE})
+    sources = nvml_surface.Sources({"core/state.h": STATE, "nvml/power.c": SOURCE})
     page = nvml_surface.page(sources, SINCE, {"nvmlUnitGetUnitInfo": "INVALID_ARGUMENT"})
     assert "## Power draw\n" in page
     lines = (line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| nvml"))

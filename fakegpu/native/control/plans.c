@@ -1,0 +1,116 @@
+/* Plans: adding, carrying out, and the time of the next one. */
+#include "control/plans.h"
+#include "core/writable.h"
+#include "nvml/api.h"
+
+#include <time.h>
+
+uint64_t fg_now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+static struct fg_plan *next_plan(struct fg_faults *faults)
+{
+    struct fg_plan *next = NULL;
+    for (unsigned int slot = 0; slot < FG_PLANS_MAX; slot++) {
+        struct fg_plan *plan = &faults->plans[slot];
+        if (plan->number != 0 && (next == NULL || plan->due_us < next->due_us))
+            next = plan;
+    }
+    return next;
+}
+
+void fg_set_flag(struct fg_segment *segment, uint32_t flag, bool is_set)
+{
+    if (is_set)
+        __atomic_or_fetch(&segment->fault_flags, flag, __ATOMIC_RELEASE);
+    else
+        __atomic_and_fetch(&segment->fault_flags, ~flag, __ATOMIC_RELEASE);
+}
+
+static void tell_next_due(struct fg_segment *segment)
+{
+    const struct fg_plan *next = next_plan(&segment->faults);
+    __atomic_store_n(&segment->faults.due_us, next == NULL ? UINT64_MAX : next->due_us, __ATOMIC_RELEASE);
+    fg_set_flag(segment, FG_FAULT_PLANS, next != NULL);
+}
+
+/* Of one plan that nobody looked at for long, only what the ring of events holds is made up for. */
+static void skip_what_no_ring_holds(struct fg_plan *plan, uint64_t now_us)
+{
+    if (plan->period_us == 0)
+        return;
+    uint64_t overdue = (now_us - plan->due_us) / plan->period_us + 1u;
+    uint64_t skipped = overdue > FG_EVENTS_MAX ? overdue - FG_EVENTS_MAX : 0;
+    if (skipped >= plan->left)
+        skipped = plan->left - 1u;
+    plan->due_us += skipped * plan->period_us;
+    plan->left -= skipped;
+}
+
+FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment)
+{
+    uint64_t now_us = fg_now_us();
+    struct fg_plan *plan;
+    while ((plan = next_plan(&segment->faults)) != NULL && plan->due_us <= now_us) {
+        skip_what_no_ring_holds(plan, now_us);
+        uint64_t due_us = plan->due_us;
+        fg_act(segment, &plan->action, due_us);
+        plan->due_us += plan->period_us;
+        if (plan->left != UINT64_MAX)
+            plan->left--;
+        if (plan->left == 0 || plan->period_us == 0)
+            plan->number = 0;
+    }
+    tell_next_due(segment);
+}
+
+FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
+{
+    struct fg_faults *faults = &segment->faults;
+    for (unsigned int slot = 0; slot < FG_PLANS_MAX; slot++) {
+        if (faults->plans[slot].number != 0)
+            continue;
+        faults->plans[slot] = *plan;
+        faults->plans[slot].number = ++faults->last_number;
+        tell_next_due(segment);
+        fg_wake(segment);
+        return faults->last_number;
+    }
+    return 0;
+}
+
+FG_EXPORT int fakegpu_remove_plan(struct fg_segment *segment, uint64_t number)
+{
+    for (unsigned int slot = 0; slot < FG_PLANS_MAX; slot++) {
+        struct fg_plan *plan = &segment->faults.plans[slot];
+        if (number == 0 || plan->number != number)
+            continue;
+        plan->number = 0;
+        tell_next_due(segment);
+        return 0;
+    }
+    return -1;
+}
+
+uint64_t fg_next_due_us(const struct fg_segment *segment)
+{
+    if ((__atomic_load_n(&segment->fault_flags, __ATOMIC_ACQUIRE) & FG_FAULT_PLANS) == 0)
+        return UINT64_MAX;
+    return __atomic_load_n(&segment->faults.due_us, __ATOMIC_ACQUIRE);
+}
+
+bool fg_keep_plans(const struct fg_segment *segment)
+{
+    if (fg_next_due_us(segment) > fg_now_us())
+        return true;
+    struct fg_writable writable;
+    if (fg_writable_open(segment, &writable) != NVML_SUCCESS)
+        return false;
+    fakegpu_keep_plans(writable.segment);
+    fg_writable_close(&writable);
+    return true;
+}

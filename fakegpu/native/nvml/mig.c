@@ -1,0 +1,186 @@
+/* The mode of a GPU that can be partitioned, and its MIG devices. */
+#include "nvml/mig.h"
+#include "control/capabilities.h"
+#include "core/segment.h"
+#include "nvml/processes.h"
+
+const struct fg_gpu *fg_part_of(const struct fg_segment *segment, const void *handle, unsigned int first,
+                                unsigned int count, unsigned int *number)
+{
+    uintptr_t offset = (uintptr_t)handle - (uintptr_t)segment->gpus;
+    uintptr_t gpu = offset / sizeof(struct fg_gpu), place = offset % sizeof(struct fg_gpu);
+    if (gpu >= segment->gpu_count || place < first || place - first >= count)
+        return NULL;
+    *number = (unsigned int)(place - first);
+    return &segment->gpus[gpu];
+}
+
+const struct fg_gpu *fg_mig_parent(const struct fg_segment *segment, nvmlDevice_t device, int *slot)
+{
+    unsigned int number;
+    struct fg_mig mig;
+    bool is_lost;
+    const struct fg_gpu *gpu = fg_part_of(segment, device, FG_AT_MIG_DEVICES, FG_COMPUTE_INSTANCES, &number);
+    if (gpu == NULL || fg_read(gpu, offsetof(struct fg_gpu_state, mig), &mig, sizeof mig, &is_lost) != NVML_SUCCESS)
+        return NULL;
+    *slot = (int)number;
+    return mig.compute_instances[number].is_here ? gpu : NULL;
+}
+
+nvmlReturn_t fg_refuse_handle(const struct fg_segment *segment, nvmlDevice_t device)
+{
+    int slot;
+    return fg_mig_parent(segment, device, &slot) != NULL ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+static void tell(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_instance, unsigned int compute_instance)
+{
+    struct fg_event event = {
+        .type = nvmlEventMigConfigChange,
+        .gpu = gpu,
+        .gpu_instance = gpu_instance,
+        .compute_instance = compute_instance,
+    };
+    fakegpu_post_event(segment, &event);
+}
+
+nvmlReturn_t fg_mig_commit(struct fg_change *change, unsigned int gpu_instance, unsigned int compute_instance)
+{
+    char folder[PATH_MAX];
+    fakegpu_write_state(change->writable.segment, change->gpu, &change->state);
+    if (fg_segment_folder(folder))
+        fakegpu_write_capabilities(folder, &change->state); /* the instance is there with or without its files */
+    tell(change->writable.segment, change->gpu, gpu_instance, compute_instance);
+    return fg_change_abandon(change, NVML_SUCCESS); /* what is written stays */
+}
+
+nvmlReturn_t fg_has_processes(const struct fg_gpu *gpu, unsigned int gpu_instance, unsigned int compute_instance,
+                              bool *has_some)
+{
+    struct fg_processes users;
+    FG_TRY(fg_processes_alive(gpu, &users));
+    *has_some = false;
+    for (unsigned int index = 0; index < users.count; index++) {
+        const struct fg_process *user = &users.entries[index];
+        *has_some |= user->gpu_instance == gpu_instance &&
+                     (compute_instance == NVML_COMPUTE_INSTANCE_ID_ANY || user->compute_instance == compute_instance);
+    }
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
+{
+    FG_ENTER(device, current != NULL && pending != NULL);
+    FG_READ(gpu, modes, modes);
+    FG_REQUIRE(modes.mig_supported, NVML_ERROR_NOT_SUPPORTED);
+    *current = modes.mig_current;
+    *pending = modes.mig_pending;
+    return NVML_SUCCESS;
+}
+
+static bool has_instances(const struct fg_mig *mig)
+{
+    for (unsigned int id = 0; id < FG_GPU_INSTANCES; id++)
+        if (mig->gpu_instances[id].is_here)
+            return true;
+    return false;
+}
+
+/* The mode takes effect at once when nothing uses the GPU: the driver resets it by itself where that is needed. */
+FG_API nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
+{
+    FG_ENTER(device, activation != NULL && (mode == NVML_DEVICE_MIG_DISABLE || mode == NVML_DEVICE_MIG_ENABLE));
+    FG_READ(gpu, modes, modes);
+    FG_REQUIRE(modes.mig_supported, NVML_ERROR_NOT_SUPPORTED);
+    struct fg_processes users;
+    FG_TRY(fg_processes_alive(gpu, &users));
+    FG_CHANGE(gpu, change);
+    struct fg_modes *changed = &change.state.modes;
+    changed->mig_pending = mode;
+    bool is_used = users.count > 0 || has_instances(&change.state.mig);
+    *activation = changed->mig_current != mode && is_used ? NVML_ERROR_IN_USE : NVML_SUCCESS;
+    if (*activation == NVML_SUCCESS)
+        changed->mig_current = mode;
+    return fg_mig_commit(&change, NVML_GPU_INSTANCE_ID_ANY, NVML_COMPUTE_INSTANCE_ID_ANY);
+}
+
+FG_API nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
+{
+    FG_ENTER(device, count != NULL);
+    FG_READ(gpu, modes, modes);
+    FG_READ(gpu, mig, mig);
+    *count = modes.mig_current ? mig.compute_slices : 0;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig_device)
+{
+    FG_ENTER(device, mig_device != NULL);
+    FG_READ(gpu, modes, modes);
+    FG_REQUIRE(modes.mig_supported, NVML_ERROR_NOT_SUPPORTED);
+    FG_READ(gpu, mig, mig);
+    FG_REQUIRE(!modes.mig_current || index < mig.compute_slices, NVML_ERROR_INVALID_ARGUMENT);
+    FG_TRY(fg_hide_parts(gpu, &mig));
+    int slot = fg_mig_device_slot(&mig, index);
+    FG_REQUIRE(slot >= 0, NVML_ERROR_NOT_FOUND);
+    *mig_device = fg_handle_at(gpu, FG_AT_MIG_DEVICES + (unsigned int)slot);
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig_device)
+{
+    FG_ENTER_ANY(device, is_mig_device != NULL);
+    FG_READ(gpu, fault, fault);
+    *is_mig_device = FG_IS_MIG_DEVICE;
+    return NVML_SUCCESS;
+}
+
+/* Steps 1 to 3 for functions that take MIG devices only: declares `mig` and `part`, the device's compute instance. */
+#define FG_ENTER_MIG_DEVICE(device, arguments_are_valid)                                                               \
+    FG_ENTER_ANY(device, arguments_are_valid);                                                                         \
+    FG_REQUIRE(FG_IS_MIG_DEVICE, NVML_ERROR_INVALID_ARGUMENT);                                                         \
+    FG_READ(gpu, mig, mig);                                                                                            \
+    const struct fg_compute_instance *part = &mig.compute_instances[slot];                                             \
+    FG_REQUIRE(part->is_here, NVML_ERROR_INVALID_ARGUMENT)
+
+FG_API nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
+{
+    FG_ENTER_MIG_DEVICE(device, id != NULL);
+    *id = part->gpu_instance;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
+{
+    FG_ENTER_MIG_DEVICE(device, id != NULL);
+    *id = part->id;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig_device, nvmlDevice_t *device)
+{
+    FG_ENTER_MIG_DEVICE(mig_device, device != NULL);
+    *device = fg_handle_of(gpu);
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
+{
+    FG_ENTER_MIG_DEVICE(device, attributes != NULL);
+    const struct fg_mig_profile *profile = &mig.profiles[mig.gpu_instances[part->gpu_instance].profile];
+    unsigned int slices = fg_mig_compute_slices(part->profile, profile->slices);
+    *attributes = (nvmlDeviceAttributes_t){
+        .multiprocessorCount = fg_mig_compute_multiprocessors(&mig, profile, slices),
+        .sharedCopyEngineCount = profile->copy_engines,
+        .sharedDecoderCount = profile->decoders,
+        .sharedEncoderCount = profile->encoders,
+        .sharedJpegCount = profile->jpegs,
+        .sharedOfaCount = profile->ofas,
+        .gpuInstanceSliceCount = profile->slices,
+        .computeInstanceSliceCount = slices,
+        .memorySizeMB = profile->memory_mib,
+    };
+    return NVML_SUCCESS;
+}
+
+FG_ALIAS(nvmlDeviceGetAttributes, nvmlDeviceGetAttributes_v2);
