@@ -170,8 +170,8 @@ class Sources:
 
 
 _PLUMBING = {
-    "control/writer.c", "core/live.c", "core/segment.c", "core/state.h", "core/writable.c", "nvml/api.h", "nvml/change.c",
-    "nvml/visible.h",
+    "control/capabilities.c", "control/writer.c", "core/live.c", "core/live.h", "core/result.h", "core/ring.c", "core/segment.c",
+    "core/state.h", "core/state_io.c", "core/state_io.h", "nvml/api.c", "nvml/api.h", "nvml/change.c", "nvml/visible.h",
 }  # fmt: skip
 """Files that say how the state is read and written, not what an answer follows from."""
 
@@ -298,7 +298,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.history:
         FUNCTIONS.write_text(json.dumps(history(options.history), indent=1) + "\n", encoding="utf-8")
-    texts = {str(path.relative_to(NATIVE)): path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*/*.[ch]"))}
+    texts = {
+        str(path.relative_to(NATIVE)): path.read_text(encoding="utf-8") for path in sorted(NATIVE.glob("*/*.[ch]"))
+    }
     fresh = page(Sources(texts), **json.loads(FUNCTIONS.read_text(encoding="utf-8")))
     if not options.check:
         PAGE.write_text(fresh, encoding="utf-8")

@@ -1,6 +1,7 @@
 /* What each action does to the state of its GPU, and whom it tells. */
 #include "control/actions.h"
-#include "nvml/api.h"
+#include "core/ring.h"
+#include "core/state_io.h"
 
 #define XID_ROW_REMAPPED 63u
 #define HOT_REASONS (nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown)
@@ -137,10 +138,10 @@ int fg_act(struct fg_segment *segment, const struct fg_action *action, uint64_t 
     struct fg_gpu_state state;
     if (action->kind < FG_ACTION_HEAL || action->kind > FG_ACTION_EVENT)
         return -1;
-    if (fakegpu_read_state(segment, action->gpu, &state) != 0)
+    if (action->gpu >= segment->gpu_count || fg_read_state(&segment->gpus[action->gpu], &state) != NVML_SUCCESS)
         return -1;
     struct news news = apply(&state, action);
-    fakegpu_write_state(segment, action->gpu, &state);
+    fg_write_state(&segment->gpus[action->gpu], &state);
     struct fg_event event = {
         .type = news.type,
         .data = news.data,

@@ -3,7 +3,7 @@
 #ifndef FAKEGPU_ACTIONS_H
 #define FAKEGPU_ACTIONS_H
 
-#include "control/writer.h"
+#include "core/state.h"
 
 /* Numbers are part of the layout: `fakegpu/faults/actions.py` has the same. */
 enum fg_action_kind {
@@ -22,7 +22,7 @@ enum fg_action_kind {
     FG_ACTION_EVENT,           /* argument: one NVML event type */
 };
 
-/* Does it and tells whoever registered, as of `now_us`. 0, or -1 when no such action or GPU exists. The caller holds
+/* Does it and posts its event, as of `now_us`. 0, or -1 when no such action or GPU exists. The caller holds
  * the lock of writers. */
 int fg_act(struct fg_segment *segment, const struct fg_action *action, uint64_t now_us);
 

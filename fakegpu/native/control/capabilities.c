@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,7 +31,7 @@ __attribute__((format(printf, 2, 3))) static bool name_path(struct path *path, c
     return length >= 0 && (size_t)length < sizeof path->text;
 }
 
-FG_EXPORT uint32_t fakegpu_capability_minor(uint32_t gpu_minor, uint32_t instance, int32_t part)
+uint32_t fg_capability_minor(uint32_t gpu_minor, uint32_t instance, int32_t part)
 {
     uint32_t whole = gpu_minor * FG_CAPABILITY_INSTANCES + instance;
     return FIRST_MINOR + whole * (1u + FG_CAPABILITY_PARTS) + (uint32_t)(part + 1);
@@ -95,7 +96,7 @@ static bool has_part(const struct fg_mig *mig, unsigned int instance, int part)
 static int settle_part(const char *root, const struct fg_gpu_state *state, const struct path *instance, unsigned int id,
                        int part)
 {
-    unsigned int minor = fakegpu_capability_minor(state->identity.minor_number, id, part);
+    unsigned int minor = fg_capability_minor(state->identity.minor_number, id, part);
     bool is_here = part < 0 ? state->mig.gpu_instances[id].is_here : has_part(&state->mig, id, part);
     struct path folder = *instance, node;
     if ((part >= 0 && !name_path(&folder, "%s/ci%d", instance->text, part)) ||
@@ -104,7 +105,7 @@ static int settle_part(const char *root, const struct fg_gpu_state *state, const
     return settle(&folder, &node, minor, is_here);
 }
 
-FG_EXPORT int fakegpu_write_capabilities(const char *folder, const struct fg_gpu_state *state)
+int fg_write_capabilities(const char *folder, const struct fg_gpu_state *state)
 {
     struct path all, instance;
     unsigned int gpu_minor = state->identity.minor_number;

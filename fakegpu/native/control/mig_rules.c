@@ -8,6 +8,7 @@
  */
 #include "control/mig_rules.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -295,40 +296,4 @@ void fg_mig_uuid(const char *gpu_uuid, const struct fg_compute_instance *device,
     snprintf(uuid, FG_MIG_UUID_SIZE, "MIG-%08x-%04x-%04x-%04x-%012llx", (unsigned int)(high >> 32),
              (unsigned int)(high >> 16 & 0xffff), (unsigned int)(high & 0xffff), (unsigned int)(low >> 48),
              (unsigned long long)(low & UINT64_C(0xffffffffffff)));
-}
-
-FG_EXPORT int fakegpu_mig_create(struct fg_gpu_state *state, uint32_t profile, uint32_t start, uint32_t *id)
-{
-    return (int)fg_mig_create(&state->mig, profile, start, id);
-}
-
-FG_EXPORT int fakegpu_mig_destroy(struct fg_gpu_state *state, uint32_t id)
-{
-    return (int)fg_mig_destroy(&state->mig, id);
-}
-
-FG_EXPORT int fakegpu_mig_create_compute(struct fg_gpu_state *state, uint32_t gpu_instance, uint32_t profile,
-                                         uint32_t start, uint32_t *slot)
-{
-    return (int)fg_mig_create_compute(&state->mig, gpu_instance, profile, start, slot);
-}
-
-FG_EXPORT uint32_t fakegpu_mig_capacity(const struct fg_gpu_state *state, uint32_t profile)
-{
-    return fg_mig_capacity(&state->mig, profile);
-}
-
-FG_EXPORT void fakegpu_mig_device_name(const struct fg_gpu_state *state, uint32_t slot, char name[48])
-{
-    fg_mig_device_name(&state->mig, &state->mig.compute_instances[slot], name);
-}
-
-FG_EXPORT void fakegpu_mig_uuid(const struct fg_gpu_state *state, uint32_t slot, char uuid[FG_MIG_UUID_SIZE])
-{
-    fg_mig_uuid(state->identity.uuid, &state->mig.compute_instances[slot], uuid);
-}
-
-FG_EXPORT int fakegpu_mig_device_slot(const struct fg_gpu_state *state, uint32_t index)
-{
-    return fg_mig_device_slot(&state->mig, index);
 }

@@ -2,8 +2,8 @@
 #ifndef FAKEGPU_MIG_RULES_H
 #define FAKEGPU_MIG_RULES_H
 
-#include "control/writer.h"
-#include "nvml/api.h"
+#include "core/result.h"
+#include "core/state.h"
 
 /* "Wherever it fits best." */
 #define FG_ANY_START UINT32_MAX

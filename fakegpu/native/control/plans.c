@@ -1,16 +1,10 @@
 /* Plans: adding, carrying out, and the time of the next one. */
 #include "control/plans.h"
-#include "core/writable.h"
-#include "nvml/api.h"
-
-#include <time.h>
-
-uint64_t fg_now_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
-}
+#include "control/actions.h"
+#include "core/clock.h"
+#include "core/ring.h"
+#include "core/segment.h"
+#include "core/state_io.h"
 
 static struct fg_plan *next_plan(struct fg_faults *faults)
 {
@@ -21,14 +15,6 @@ static struct fg_plan *next_plan(struct fg_faults *faults)
             next = plan;
     }
     return next;
-}
-
-void fg_set_flag(struct fg_segment *segment, uint32_t flag, bool is_set)
-{
-    if (is_set)
-        __atomic_or_fetch(&segment->fault_flags, flag, __ATOMIC_RELEASE);
-    else
-        __atomic_and_fetch(&segment->fault_flags, ~flag, __ATOMIC_RELEASE);
 }
 
 static void tell_next_due(struct fg_segment *segment)
@@ -51,7 +37,7 @@ static void skip_what_no_ring_holds(struct fg_plan *plan, uint64_t now_us)
     plan->left -= skipped;
 }
 
-FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment)
+void fg_carry_out_plans(struct fg_segment *segment)
 {
     uint64_t now_us = fg_now_us();
     struct fg_plan *plan;
@@ -68,7 +54,7 @@ FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment)
     tell_next_due(segment);
 }
 
-FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
+uint64_t fg_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
 {
     struct fg_faults *faults = &segment->faults;
     for (unsigned int slot = 0; slot < FG_PLANS_MAX; slot++) {
@@ -83,7 +69,7 @@ FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_
     return 0;
 }
 
-FG_EXPORT int fakegpu_remove_plan(struct fg_segment *segment, uint64_t number)
+int fg_remove_plan(struct fg_segment *segment, uint64_t number)
 {
     for (unsigned int slot = 0; slot < FG_PLANS_MAX; slot++) {
         struct fg_plan *plan = &segment->faults.plans[slot];
@@ -110,7 +96,7 @@ bool fg_keep_plans(const struct fg_segment *segment)
     struct fg_writable writable;
     if (fg_writable_open(segment, &writable) != NVML_SUCCESS)
         return false;
-    fakegpu_keep_plans(writable.segment);
+    fg_carry_out_plans(writable.segment);
     fg_writable_close(&writable);
     return true;
 }

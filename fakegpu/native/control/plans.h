@@ -3,16 +3,22 @@
 #ifndef FAKEGPU_PLANS_H
 #define FAKEGPU_PLANS_H
 
-#include "control/actions.h"
-
 #include <stdbool.h>
 
-/* Now by CLOCK_REALTIME. */
-uint64_t fg_now_us(void);
+#include "core/state.h"
 
-/* Carries out what is due. False when something is due that this process must not carry out, because it cannot write
- * the segment: then somebody else has to. */
+/* Carries out what is due. The caller holds the lock of writers. */
+void fg_carry_out_plans(struct fg_segment *segment);
+
+/* The same for any process. False when something is due that this process must not carry out, because it cannot write
+ * the segment: then another one has to. */
 bool fg_keep_plans(const struct fg_segment *segment);
+
+/* Adds a plan, whose number it returns; 0: there is no room. The caller of this and the next holds the lock. */
+uint64_t fg_add_plan(struct fg_segment *segment, const struct fg_plan *plan);
+
+/* 0, or -1 when there is none of this number. */
+int fg_remove_plan(struct fg_segment *segment, uint64_t number);
 
 /* When the next plan is due; UINT64_MAX: never. */
 uint64_t fg_next_due_us(const struct fg_segment *segment);

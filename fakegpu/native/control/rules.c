@@ -6,8 +6,9 @@
 #define _GNU_SOURCE
 #include "control/rules.h"
 #include "control/plans.h"
-#include "control/writer.h"
-#include "core/writable.h"
+#include "core/clock.h"
+#include "core/segment.h"
+#include "core/state_io.h"
 
 #include <errno.h>
 #include <string.h>
@@ -104,7 +105,7 @@ static bool take_one(const struct fg_segment *segment, unsigned int slot, const 
     if (is_left)
         __atomic_sub_fetch(&target->left, 1u, __ATOMIC_RELAXED);
     if (is_left && target->left == 0)
-        fakegpu_remove_rule(writable.segment, rule->number);
+        fg_remove_rule(writable.segment, rule->number);
     fg_writable_close(&writable);
     return is_left;
 }
@@ -121,7 +122,7 @@ static nvmlReturn_t meet(const struct fg_segment *segment, unsigned int slot, co
     return (nvmlReturn_t)rule->error;
 }
 
-nvmlReturn_t fg_meet_rules(const struct fg_segment *segment, unsigned int gpu, const char *function)
+static nvmlReturn_t meet_rules(const struct fg_segment *segment, unsigned int gpu, const char *function)
 {
     uint64_t now_us = fg_now_us();
     for (unsigned int slot = 0; slot < FG_RULES_MAX; slot++) {
@@ -139,7 +140,7 @@ nvmlReturn_t fg_meet_faults(const struct fg_segment *segment, const struct fg_gp
         fg_keep_plans(segment);
     if ((flags & FG_FAULT_RULES) == 0)
         return NVML_SUCCESS;
-    return fg_meet_rules(segment, gpu == NULL ? FG_NO_GPU : fg_index_of(segment, gpu), function);
+    return meet_rules(segment, gpu == NULL ? FG_NO_GPU : fg_index_of(segment, gpu), function);
 }
 
 static bool has_rules(const struct fg_faults *faults)
@@ -150,7 +151,7 @@ static bool has_rules(const struct fg_faults *faults)
     return false;
 }
 
-FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_rule *rule)
+uint64_t fg_add_rule(struct fg_segment *segment, const struct fg_rule *rule)
 {
     struct fg_faults *faults = &segment->faults;
     for (unsigned int slot = 0; slot < FG_RULES_MAX; slot++) {
@@ -166,7 +167,7 @@ FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_
     return 0;
 }
 
-FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number)
+int fg_remove_rule(struct fg_segment *segment, uint64_t number)
 {
     for (unsigned int slot = 0; slot < FG_RULES_MAX; slot++) {
         struct fg_rule *rule = &segment->faults.rules[slot];

@@ -2,9 +2,16 @@
 #ifndef FAKEGPU_RULES_H
 #define FAKEGPU_RULES_H
 
-#include "nvml/api.h"
+#include "core/result.h"
+#include "core/state.h"
 
-/* What nvmlInit meets: NVML_SUCCESS, or the error with which it shall end. */
-nvmlReturn_t fg_meet_rules(const struct fg_segment *segment, unsigned int gpu, const char *function);
+/* Carries out due plans and applies the rules to one call; `gpu` may be NULL. NVML_SUCCESS: the call goes on. */
+nvmlReturn_t fg_meet_faults(const struct fg_segment *segment, const struct fg_gpu *gpu, const char *function);
+
+/* Adds a rule, whose number it returns; 0: there is no room. The caller of this and the next holds the lock of writers. */
+uint64_t fg_add_rule(struct fg_segment *segment, const struct fg_rule *rule);
+
+/* 0, or -1 when there is none of this number. */
+int fg_remove_rule(struct fg_segment *segment, uint64_t number);
 
 #endif

@@ -1,96 +1,50 @@
-/* The writing side; see writer.h for who may call it. */
-#define _GNU_SOURCE
+/* The functions of writer.h: each checks what its caller names and does the rest by the parts of the library. */
 #include "control/writer.h"
+#include "control/accounts.h"
 #include "control/actions.h"
+#include "control/capabilities.h"
+#include "control/mig_rules.h"
 #include "control/plans.h"
-#include "nvml/api.h"
+#include "control/rules.h"
+#include "core/clock.h"
+#include "core/live.h"
+#include "core/ring.h"
 
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+static int status_of(nvmlReturn_t result)
+{
+    return result == NVML_SUCCESS ? 0 : -1;
+}
 
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    bool is_lost;
-    if (gpu >= segment->gpu_count)
-        return -1;
-    return fg_read(&segment->gpus[gpu], 0, state, sizeof *state, &is_lost) == NVML_SUCCESS ? 0 : -1;
+    return gpu < segment->gpu_count ? status_of(fg_read_state(&segment->gpus[gpu], state)) : -1;
 }
 
 FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    static const size_t topics[] = {
-#define FG_TOPIC(name) offsetof(struct fg_gpu_state, name), sizeof(((struct fg_gpu_state *)0)->name)
-        FG_TOPIC(memory), FG_TOPIC(thermal),     FG_TOPIC(fans), FG_TOPIC(power),
-        FG_TOPIC(clocks), FG_TOPIC(utilization), FG_TOPIC(pci),
-    };
-    if (fakegpu_read_state(segment, gpu, state) != 0)
-        return -1;
-    const struct fg_gpu *source = &segment->gpus[gpu];
-    uint32_t live = __atomic_load_n(&source->live_topics, __ATOMIC_RELAXED);
-    for (size_t index = 0; index < sizeof topics / sizeof *topics; index += 2) {
-        uint32_t bits = fg_live_bits(topics[index], topics[index + 1]);
-        if ((bits & live) != 0 && fg_live_apply(source, bits, (char *)state + topics[index]) != NVML_SUCCESS)
-            return -1;
-    }
-    return fakegpu_count_energy(segment, gpu, state);
+    return gpu < segment->gpu_count ? status_of(fg_read_live(&segment->gpus[gpu], state)) : -1;
 }
 
 FG_EXPORT int fakegpu_count_energy(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state)
 {
-    if (gpu >= segment->gpu_count)
-        return -1;
-    return fg_count_energy(&segment->gpus[gpu], &state->power) == NVML_SUCCESS ? 0 : -1;
+    return gpu < segment->gpu_count ? status_of(fg_count_energy(&segment->gpus[gpu], &state->power)) : -1;
 }
 
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state)
 {
     if (gpu >= segment->gpu_count)
         return -1;
-    struct fg_gpu *target = &segment->gpus[gpu];
-    uint32_t sequence = __atomic_load_n(&target->sequence, __ATOMIC_RELAXED);
-    fg_word *spare = (fg_word *)&target->states[(sequence + 1u) & 1u];
-    /* Pairs with the fence of fg_read: who sees a word below also sees the sequence that retired this copy. */
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    for (size_t word = 0; word < sizeof *state / sizeof(fg_word); word++)
-        __atomic_store_n(&spare[word], ((const fg_word *)state)[word], __ATOMIC_RELAXED);
-    __atomic_store_n(&target->sequence, sequence + 1u, __ATOMIC_RELEASE);
-    uint32_t entered = state->processes.count > 0 ? FG_LIVE_PROCESSES : 0;
-    uint32_t moving = state->load.topics;
-    if (state->fault.is_throttled) /* the fault's figures stand still */
-        moving &= ~(FG_LIVE_THERMAL | FG_LIVE_CLOCKS);
-    __atomic_store_n(&target->live_topics, moving | entered, __ATOMIC_RELEASE);
+    fg_write_state(&segment->gpus[gpu], state);
     return 0;
 }
 
-void fg_wake(struct fg_segment *segment)
+FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *event)
 {
-    __atomic_add_fetch(&segment->ring.wake, 1u, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &segment->ring.wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-void fg_post(struct fg_segment *segment, const struct fg_event *news)
-{
-    struct fg_ring *ring = &segment->ring;
-    uint64_t number = __atomic_load_n(&ring->head, __ATOMIC_RELAXED);
-    struct fg_event *event = &ring->events[number % FG_EVENTS_MAX];
-    __atomic_store_n(&event->ticket, 0, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_RELEASE);
-    for (size_t word = 1; word < sizeof *event / sizeof(fg_word); word++)
-        __atomic_store_n((fg_word *)event + word, ((const fg_word *)news)[word], __ATOMIC_RELAXED);
-    __atomic_store_n(&event->ticket, number + 1u, __ATOMIC_RELEASE);
-    __atomic_store_n(&ring->head, number + 1u, __ATOMIC_RELEASE);
-    fg_wake(segment);
-}
-
-FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *news)
-{
-    if (news->gpu >= segment->gpu_count || __builtin_popcountll(news->type) != 1)
+    if (event->gpu >= segment->gpu_count || __builtin_popcountll(event->type) != 1)
         return -1;
-    struct fg_event event = *news;
-    event.timestamp_us = fg_now_us();
-    fg_post(segment, &event);
+    struct fg_event stamped = *event;
+    stamped.timestamp_us = fg_now_us();
+    fg_post(segment, &stamped);
     return 0;
 }
 
@@ -99,8 +53,84 @@ FG_EXPORT int fakegpu_act(struct fg_segment *segment, const struct fg_action *ac
     return fg_act(segment, action, fg_now_us());
 }
 
+FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment)
+{
+    fg_carry_out_plans(segment);
+}
+
+FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
+{
+    return fg_add_plan(segment, plan);
+}
+
+FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_rule *rule)
+{
+    return fg_add_rule(segment, rule);
+}
+
+FG_EXPORT int fakegpu_remove_plan(struct fg_segment *segment, uint64_t number)
+{
+    return fg_remove_plan(segment, number);
+}
+
+FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number)
+{
+    return fg_remove_rule(segment, number);
+}
+
 FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck)
 {
     fg_set_flag(segment, FG_FAULT_WAIT, is_stuck != 0);
     fg_wake(segment);
+}
+
+FG_EXPORT int fakegpu_end_processes(struct fg_segment *segment, uint32_t gpu, uint32_t pid)
+{
+    return gpu < segment->gpu_count ? status_of(fg_end_processes(&segment->gpus[gpu], pid)) : -1;
+}
+
+FG_EXPORT int fakegpu_mig_create(struct fg_gpu_state *state, uint32_t profile, uint32_t start, uint32_t *id)
+{
+    return (int)fg_mig_create(&state->mig, profile, start, id);
+}
+
+FG_EXPORT int fakegpu_mig_destroy(struct fg_gpu_state *state, uint32_t id)
+{
+    return (int)fg_mig_destroy(&state->mig, id);
+}
+
+FG_EXPORT int fakegpu_mig_create_compute(struct fg_gpu_state *state, uint32_t gpu_instance, uint32_t profile,
+                                         uint32_t start, uint32_t *slot)
+{
+    return (int)fg_mig_create_compute(&state->mig, gpu_instance, profile, start, slot);
+}
+
+FG_EXPORT uint32_t fakegpu_mig_capacity(const struct fg_gpu_state *state, uint32_t profile)
+{
+    return fg_mig_capacity(&state->mig, profile);
+}
+
+FG_EXPORT void fakegpu_mig_device_name(const struct fg_gpu_state *state, uint32_t slot, char name[48])
+{
+    fg_mig_device_name(&state->mig, &state->mig.compute_instances[slot], name);
+}
+
+FG_EXPORT void fakegpu_mig_uuid(const struct fg_gpu_state *state, uint32_t slot, char uuid[48])
+{
+    fg_mig_uuid(state->identity.uuid, &state->mig.compute_instances[slot], uuid);
+}
+
+FG_EXPORT int fakegpu_mig_device_slot(const struct fg_gpu_state *state, uint32_t index)
+{
+    return fg_mig_device_slot(&state->mig, index);
+}
+
+FG_EXPORT uint32_t fakegpu_capability_minor(uint32_t gpu_minor, uint32_t instance, int32_t part)
+{
+    return fg_capability_minor(gpu_minor, instance, part);
+}
+
+FG_EXPORT int fakegpu_write_capabilities(const char *folder, const struct fg_gpu_state *state)
+{
+    return fg_write_capabilities(folder, state);
 }

@@ -1,11 +1,11 @@
-/* The writing side, for the owner of a machine (Python calls it through ctypes). Not part of NVML.
+/* What the owner of a machine calls (Python does, through ctypes). Not part of NVML.
  *
  * The caller maps the segment for reading and writing and holds an exclusive flock(2) on its file during every call.
+ * A GPU is named by its index; functions that return an int return 0, and -1 when there is no such GPU, unless they say
+ * otherwise.
  */
 #ifndef FAKEGPU_WRITER_H
 #define FAKEGPU_WRITER_H
-
-#include <stdbool.h>
 
 #include "core/state.h"
 
@@ -23,30 +23,29 @@ FG_EXPORT const struct fg_layout_entry *fakegpu_layout(void);
 /* Names of the implemented NVML functions, separated by newlines. Generated. */
 FG_EXPORT const char *fakegpu_implemented(void);
 
-/* Copies one GPU's state in force. 0, or -1 when `gpu` is out of range. */
+/* Copies one GPU's state in force. */
 FG_EXPORT int fakegpu_read_state(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
-/* The same with the figures of this moment: of its load, its processes and its energy, of a lost GPU, too. */
+/* The same with the figures of this moment: of its load, its processes and its energy. */
 FG_EXPORT int fakegpu_read_live(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
-/* Brings the energy counter of a copy of the state up to this moment; before a change of what the GPU draws. 0, or -1
- * when `gpu` is out of range. */
+/* Brings the energy counter of a copy of the state up to this moment; before a change of what the GPU draws. */
 FG_EXPORT int fakegpu_count_energy(const struct fg_segment *segment, uint32_t gpu, struct fg_gpu_state *state);
 
-/* Puts one GPU's state in force at once, for every reader. 0, or -1 when `gpu` is out of range. */
+/* Puts one GPU's state in force at once, for every reader. */
 FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, const struct fg_gpu_state *state);
 
-/* Posts an event as of now and wakes every waiter; ticket and timestamp of `news` are not looked at. 0, or -1 when the
- * GPU is out of range or the type is not one bit. */
-FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *news);
+/* Posts an event as of now and wakes every waiter; ticket and timestamp of `event` are not read. -1 also when the type
+ * is not one bit. */
+FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *event);
 
-/* Does an action at once. 0, or -1 when no such action or GPU exists. */
+/* Does an action at once. -1 also when no such action exists. */
 FG_EXPORT int fakegpu_act(struct fg_segment *segment, const struct fg_action *action);
 
 /* Carries out the plans that are due. */
 FG_EXPORT void fakegpu_keep_plans(struct fg_segment *segment);
 
-/* Adds a plan or a rule, whose number it gets; 0: there is no room. */
+/* Adds a plan or a rule, whose number it returns; 0: there is no room. */
 FG_EXPORT uint64_t fakegpu_add_plan(struct fg_segment *segment, const struct fg_plan *plan);
 FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_rule *rule);
 
@@ -57,13 +56,22 @@ FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number);
 /* Lets every wait for events hang, whatever its timeout; or lets them go. */
 FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck);
 
-/* Takes processes that have ended off a GPU, and `pid` whether it has or not; accounting remembers them. 0, or -1 when
- * the GPU is out of range. */
+/* Takes processes that have ended off a GPU, and `pid` whether it has or not; accounting remembers them. */
 FG_EXPORT int fakegpu_end_processes(struct fg_segment *segment, uint32_t gpu, uint32_t pid);
 
-/* For our own sources: the parts of the above. */
-void fg_post(struct fg_segment *segment, const struct fg_event *news);
-void fg_wake(struct fg_segment *segment);
-void fg_set_flag(struct fg_segment *segment, uint32_t flag, bool is_set);
+/* The rules of partitioning, over a copy of a GPU's state: see mig_rules.h. The three that change the copy return an
+ * nvmlReturn_t, the slot of a device is -1 when there are not so many. */
+FG_EXPORT int fakegpu_mig_create(struct fg_gpu_state *state, uint32_t profile, uint32_t start, uint32_t *id);
+FG_EXPORT int fakegpu_mig_destroy(struct fg_gpu_state *state, uint32_t id);
+FG_EXPORT int fakegpu_mig_create_compute(struct fg_gpu_state *state, uint32_t gpu_instance, uint32_t profile,
+                                         uint32_t start, uint32_t *slot);
+FG_EXPORT uint32_t fakegpu_mig_capacity(const struct fg_gpu_state *state, uint32_t profile);
+FG_EXPORT void fakegpu_mig_device_name(const struct fg_gpu_state *state, uint32_t slot, char name[48]);
+FG_EXPORT void fakegpu_mig_uuid(const struct fg_gpu_state *state, uint32_t slot, char uuid[48]);
+FG_EXPORT int fakegpu_mig_device_slot(const struct fg_gpu_state *state, uint32_t index);
+
+/* The files by which a driver grants the use of MIG instances: see capabilities.h. */
+FG_EXPORT uint32_t fakegpu_capability_minor(uint32_t gpu_minor, uint32_t instance, int32_t part);
+FG_EXPORT int fakegpu_write_capabilities(const char *folder, const struct fg_gpu_state *state);
 
 #endif

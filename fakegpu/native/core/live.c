@@ -1,15 +1,13 @@
 /* Figures that move: utilisation, memory, power, temperature and clocks of a GPU under load.
  *
- * A load is a list of frames, written once by the machine's owner (fakegpu/load/load.py reckons them with a model of the
+ * A load is a list of frames, written once by the owner of the machine (fakegpu/load/ computes them with a model of the
  * board, or reads them from a recording). A getter takes the two frames around this moment and goes straight from one
  * to the other, so figures move for every process alike, without anybody writing. Limits that are set meanwhile, of
  * power and of clocks, hold for what the frames say.
  */
 #include "core/live.h"
-#include "nvml/api.h"
-#include "nvml/processes.h"
-
-#include <time.h>
+#include "core/alive.h"
+#include "core/clock.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 
@@ -35,9 +33,7 @@ static uint64_t ms_between(uint64_t since_ns, uint64_t until_ns)
 
 static uint64_t elapsed_ms(uint64_t since_ns)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return ms_between(since_ns, (uint64_t)now.tv_sec * 1000 * NS_PER_MS + (uint64_t)now.tv_nsec);
+    return ms_between(since_ns, fg_monotonic_ns());
 }
 
 static uint64_t between(uint64_t from, uint64_t to, double share)
@@ -258,4 +254,20 @@ nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *co
     default: break;
     }
     return NVML_SUCCESS;
+}
+
+nvmlReturn_t fg_read_live(const struct fg_gpu *gpu, struct fg_gpu_state *state)
+{
+    static const size_t topics[] = {
+#define FG_TOPIC(name) offsetof(struct fg_gpu_state, name), sizeof(((struct fg_gpu_state *)0)->name)
+        FG_TOPIC(memory), FG_TOPIC(thermal),     FG_TOPIC(fans), FG_TOPIC(power),
+        FG_TOPIC(clocks), FG_TOPIC(utilization), FG_TOPIC(pci),
+    };
+    FG_TRY(fg_read_state(gpu, state));
+    for (size_t index = 0; index < sizeof topics / sizeof *topics; index += 2) {
+        uint32_t bits = fg_live_bits(topics[index], topics[index + 1]);
+        if (fg_is_live(gpu, bits))
+            FG_TRY(fg_live_apply(gpu, bits, (char *)state + topics[index]));
+    }
+    return fg_count_energy(gpu, &state->power);
 }

@@ -2,11 +2,7 @@
 #ifndef FAKEGPU_LIVE_H
 #define FAKEGPU_LIVE_H
 
-#include <nvml.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "core/state.h"
+#include "core/state_io.h"
 
 #define FG_IS_TOPIC(name) (offset == offsetof(struct fg_gpu_state, name) && size == sizeof(((struct fg_gpu_state *)0)->name))
 
@@ -24,7 +20,13 @@ static inline uint32_t fg_live_bits(size_t offset, size_t size)
                                       : 0;
 }
 
-/* Puts the figures of this moment into `copy`, a copy of the topic that `bits` tell of. */
+/* Whether a copy of the topic that `bits` stand for is not as set, because the GPU works. */
+static inline bool fg_is_live(const struct fg_gpu *gpu, uint32_t bits)
+{
+    return __builtin_expect((bits & __atomic_load_n(&gpu->live_topics, __ATOMIC_RELAXED)) != 0, 0);
+}
+
+/* Puts the figures of this moment into `copy`, a copy of the topic that `bits` stand for. */
 nvmlReturn_t fg_live_apply(const struct fg_gpu *gpu, uint32_t bits, void *copy);
 
 /* The same for a moment of the past. Before the load in force began, the GPU was at rest: `copy` stays as it is set. */
@@ -32,5 +34,22 @@ nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *co
 
 /* Brings the energy counter of `power`, a copy of the topic, up to this moment. */
 nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power);
+
+/* Copies the whole state with the figures of this moment: of the load, the processes and the energy, of a lost GPU too. */
+nvmlReturn_t fg_read_live(const struct fg_gpu *gpu, struct fg_gpu_state *state);
+
+/* Declares `copy`, a consistent copy of one member of the state (`thermal`, `identity.name`, …) with the figures of this
+ * moment; returns GPU_IS_LOST from the calling function where the GPU is lost. */
+#define FG_READ(gpu, member, copy)                                                                                     \
+    __typeof__(((struct fg_gpu_state *)0)->member) copy;                                                               \
+    _Static_assert(sizeof copy % sizeof(fg_word) == 0, "readers copy whole words");                                    \
+    FG_TRY(fg_read_present((gpu), offsetof(struct fg_gpu_state, member), &copy, sizeof copy));                         \
+    if (fg_is_live((gpu), fg_live_bits(offsetof(struct fg_gpu_state, member), sizeof copy))) {                         \
+        __typeof__(copy) copy##_live; /* so that `copy` itself may stay in registers */                                \
+        __builtin_memcpy(&copy##_live, &copy, sizeof copy);                                                            \
+        FG_TRY(fg_live_apply((gpu), fg_live_bits(offsetof(struct fg_gpu_state, member), sizeof copy), &copy##_live));  \
+        __builtin_memcpy(&copy, &copy##_live, sizeof copy);                                                            \
+    }                                                                                                                  \
+    (void)0
 
 #endif

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -129,7 +130,7 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
     return result;
 }
 
-nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *file)
+static nvmlReturn_t open_for_writing(const struct fg_segment *segment, int *file)
 {
     struct stat status;
     FG_REQUIRE(segment == mapped, NVML_ERROR_UNKNOWN);
@@ -140,6 +141,32 @@ nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *
         return NVML_SUCCESS;
     close(*file);
     return NVML_ERROR_UNKNOWN;
+}
+
+nvmlReturn_t fg_writable_open(const struct fg_segment *segment, struct fg_writable *writable)
+{
+    FG_TRY(open_for_writing(segment, &writable->file));
+    int locked;
+    while ((locked = flock(writable->file, LOCK_EX)) != 0 && errno == EINTR)
+        ;
+    writable->size = (size_t)segment->size_bytes;
+    void *memory = MAP_FAILED;
+    if (locked == 0)
+        memory = mmap(NULL, writable->size, PROT_READ | PROT_WRITE, MAP_SHARED, writable->file, 0);
+    if (memory == MAP_FAILED) {
+        close(writable->file);
+        return NVML_ERROR_OPERATING_SYSTEM;
+    }
+    writable->segment = memory;
+    return NVML_SUCCESS;
+}
+
+void fg_writable_close(struct fg_writable *writable)
+{
+    munmap(writable->segment, writable->size);
+    /* Not left to close(2): a child that was forked meanwhile shares the lock until it ends. */
+    flock(writable->file, LOCK_UN);
+    close(writable->file);
 }
 
 bool fg_segment_folder(char folder[PATH_MAX])

@@ -2,9 +2,11 @@
 #ifndef FAKEGPU_SEGMENT_H
 #define FAKEGPU_SEGMENT_H
 
-#include "nvml/api.h"
-
 #include <limits.h>
+#include <stdbool.h>
+
+#include "core/result.h"
+#include "core/state.h"
 
 /* Maps the segment this process belongs to. A mapping is never undone: a thread may still wait inside it. When the
  * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
@@ -13,9 +15,18 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
 /* Whether the attached segment is an installed driver's: what a process may see is what it has device nodes of. */
 extern bool fg_segment_is_installed;
 
-/* Opens the file of an attached segment anew. NO_PERMISSION where the process must not write it, UNKNOWN when the
- * machine was taken down meanwhile. */
-nvmlReturn_t fg_segment_open_for_writing(const struct fg_segment *segment, int *file);
+/* The attached segment opened again, for writing, with the lock of writers held: by flock(2) on a file that is opened
+ * for this, so that threads of one process exclude each other too and a process that is killed leaves nothing locked. */
+struct fg_writable {
+    struct fg_segment *segment;
+    size_t size;
+    int file;
+};
+
+/* NO_PERMISSION where the process must not write the file, UNKNOWN when the machine was taken down meanwhile. After success fg_writable_close must follow. */
+nvmlReturn_t fg_writable_open(const struct fg_segment *segment, struct fg_writable *writable);
+
+void fg_writable_close(struct fg_writable *writable);
 
 /* The folder in which the file of the attached segment lies; false when it is not known. */
 bool fg_segment_folder(char folder[PATH_MAX]);

@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+typedef uint64_t __attribute__((may_alias)) fg_word; /* what readers and writers copy at once */
+
 #define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
 #define FG_VERSION 6u
 #define FG_GPUS_MAX 1024u
@@ -528,6 +530,11 @@ struct fg_segment {
     struct fg_faults faults;
     struct fg_gpu gpus[];
 };
+
+static inline unsigned int fg_index_of(const struct fg_segment *segment, const struct fg_gpu *gpu)
+{
+    return (unsigned int)(gpu - segment->gpus);
+}
 
 static inline uint64_t fg_segment_bytes(uint32_t gpus)
 {

@@ -1,6 +1,6 @@
 /* One change of one GPU's state, as root. */
 #include "nvml/change.h"
-#include "control/writer.h"
+#include "core/state_io.h"
 
 #include <unistd.h>
 
@@ -20,7 +20,7 @@ nvmlReturn_t fg_change_begin(const struct fg_segment *segment, const struct fg_g
 
 nvmlReturn_t fg_change_commit(struct fg_change *change)
 {
-    fakegpu_write_state(change->writable.segment, change->gpu, &change->state);
+    fg_write_state(&change->writable.segment->gpus[change->gpu], &change->state);
     fg_writable_close(&change->writable);
     return NVML_SUCCESS;
 }

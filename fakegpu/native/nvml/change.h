@@ -2,7 +2,8 @@
 #ifndef FAKEGPU_CHANGE_H
 #define FAKEGPU_CHANGE_H
 
-#include "core/writable.h"
+#include "core/segment.h"
+#include "nvml/api.h"
 
 struct fg_change {
     struct fg_writable writable;

@@ -1,7 +1,8 @@
 /* Taking a GPU out of service, off the bus, and finding it again. */
-#include "control/writer.h"
+#include "core/alive.h"
+#include "core/clock.h"
+#include "core/ring.h"
 #include "nvml/change.h"
-#include "nvml/processes.h"
 
 #include <unistd.h>
 
@@ -58,9 +59,10 @@ static nvmlReturn_t take_off(const struct fg_segment *segment, const nvmlPciInfo
         .gpu = change.gpu,
         .gpu_instance = NVML_GPU_INSTANCE_ID_ANY,
         .compute_instance = NVML_COMPUTE_INSTANCE_ID_ANY,
+        .timestamp_us = fg_now_us(),
     };
-    fakegpu_write_state(change.writable.segment, change.gpu, &change.state);
-    fakegpu_post_event(change.writable.segment, &event);
+    fg_write_state(&change.writable.segment->gpus[change.gpu], &change.state);
+    fg_post(change.writable.segment, &event);
     return fg_change_abandon(&change, NVML_SUCCESS); /* what is written stays */
 }
 
@@ -94,13 +96,13 @@ FG_API nvmlDeviceDiscoverGpus(nvmlPciInfo_t *address)
     FG_TRY(fg_writable_open(segment, &writable));
     struct fg_gpu_state state;
     for (unsigned int index = 0; index < segment->gpu_count; index++) {
-        if (fakegpu_read_state(writable.segment, index, &state) != 0 || !state.fault.is_unplugged ||
-            !is_at(&state.pci, address))
+        struct fg_gpu *gpu = &writable.segment->gpus[index];
+        if (fg_read_state(gpu, &state) != NVML_SUCCESS || !state.fault.is_unplugged || !is_at(&state.pci, address))
             continue;
         state.fault.is_unplugged = 0;
         state.fault.is_lost = 0;
         state.modes.is_draining = 0;
-        fakegpu_write_state(writable.segment, index, &state);
+        fg_write_state(gpu, &state);
     }
     fg_writable_close(&writable);
     return NVML_SUCCESS;

@@ -12,6 +12,8 @@
 #define _GNU_SOURCE
 #include "nvml/events.h"
 #include "control/plans.h"
+#include "core/clock.h"
+#include "core/ring.h"
 #include "nvml/api.h"
 #include "nvml/visible.h"
 
@@ -177,18 +179,6 @@ static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment
     return number >= __atomic_load_n(&set->wanted_from[(size_t)event->gpu * EVENT_BITS + bit], __ATOMIC_RELAXED);
 }
 
-/* Copies event `number`; false when a writer has begun to reuse its slot. */
-static bool copy_event(const struct fg_ring *ring, uint64_t number, struct fg_event *copy)
-{
-    const struct fg_event *event = &ring->events[number % FG_EVENTS_MAX];
-    if (__atomic_load_n(&event->ticket, __ATOMIC_ACQUIRE) != number + 1)
-        return false;
-    for (size_t word = 0; word < sizeof *copy / sizeof(fg_word); word++)
-        ((fg_word *)copy)[word] = __atomic_load_n((const fg_word *)event + word, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&event->ticket, __ATOMIC_RELAXED) == number + 1;
-}
-
 /* Takes the next event that the set of generation `tag` wants. Every turn moves the cursor on, so this ends even while
  * events keep coming. */
 static bool take_event(struct nvmlEventSet_st *set, uint64_t tag, const struct fg_segment *segment,
@@ -202,20 +192,13 @@ static bool take_event(struct nvmlEventSet_st *set, uint64_t tag, const struct f
         if ((cursor & ~NUMBER_MASK) != tag || next >= head)
             return false;
         uint64_t number = head - next > FG_EVENTS_MAX ? head - FG_EVENTS_MAX : next;
-        bool is_for_us = copy_event(ring, number, taken) && is_wanted(set, segment, number, taken);
+        bool is_for_us = fg_copy_event(ring, number, taken) && is_wanted(set, segment, number, taken);
         /* Two threads may wait on one set: only the one that moves the cursor has the event. */
         bool is_ours = __atomic_compare_exchange_n(&set->cursor, &cursor, tag | (number + 1), false, __ATOMIC_ACQ_REL,
                                                    __ATOMIC_RELAXED);
         if (is_ours && is_for_us)
             return true;
     }
-}
-
-static uint64_t monotonic_us(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
 }
 
 /* Sleeps until a word differs from what was seen of it. 0, or what ended the sleep instead: ETIMEDOUT at the deadline,
@@ -254,7 +237,7 @@ static uint64_t look_again_us(const struct fg_segment *segment, uint64_t end_us)
     uint64_t due_us = fg_next_due_us(segment), now_us = fg_now_us();
     if (due_us == UINT64_MAX)
         return end_us;
-    uint64_t again_us = monotonic_us() + (due_us > now_us ? due_us - now_us : 0);
+    uint64_t again_us = fg_monotonic_ns() / 1000u + (due_us > now_us ? due_us - now_us : 0);
     return again_us < end_us ? again_us : end_us;
 }
 
@@ -275,8 +258,8 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segmen
         if (timeout_ms == 0 && !stuck)
             return NVML_ERROR_TIMEOUT;
         if (end_us == 0)
-            end_us = monotonic_us() + (uint64_t)timeout_ms * 1000u;
-        uint64_t deadline_us = stuck ? monotonic_us() + A_YEAR_US : end_us;
+            end_us = fg_monotonic_ns() / 1000u + (uint64_t)timeout_ms * 1000u;
+        uint64_t deadline_us = stuck ? fg_monotonic_ns() / 1000u + A_YEAR_US : end_us;
         if (can_keep_plans)
             deadline_us = look_again_us(segment, deadline_us);
         int ended_by = sleep_while(&ring->wake, seen, &handle->state, state, deadline_us);

@@ -1,9 +1,9 @@
 /* nvmlDeviceGetFieldValues: many numbers in one call, each with its own return code. */
-#include "nvml/fields.h"
+#include "core/clock.h"
 #include "nvml/change.h"
+#include "nvml/nvlink_fields.h"
 
 #include <string.h>
-#include <time.h>
 
 static nvmlReturn_t answer_ecc_mode(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
@@ -242,10 +242,9 @@ FG_API nvmlDeviceGetFieldValues(nvmlDevice_t device, int count, nvmlFieldValue_t
 {
     FG_ENTER(device, count > 0 && fields != NULL);
     FG_READ(gpu, fault, fault);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t now_us = fg_now_us();
     for (int index = 0; index < count; index++) {
-        fields[index].timestamp = (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+        fields[index].timestamp = (long long)now_us;
         fields[index].latencyUsec = 0;
         fields[index].nvmlReturn = answer(gpu, &fields[index]);
     }

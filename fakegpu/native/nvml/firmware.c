@@ -1,8 +1,8 @@
 /* What the board keeps of itself: its inforom, its identity on the platform, how long it is up. */
+#include "core/clock.h"
 #include "nvml/change.h"
 
 #include <string.h>
-#include <time.h>
 
 _Static_assert(sizeof(((struct fg_firmware *)0)->hostname) == NVML_DEVICE_HOSTNAME_BUFFER_SIZE, "the whole buffer");
 
@@ -33,9 +33,7 @@ FG_API nvmlDeviceGetLastBBXFlushTime(nvmlDevice_t device, unsigned long long *ti
 
 static unsigned int seconds_up(const struct fg_segment *segment)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t now_us = (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+    uint64_t now_us = fg_now_us();
     return now_us > segment->loaded_at_us ? (unsigned int)((now_us - segment->loaded_at_us) / 1000000u) : 0;
 }
 

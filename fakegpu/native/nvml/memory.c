@@ -1,6 +1,7 @@
 /* Device memory and its BAR1 window. */
-#include "nvml/mig.h"
-#include "nvml/processes.h"
+#include "core/alive.h"
+#include "nvml/api.h"
+#include "nvml/visible.h"
 
 #define BYTES_PER_MIB (UINT64_C(1) << 20)
 

@@ -1,56 +1,30 @@
 /* The mode of a GPU that can be partitioned, and its MIG devices. */
 #include "nvml/mig.h"
 #include "control/capabilities.h"
+#include "core/alive.h"
+#include "core/clock.h"
+#include "core/ring.h"
 #include "core/segment.h"
-#include "nvml/processes.h"
 
-const struct fg_gpu *fg_part_of(const struct fg_segment *segment, const void *handle, unsigned int first,
-                                unsigned int count, unsigned int *number)
-{
-    uintptr_t offset = (uintptr_t)handle - (uintptr_t)segment->gpus;
-    uintptr_t gpu = offset / sizeof(struct fg_gpu), place = offset % sizeof(struct fg_gpu);
-    if (gpu >= segment->gpu_count || place < first || place - first >= count)
-        return NULL;
-    *number = (unsigned int)(place - first);
-    return &segment->gpus[gpu];
-}
-
-const struct fg_gpu *fg_mig_parent(const struct fg_segment *segment, nvmlDevice_t device, int *slot)
-{
-    unsigned int number;
-    struct fg_mig mig;
-    bool is_lost;
-    const struct fg_gpu *gpu = fg_part_of(segment, device, FG_AT_MIG_DEVICES, FG_COMPUTE_INSTANCES, &number);
-    if (gpu == NULL || fg_read(gpu, offsetof(struct fg_gpu_state, mig), &mig, sizeof mig, &is_lost) != NVML_SUCCESS)
-        return NULL;
-    *slot = (int)number;
-    return mig.compute_instances[number].is_here ? gpu : NULL;
-}
-
-nvmlReturn_t fg_refuse_handle(const struct fg_segment *segment, nvmlDevice_t device)
-{
-    int slot;
-    return fg_mig_parent(segment, device, &slot) != NULL ? NVML_ERROR_NOT_SUPPORTED : NVML_ERROR_INVALID_ARGUMENT;
-}
-
-static void tell(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_instance, unsigned int compute_instance)
+static void post_change(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_instance, unsigned int compute_instance)
 {
     struct fg_event event = {
         .type = nvmlEventMigConfigChange,
         .gpu = gpu,
         .gpu_instance = gpu_instance,
         .compute_instance = compute_instance,
+        .timestamp_us = fg_now_us(),
     };
-    fakegpu_post_event(segment, &event);
+    fg_post(segment, &event);
 }
 
 nvmlReturn_t fg_mig_commit(struct fg_change *change, unsigned int gpu_instance, unsigned int compute_instance)
 {
     char folder[PATH_MAX];
-    fakegpu_write_state(change->writable.segment, change->gpu, &change->state);
+    fg_write_state(&change->writable.segment->gpus[change->gpu], &change->state);
     if (fg_segment_folder(folder))
-        fakegpu_write_capabilities(folder, &change->state); /* the instance is there with or without its files */
-    tell(change->writable.segment, change->gpu, gpu_instance, compute_instance);
+        fg_write_capabilities(folder, &change->state); /* the instance is there with or without its files */
+    post_change(change->writable.segment, change->gpu, gpu_instance, compute_instance);
     return fg_change_abandon(change, NVML_SUCCESS); /* what is written stays */
 }
 

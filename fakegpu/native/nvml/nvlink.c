@@ -1,6 +1,6 @@
 /* NVLink and the fabric that NVSwitches make of it. */
 #include "nvml/change.h"
-#include "nvml/fields.h"
+#include "nvml/nvlink_fields.h"
 #include "nvml/visible.h"
 
 #include <stdio.h>
@@ -13,15 +13,6 @@
     FG_READ(gpu, nvlink, nvlink);                                                                                      \
     FG_REQUIRE((number) < nvlink.count && (number) < FG_LINKS_MAX, NVML_ERROR_NOT_SUPPORTED);                          \
     FG_READ(gpu, links[number], link)
-
-nvmlNvlinkVersion_t fg_nvlink_version_code(uint32_t generation)
-{
-    static const nvmlNvlinkVersion_t codes[] = {
-        NVML_NVLINK_VERSION_INVALID, NVML_NVLINK_VERSION_1_0, NVML_NVLINK_VERSION_2_0, NVML_NVLINK_VERSION_3_0,
-        NVML_NVLINK_VERSION_4_0,     NVML_NVLINK_VERSION_5_0, NVML_NVLINK_VERSION_6_0,
-    };
-    return generation < sizeof codes / sizeof *codes ? codes[generation] : NVML_NVLINK_VERSION_INVALID;
-}
 
 FG_API nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int number, nvmlEnableState_t *is_active)
 {

@@ -1,5 +1,5 @@
 /* Field values about NVLink: counters by link, in the ways that three generations of fields ask for them. */
-#include "nvml/fields.h"
+#include "nvml/nvlink_fields.h"
 
 /* Fields of the first generations name the link: links 0 to 5, their sum, and links 6 to 11 further on. */
 #define OLD_LINKS 6u
@@ -19,6 +19,15 @@ static const struct {
     {NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L0, NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_L6,
      NVML_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL, NVML_NVLINK_ERROR_DL_ECC_DATA},
 };
+
+nvmlNvlinkVersion_t fg_nvlink_version_code(uint32_t generation)
+{
+    static const nvmlNvlinkVersion_t codes[] = {
+        NVML_NVLINK_VERSION_INVALID, NVML_NVLINK_VERSION_1_0, NVML_NVLINK_VERSION_2_0, NVML_NVLINK_VERSION_3_0,
+        NVML_NVLINK_VERSION_4_0,     NVML_NVLINK_VERSION_5_0, NVML_NVLINK_VERSION_6_0,
+    };
+    return generation < sizeof codes / sizeof *codes ? codes[generation] : NVML_NVLINK_VERSION_INVALID;
+}
 
 /* Data rate of one link in MB/s, as nvidia-smi nvlink -s prints it, by generation. */
 static unsigned int speed_mbps(const struct fg_nvlink *nvlink)

@@ -4,12 +4,6 @@
 
 #include "nvml/api.h"
 
-/* Whether the process of an entry is still there. */
-bool fg_is_alive(const struct fg_process *process);
-
-/* Copies the entries whose process is still there, of a lost GPU, too. Costs a look into /proc for each entry. */
-nvmlReturn_t fg_processes_alive(const struct fg_gpu *gpu, struct fg_processes *alive);
-
 /* Copies the living processes of one FG_PROCESS_* kind: all of the GPU, or those of the MIG device in `slot` where that
  * is not negative. */
 nvmlReturn_t fg_processes_of(const struct fg_gpu *gpu, int slot, uint32_t kind, struct fg_processes *found);

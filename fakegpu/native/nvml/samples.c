@@ -1,6 +1,6 @@
 /* The buffers of recent samples, and the time spent below the wanted clocks. Nobody fills the buffers: what a load was
- * at any moment can be reckoned from its frames. */
-#include "control/plans.h"
+ * at any moment can be computed from its frames. */
+#include "core/clock.h"
 #include "nvml/api.h"
 #include "nvml/processes.h"
 

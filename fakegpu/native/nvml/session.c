@@ -1,12 +1,10 @@
 /* nvmlInit, nvmlShutdown and the texts of return codes. */
 #include "core/segment.h"
+#include "nvml/api.h"
 #include "nvml/events.h"
 #include "nvml/visible.h"
 
 #include <pthread.h>
-#include <string.h>
-
-const struct fg_segment *fg_session;
 
 /* Guards `references` and the attaching; getters read `fg_session` only. */
 static pthread_mutex_t session_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -68,15 +66,6 @@ FG_API nvmlShutdown(void)
     }
     unlock_session();
     return result;
-}
-
-nvmlReturn_t fg_answer_text(const char *text, size_t size, char *out, unsigned int length)
-{
-    size_t characters = strnlen(text, size - 1);
-    FG_REQUIRE(characters < length, NVML_ERROR_INSUFFICIENT_SIZE);
-    memcpy(out, text, characters);
-    out[characters] = '\0';
-    return NVML_SUCCESS;
 }
 
 __attribute__((visibility("default"))) const char *nvmlErrorString(nvmlReturn_t result)

@@ -72,8 +72,8 @@ nvmlReturn_t fg_hide_parts(const struct fg_gpu *gpu, struct fg_mig *mig)
     unsigned int minor = identity.minor_number;
     for (unsigned int slot = 0; slot < FG_COMPUTE_INSTANCES; slot++) {
         struct fg_compute_instance *part = &mig->compute_instances[slot];
-        part->is_here = part->is_here && is_granted(fakegpu_capability_minor(minor, part->gpu_instance, -1)) &&
-                        is_granted(fakegpu_capability_minor(minor, part->gpu_instance, (int32_t)part->id));
+        part->is_here = part->is_here && is_granted(fg_capability_minor(minor, part->gpu_instance, -1)) &&
+                        is_granted(fg_capability_minor(minor, part->gpu_instance, (int32_t)part->id));
     }
     return NVML_SUCCESS;
 }

@@ -1,6 +1,6 @@
-/* Field values: what nvmlDeviceGetFieldValues puts together from several topics. */
-#ifndef FAKEGPU_FIELDS_H
-#define FAKEGPU_FIELDS_H
+/* Field values of nvmlDeviceGetFieldValues: how one is answered, and those about NVLink. */
+#ifndef FAKEGPU_NVLINK_FIELDS_H
+#define FAKEGPU_NVLINK_FIELDS_H
 
 #include "nvml/api.h"
 
