@@ -2,7 +2,7 @@
 
 Run by CMake at build time, with the standard library only::
 
-    python generate_exports.py --header nvml.h --state state.h --output exports.c SOURCE.c ...
+    python generate_exports.py --header nvml.h --state state.h --state layout.h --output exports.c SOURCE.c ...
 
 A source implements a function by one of the macros of ``nvml/api.h``. Every other function that ``nvml.h`` declares
 becomes a stub with its prototype: it checks session, handles, pointers and the version of the struct as a driver does,
@@ -29,8 +29,8 @@ _IMPLEMENTATION = re.compile(
 )
 _COUNT = re.compile(r"(?:[Cc]ount|[Ss]ize)$")
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_STRUCT = re.compile(r"struct (fg_\w+) \{(.*?)\n\};", re.DOTALL)
-_MEMBER = re.compile(r"\b(\w+)(?:\[\w*\])*;")
+_STRUCT = re.compile(r"^struct (fg_\w+) \{\n(.*?)^\};", re.MULTILINE | re.DOTALL)
+_MEMBER = re.compile(r"    (?:struct )?(\w+) (\w+)((?:\[\w*\])*); *(?:/\* (.*) \*/)?")
 
 ABSENT = {
     "nvmlUnit_t": "NVML_ERROR_INVALID_ARGUMENT",
@@ -38,6 +38,18 @@ ABSENT = {
     "nvmlVgpuTypeId_t": "NVML_ERROR_INVALID_ARGUMENT",
 }
 """Types of what no machine here has -> what a driver answers to a name of it."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One member of a struct of the layout: ``uint32_t cool_mhz[FG_CLOCK_DOMAINS]; /* comment */``."""
+
+    type: str
+    """Without ``struct``."""
+    name: str
+    lengths: tuple[str, ...]
+    """Of an array, outermost first; empty text for the one without a length."""
+    comment: str
 
 
 @dataclass(frozen=True)
@@ -122,17 +134,31 @@ def stub_of(name: str, parameters: list[Parameter], versions: dict[str, list[str
     return f"FG_API {name}({signature})\n{{\n{body}\n    return {answer_of_absence(parameters)};\n}}"
 
 
+def structs(state: str) -> dict[str, list[Member]]:
+    """Read the members of every struct of ``state.h`` or ``layout.h``.
+
+    Raises:
+        ValueError: a line is not one member.
+    """
+    return {name: [_member(line) for line in body.splitlines()] for name, body in _STRUCT.findall(state)}
+
+
+def _member(line: str) -> Member:
+    found = _MEMBER.fullmatch(line)
+    if found is None:
+        raise ValueError(f"not one member of a struct, `type name[length]; /* comment */`: {line.strip()}")
+    kind, name, lengths, comment = found.groups()
+    return Member(kind, name, tuple(re.findall(r"\[(\w*)\]", lengths)), comment or "")
+
+
 def layout_lines(state: str) -> list[str]:
-    """One line of C for each struct and member of ``state.h``."""
+    """One line of C for each struct and member of ``state.h`` or ``layout.h``."""
     lines = []
-    for struct, body in _STRUCT.findall(_COMMENT.sub("", state)):
+    for struct, members in structs(state).items():
         lines.append(f'    {{"{struct}", 0, sizeof(struct {struct})}},')
-        for declaration in body.strip().split("\n"):
-            found = _MEMBER.search(declaration)
-            if found and not declaration.rstrip().endswith("[];"):
-                member = found.group(1)
-                size = f"sizeof(((struct {struct} *)0)->{member})"
-                lines.append(f'    {{"{struct}.{member}", offsetof(struct {struct}, {member}), {size}}},')
+        for name in (member.name for member in members if "" not in member.lengths):
+            size = f"sizeof(((struct {struct} *)0)->{name})"
+            lines.append(f'    {{"{struct}.{name}", offsetof(struct {struct}, {name}), {size}}},')
     return lines
 
 
@@ -179,13 +205,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Reads the files named on the command line and writes the output."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--header", type=Path, required=True, help="nvml.h")
-    parser.add_argument("--state", type=Path, required=True, help="state.h")
+    parser.add_argument("--state", type=Path, required=True, action="append", help="state.h, and again layout.h")
     parser.add_argument("--output", type=Path, required=True, help="C file to write")
     parser.add_argument("sources", type=Path, nargs="+", help="the library's own C files")
     options = parser.parse_args(arguments)
     sources = [path.read_text() for path in options.sources]
     try:
-        text = render(options.header.read_text(), options.state.read_text(), sources)
+        text = render(options.header.read_text(), "".join(path.read_text() for path in options.state), sources)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

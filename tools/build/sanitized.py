@@ -32,8 +32,8 @@ def build() -> None:
     sources = sorted(NATIVE.glob("*/*.c"))
     exports = BUILD / "exports.c"
     output_of(
-        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include}/nvml.h", "--state", NATIVE / "core" / "state.h",
-        "--output", exports, *sources,
+        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include}/nvml.h",
+        "--state", NATIVE / "core/state.h", "--state", NATIVE / "core/layout.h", "--output", exports, *sources,
     )  # fmt: skip
 
     def compile_one(source: Path) -> Path:

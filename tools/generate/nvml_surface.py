@@ -95,14 +95,18 @@ class Sources:
 
     @cached_property
     def _members(self) -> dict[str, set[str]]:
-        found = generate_exports._STRUCT.findall(self._texts["core/state.h"])
-        return {struct.removeprefix("fg_"): set(generate_exports._MEMBER.findall(body)) for struct, body in found}
+        found = [generate_exports.structs(self._texts[name]) for name in ("core/state.h", "core/layout.h")]
+        return {
+            struct.removeprefix("fg_"): {member.name for member in members}
+            for structs in found
+            for struct, members in structs.items()
+        }
 
     @cached_property
     def _topics(self) -> dict[str, str]:
         """Topic of the state -> its struct: ``links`` -> ``link``."""
-        (body,) = re.findall(r"struct fg_gpu_state \{(.*?)\n\};", self._texts["core/state.h"], re.DOTALL)
-        return {topic: struct for struct, topic in re.findall(r"struct fg_(\w+) (\w+)", body)}
+        topics = generate_exports.structs(self._texts["core/state.h"])["fg_gpu_state"]
+        return {topic.name: topic.type.removeprefix("fg_") for topic in topics}
 
     def implemented(self) -> dict[str, list[str]]:
         """File -> the functions of nvml.h that it implements, in its order."""
@@ -170,8 +174,9 @@ class Sources:
 
 
 _PLUMBING = {
-    "control/capabilities.c", "control/writer.c", "core/live.c", "core/live.h", "core/result.h", "core/ring.c", "core/segment.c",
-    "core/state.h", "core/state_io.c", "core/state_io.h", "nvml/api.c", "nvml/api.h", "nvml/change.c", "nvml/visible.h",
+    "control/capabilities.c", "control/writer.c", "core/layout.h", "core/live.c", "core/live.h", "core/result.h",
+    "core/ring.c", "core/segment.c", "core/state.h", "core/state_io.c", "core/state_io.h", "nvml/api.c", "nvml/api.h",
+    "nvml/change.c", "nvml/visible.h",
 }  # fmt: skip
 """Files that say how the state is read and written, not what an answer follows from."""
 
@@ -261,7 +266,8 @@ too small (with the size needed, where NVML tells it), `GPU_IS_LOST`, `NOT_SUPPO
 and `NO_PERMISSION` for what only root may do.
 
 - *modelled*: the answer follows from the state of the machine, whose members are named; see
-  [state.h](../fakegpu/native/core/state.h) for what they mean. What a function *sets* is read back by every process at once.
+  [state.h](../fakegpu/native/core/state.h) for what they mean. What a function *sets* is read back by every process at
+  once.
 - *constant*: no state changes the answer of a function that is called as it should be.
 - *not supported*: arguments are checked, then the board does not support it.
 

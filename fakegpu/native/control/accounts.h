@@ -3,7 +3,7 @@
 #define FAKEGPU_ACCOUNTS_H
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 /* A process from its start until now, as one of `count` that share the GPU; `set` is the utilization as it is set. */
 struct fg_account fg_account_of(const struct fg_gpu *gpu, const struct fg_utilization *set, unsigned int count,

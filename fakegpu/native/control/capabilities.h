@@ -2,7 +2,7 @@
 #ifndef FAKEGPU_CAPABILITIES_H
 #define FAKEGPU_CAPABILITIES_H
 
-#include "core/state.h"
+#include "core/layout.h"
 
 /* What a driver reserves minors for: GPU instances of one GPU, and compute instances of each. */
 #define FG_CAPABILITY_INSTANCES 15u

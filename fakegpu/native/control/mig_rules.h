@@ -3,7 +3,7 @@
 #define FAKEGPU_MIG_RULES_H
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 /* "Wherever it fits best." */
 #define FG_ANY_START UINT32_MAX

@@ -20,7 +20,7 @@ static struct fg_plan *next_plan(struct fg_faults *faults)
 static void tell_next_due(struct fg_segment *segment)
 {
     const struct fg_plan *next = next_plan(&segment->faults);
-    __atomic_store_n(&segment->faults.due_us, next == NULL ? UINT64_MAX : next->due_us, __ATOMIC_RELEASE);
+    __atomic_store_n(&segment->faults.due_us, next == NULL ? FG_FOR_EVER : next->due_us, __ATOMIC_RELEASE);
     fg_set_flag(segment, FG_FAULT_PLANS, next != NULL);
 }
 
@@ -46,7 +46,7 @@ void fg_carry_out_plans(struct fg_segment *segment)
         uint64_t due_us = plan->due_us;
         fg_act(segment, &plan->action, due_us);
         plan->due_us += plan->period_us;
-        if (plan->left != UINT64_MAX)
+        if (plan->left != FG_FOR_EVER)
             plan->left--;
         if (plan->left == 0 || plan->period_us == 0)
             plan->number = 0;
@@ -85,7 +85,7 @@ int fg_remove_plan(struct fg_segment *segment, uint64_t number)
 uint64_t fg_next_due_us(const struct fg_segment *segment)
 {
     if ((__atomic_load_n(&segment->fault_flags, __ATOMIC_ACQUIRE) & FG_FAULT_PLANS) == 0)
-        return UINT64_MAX;
+        return FG_FOR_EVER;
     return __atomic_load_n(&segment->faults.due_us, __ATOMIC_ACQUIRE);
 }
 

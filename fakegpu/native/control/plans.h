@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "core/state.h"
+#include "core/layout.h"
 
 /* Carries out what is due. The caller holds the lock of writers. */
 void fg_carry_out_plans(struct fg_segment *segment);
@@ -20,7 +20,7 @@ uint64_t fg_add_plan(struct fg_segment *segment, const struct fg_plan *plan);
 /* 0, or -1 when there is none of this number. */
 int fg_remove_plan(struct fg_segment *segment, uint64_t number);
 
-/* When the next plan is due; UINT64_MAX: never. */
+/* When the next plan is due, or FG_FOR_EVER. */
 uint64_t fg_next_due_us(const struct fg_segment *segment);
 
 #endif

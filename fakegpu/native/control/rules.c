@@ -96,7 +96,7 @@ static void sleep_us(uint64_t microseconds)
 static bool take_one(const struct fg_segment *segment, unsigned int slot, const struct fg_rule *rule)
 {
     struct fg_writable writable;
-    if (rule->left == UINT64_MAX)
+    if (rule->left == FG_FOR_EVER)
         return true;
     if (fg_writable_open(segment, &writable) != NVML_SUCCESS)
         return __atomic_add_fetch(&counts[slot].spent, 1u, __ATOMIC_RELAXED) <= rule->left;

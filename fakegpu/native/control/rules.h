@@ -3,7 +3,7 @@
 #define FAKEGPU_RULES_H
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 /* Carries out due plans and applies the rules to one call; `gpu` may be NULL. NVML_SUCCESS: the call goes on. */
 nvmlReturn_t fg_meet_faults(const struct fg_segment *segment, const struct fg_gpu *gpu, const char *function);

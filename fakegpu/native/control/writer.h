@@ -7,7 +7,7 @@
 #ifndef FAKEGPU_WRITER_H
 #define FAKEGPU_WRITER_H
 
-#include "core/state.h"
+#include "core/layout.h"
 
 #define FG_EXPORT __attribute__((visibility("default")))
 
@@ -17,7 +17,7 @@ struct fg_layout_entry {
     uint32_t size;
 };
 
-/* The compiled layout of every struct and member of state.h, ended by an entry without name. Generated. */
+/* The compiled layout of every struct and member of state.h and layout.h, ended by an entry without name. Generated. */
 FG_EXPORT const struct fg_layout_entry *fakegpu_layout(void);
 
 /* Names of the implemented NVML functions, separated by newlines. Generated. */

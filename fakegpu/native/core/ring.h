@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "core/state.h"
+#include "core/layout.h"
 
 /* Posts an event and wakes every waiter; its ticket is filled in. The caller holds the lock of writers. */
 void fg_post(struct fg_segment *segment, const struct fg_event *event);

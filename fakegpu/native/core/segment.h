@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 /* Maps the segment this process belongs to. A mapping is never undone: a thread may still wait inside it. When the
  * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
@@ -23,7 +23,8 @@ struct fg_writable {
     int file;
 };
 
-/* NO_PERMISSION where the process must not write the file, UNKNOWN when the machine was taken down meanwhile. After success fg_writable_close must follow. */
+/* NO_PERMISSION where the process must not write the file, UNKNOWN when the machine was taken down meanwhile. After
+ * success fg_writable_close must follow. */
 nvmlReturn_t fg_writable_open(const struct fg_segment *segment, struct fg_writable *writable);
 
 void fg_writable_close(struct fg_writable *writable);

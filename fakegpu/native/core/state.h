@@ -1,77 +1,27 @@
-/* The shared state of one fake machine: the only place that knows the layout of the segment file.
+/* The state of one GPU, by topics: everything that NVML reports or sets of it. layout.h says where it is in the segment.
  *
- * A segment is a header, one ring of events, an array of GPUs and, behind it, the frames of their loads: what every
- * process looks at lies together, because a kernel maps the neighbourhood too. Any number of processes map it; writers exclude each
- * other with flock(2) on the file, readers never lock. Two disciplines keep readers safe:
+ * Every topic is a multiple of eight bytes, because readers copy whole words. A change here or in layout.h needs a new
+ * FG_VERSION. tools/generate/layout.py writes Python's view of both files, fakegpu/state/layout.py, with these names and
+ * comments; it expects one member a line, with its comment behind it. A test compares the two with what the compiler
+ * made of them.
  *
- *  - a GPU holds two copies of its state. `sequence & 1` names the copy in force; a writer fills the other one and then
- *    increments `sequence`. A writer that dies half-way leaves the copy in force untouched, so readers cannot hang;
- *  - an event is valid while its `ticket` is its position + 1; a writer clears the ticket before it reuses the slot.
- *
- * Every topic is a multiple of eight bytes, because readers copy whole words. A change here needs a new FG_VERSION;
- * `fakegpu/state/layout.py` holds Python's view of the same bytes, and a test compares the two.
+ * It is one table with units in its names, which is why it is longer than other files.
  */
 #ifndef FAKEGPU_STATE_H
 #define FAKEGPU_STATE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
-typedef uint64_t __attribute__((may_alias)) fg_word; /* what readers and writers copy at once */
-
-#define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
-#define FG_VERSION 6u
-#define FG_GPUS_MAX 1024u
-#define FG_EVENTS_MAX 1024u
-#define FG_LINKS_MAX 18u
 #define FG_CLOCK_DOMAINS 4u
-#define FG_MEMORY_CLOCKS_MAX 8u
-#define FG_THRESHOLDS 8u
-#define FG_ECC_LOCATIONS 8u
-#define FG_CPU_WORDS 16u
-#define FG_FANS_MAX 4u
-#define FG_VIOLATIONS 12u
-#define FG_PCIE_ERRORS 11u
-#define FG_PROCESSES_MAX 32u
-#define FG_ACCOUNTS_MAX 32u
-#define FG_FRAMES_MAX 256u
-#define FG_MIG_PROFILES 18u
-#define FG_GPU_INSTANCES 16u
-#define FG_COMPUTE_INSTANCES 8u
-#define FG_RULES_MAX 32u
-#define FG_PLANS_MAX 64u
-#define FG_DELAY_POINTS 8u
 
-/* Not an NVML event type: wakes a wait with NVML_ERROR_GPU_IS_LOST. */
-#define FG_EVENT_GPU_LOST (UINT64_C(1) << 63)
-
-/* fg_segment.fault_flags */
-#define FG_FAULT_RULES 1u /* some call is slow or fails */
-#define FG_FAULT_PLANS 2u /* something is due at some time */
-#define FG_FAULT_WAIT 4u  /* waits for events are stuck */
-
-/* Bits of fg_load.topics. */
-#define FG_LIVE_MEMORY 0x1u
-#define FG_LIVE_THERMAL 0x2u
-#define FG_LIVE_FANS 0x4u
-#define FG_LIVE_POWER 0x8u
-#define FG_LIVE_CLOCKS 0x10u
-#define FG_LIVE_UTILIZATION 0x20u
-#define FG_LIVE_PCI 0x40u
-#define FG_LIVE_PROCESSES 0x80u /* memory counts the processes', too */
-
-/* Bits of fg_process.kind. */
-#define FG_PROCESS_COMPUTE 0x1u
-#define FG_PROCESS_GRAPHICS 0x2u
-#define FG_PROCESS_MPS 0x4u
-
+/* Faults that last, and what the GPU showed before them. */
 struct fg_fault {
     uint32_t is_lost;
     uint32_t last_xid;
     uint64_t xid_count;
     uint64_t supported_events;
-    uint32_t is_unplugged; /* not there for whoever looks for devices from now on */
-    uint32_t is_throttled; /* the board is too hot; what it showed before is kept below */
+    uint32_t is_unplugged; /* hidden from processes that initialise NVML from now on */
+    uint32_t is_throttled; /* the board is too hot; what it showed before is stored below */
     uint32_t cool_gpu_c;
     uint32_t cool_memory_c;
     uint32_t cool_mhz[FG_CLOCK_DOMAINS];
@@ -80,6 +30,7 @@ struct fg_fault {
     uint32_t padding;
 };
 
+/* Texts and numbers printed on the board. */
 struct fg_identity {
     char name[96];
     char uuid[96];
@@ -101,6 +52,7 @@ struct fg_identity {
     uint32_t core_count;
 };
 
+/* The address on the bus, and the link to the host. */
 struct fg_pci {
     uint32_t domain;
     uint32_t bus;
@@ -118,6 +70,7 @@ struct fg_pci {
     uint32_t irq;
 };
 
+/* Device memory and its BAR1 window. */
 struct fg_memory {
     uint64_t total_bytes;
     uint64_t reserved_bytes;
@@ -128,6 +81,9 @@ struct fg_memory {
     uint32_t padding;
 };
 
+#define FG_THRESHOLDS 8u
+
+/* Temperatures and their thresholds. */
 struct fg_thermal {
     uint32_t gpu_c;
     uint32_t memory_c;
@@ -136,6 +92,9 @@ struct fg_thermal {
     int32_t threshold_c[FG_THRESHOLDS]; /* by nvmlTemperatureThresholds_t; negative: the board has none */
 };
 
+#define FG_FANS_MAX 4u
+
+/* Fans of the board. */
 struct fg_fans {
     uint32_t count; /* zero: passive cooling */
     uint32_t min_percent;
@@ -146,6 +105,7 @@ struct fg_fans {
     uint32_t is_manual[FG_FANS_MAX];
 };
 
+/* Power draw, its limits and the energy counter. */
 struct fg_power {
     uint32_t usage_mw;
     uint32_t limit_mw;
@@ -157,7 +117,7 @@ struct fg_power {
     uint64_t energy_at_ns;    /* CLOCK_MONOTONIC */
 };
 
-/* Of the module of GPU and CPU to which the board belongs; all zeros: it belongs to none. */
+/* Power of the module of GPU and CPU to which the board belongs; all zeros: it belongs to none. */
 struct fg_module_power {
     uint32_t usage_mw; /* while the GPU draws what is set for it */
     uint32_t limit_mw;
@@ -167,6 +127,9 @@ struct fg_module_power {
     uint32_t padding;
 };
 
+#define FG_MEMORY_CLOCKS_MAX 8u
+
+/* Clocks, what holds them down, and performance states. */
 struct fg_clocks {
     uint32_t current_mhz[FG_CLOCK_DOMAINS]; /* by nvmlClockType_t, as the next three */
     uint32_t maximum_mhz[FG_CLOCK_DOMAINS];
@@ -188,6 +151,7 @@ struct fg_clocks {
     uint64_t supported_event_reasons;
 };
 
+/* How busy the engines are. */
 struct fg_utilization {
     uint32_t gpu_percent;
     uint32_t memory_percent;
@@ -201,6 +165,9 @@ struct fg_utilization {
     uint32_t has_encoder;
 };
 
+#define FG_ECC_LOCATIONS 8u
+
+/* ECC mode and counters of memory errors. */
 struct fg_ecc {
     uint32_t is_supported;
     uint32_t current;
@@ -209,6 +176,7 @@ struct fg_ecc {
     uint64_t errors[2][2][FG_ECC_LOCATIONS]; /* by nvmlMemoryErrorType_t, nvmlEccCounterType_t, nvmlMemoryLocation_t */
 };
 
+/* Rows remapped and pages retired after memory errors. */
 struct fg_remap {
     uint32_t is_supported; /* boards without row remapping retire pages instead */
     uint32_t corrected_rows;
@@ -223,6 +191,7 @@ struct fg_remap {
     uint32_t retired_pages[2]; /* by nvmlPageRetirementCause_t */
 };
 
+/* Modes that an administrator sets. */
 struct fg_modes {
     uint32_t persistence;
     uint32_t compute;
@@ -238,6 +207,8 @@ struct fg_modes {
     uint32_t padding;
 };
 
+#define FG_CPU_WORDS 16u
+
 /* Where the board sits. Two GPUs share a level when they have equal values there; -1 in numa_node means none. */
 struct fg_placement {
     int32_t numa_node;
@@ -249,6 +220,13 @@ struct fg_placement {
     uint64_t cpu_mask[FG_CPU_WORDS];
 };
 
+#define FG_LINKS_MAX 18u
+
+/* fg_link.remote_type, as nvmlIntNvLinkDeviceType_t */
+#define FG_LINK_TO_GPU 0u
+#define FG_LINK_TO_SWITCH 2u
+
+/* One NVLink. */
 struct fg_link {
     uint32_t is_active;
     uint32_t remote_type; /* nvmlIntNvLinkDeviceType_t */
@@ -259,6 +237,7 @@ struct fg_link {
     uint64_t errors[5]; /* by nvmlNvLinkErrorCounter_t */
 };
 
+/* What the NVLinks of the board have in common. */
 struct fg_nvlink {
     uint32_t count;
     uint32_t version;
@@ -266,6 +245,7 @@ struct fg_nvlink {
     uint32_t bandwidth_mode;
 };
 
+/* The fabric that NVSwitches form. */
 struct fg_fabric {
     uint32_t is_supported;
     uint32_t state;
@@ -276,17 +256,20 @@ struct fg_fabric {
     uint8_t cluster_uuid[16];
 };
 
-/* What the board keeps of itself besides the texts of its identity. */
+/* What the board stores besides the texts of its identity. */
 struct fg_firmware {
     uint64_t flushed_at_us; /* last flush of the black box recorder; zero: it has none */
     uint64_t flush_us;
     uint64_t pdi;
     uint32_t inforom_checksum;
-    uint32_t c2c; /* one more than nvmlC2cModeInfo's isC2cEnabled; zero: the board cannot tell */
+    uint32_t c2c; /* one more than nvmlC2cModeInfo's isC2cEnabled; zero: the board does not report it */
     char hostname[64];
 };
 
-/* What only grows, beside the counters of memory errors and links. */
+#define FG_VIOLATIONS 12u
+#define FG_PCIE_ERRORS 11u
+
+/* Counters that only grow, besides those of memory errors and links. */
 struct fg_counters {
     uint64_t violation_ns[FG_VIOLATIONS];  /* by nvmlPerfPolicyType_t */
     uint64_t pcie_errors[FG_PCIE_ERRORS]; /* by the field values from NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS on */
@@ -296,10 +279,17 @@ struct fg_counters {
     uint64_t nvlink_rx_kib;
 };
 
+#define FG_MIG_PROFILES 18u
+#define FG_GPU_INSTANCES 16u
+#define FG_COMPUTE_INSTANCES 8u
+
+/* In place of the id of an instance: none, or the whole GPU. */
+#define FG_NO_INSTANCE UINT32_MAX
+
 /* One GPU instance profile of the model. */
 struct fg_mig_profile {
     char name[24];    /* "1g.10gb" */
-    uint32_t is_here; /* the others are zeros then: the model does not have it */
+    uint32_t is_here; /* false: the model does not have it, and the others are zeros */
     uint32_t id;
     uint32_t slices; /* of compute; the size of a placement counts slices of memory */
     uint32_t instances;
@@ -315,6 +305,7 @@ struct fg_mig_profile {
     uint32_t starts; /* mask of the memory slices at which an instance may start */
 };
 
+/* One GPU instance. */
 struct fg_gpu_instance {
     uint32_t is_here;
     uint32_t profile; /* NVML_GPU_INSTANCE_PROFILE_* */
@@ -323,6 +314,7 @@ struct fg_gpu_instance {
     uint64_t used_bytes;
 };
 
+/* One compute instance, which is a MIG device. */
 struct fg_compute_instance {
     uint32_t is_here;
     uint32_t gpu_instance;
@@ -332,6 +324,7 @@ struct fg_compute_instance {
     uint32_t mode;    /* nvmlComputeMode_t */
 };
 
+/* How the GPU can be partitioned, and how it is. */
 struct fg_mig {
     uint32_t memory_slices;
     uint32_t compute_slices;
@@ -342,41 +335,63 @@ struct fg_mig {
     struct fg_compute_instance compute_instances[FG_COMPUTE_INSTANCES];
 };
 
-/* One process on the GPU. It counts while /proc tells of a process with this number and start, so that one that ends
- * needs nobody to take it off. */
+#define FG_PROCESSES_MAX 32u
+
+/* Bits of fg_process.kind */
+#define FG_PROCESS_COMPUTE 0x1u
+#define FG_PROCESS_GRAPHICS 0x2u
+#define FG_PROCESS_MPS 0x4u
+
+/* One process on the GPU. It counts while /proc has a process with this number and start, so that one that ends
+ * needs nobody to remove it. */
 struct fg_process {
     uint32_t pid; /* zero: a free entry */
     uint32_t kind; /* FG_PROCESS_* */
     uint64_t start_ticks; /* field 22 of /proc/<pid>/stat */
     uint64_t used_bytes;
-    uint64_t most_bytes; /* that it has held so far */
-    uint32_t gpu_instance; /* all bits set: none, as with the next */
+    uint64_t most_bytes; /* the most that it has held so far */
+    uint32_t gpu_instance; /* or FG_NO_INSTANCE, as the next */
     uint32_t compute_instance;
 };
 
+/* The processes on the GPU. */
 struct fg_processes {
     uint32_t count; /* entries in use come first */
     uint32_t padding;
     struct fg_process entries[FG_PROCESSES_MAX];
 };
 
-/* What is remembered of a process that has ended, while accounting is on. */
+#define FG_ACCOUNTS_MAX 32u
+
+/* What accounting records of a process that has ended. */
 struct fg_account {
     uint32_t pid;
-    uint16_t gpu_percent; /* over its life, as the next */
+    uint16_t gpu_percent; /* mean from its start to its end, as the next */
     uint16_t memory_percent;
     uint64_t start_us; /* CLOCK_REALTIME */
     uint64_t time_ms;
     uint64_t most_bytes;
 };
 
+/* The last processes that have ended. */
 struct fg_accounts {
     uint32_t count; /* ever written; the last FG_ACCOUNTS_MAX of them are kept, in a ring */
     uint32_t padding;
     struct fg_account entries[FG_ACCOUNTS_MAX];
 };
 
-/* What the GPU works on: figures over time, from which a getter takes those of the moment. */
+/* Bits of fg_load.topics */
+#define FG_LIVE_MEMORY 0x1u
+#define FG_LIVE_THERMAL 0x2u
+#define FG_LIVE_FANS 0x4u
+#define FG_LIVE_POWER 0x8u
+#define FG_LIVE_CLOCKS 0x10u
+#define FG_LIVE_UTILIZATION 0x20u
+#define FG_LIVE_PCI 0x40u
+#define FG_LIVE_ALL 0x7Fu       /* of the above, which are all that a load can move */
+#define FG_LIVE_PROCESSES 0x80u /* memory also counts the processes */
+
+/* The load of the GPU: figures over time, from which a getter takes those of the moment. */
 struct fg_load {
     uint32_t topics;     /* mask of FG_LIVE_*: whose figures follow the frames */
     uint32_t bank;       /* which of the two arrays of frames is in force */
@@ -385,6 +400,7 @@ struct fg_load {
     uint64_t started_ns; /* CLOCK_MONOTONIC */
 };
 
+/* Everything that NVML reports of one GPU. */
 struct fg_gpu_state {
     struct fg_fault fault;
     struct fg_identity identity;
@@ -411,142 +427,6 @@ struct fg_gpu_state {
     struct fg_load load;
 };
 
-/* The figures of one moment of a load; between two frames they run straight. */
-struct fg_frame {
-    uint64_t energy_mj; /* since the load began */
-    uint64_t memory_used_bytes;
-    uint32_t time_ms; /* since the load began; the first frame's is zero */
-    uint32_t power_mw;
-    uint32_t graphics_mhz;
-    uint32_t memory_mhz;
-    uint32_t event_reasons;
-    uint32_t performance_state;
-    uint32_t pcie_tx_kb_per_s;
-    uint32_t pcie_rx_kb_per_s;
-    uint16_t gpu_c;
-    uint16_t memory_c;
-    uint16_t gpu_percent;
-    uint16_t memory_percent;
-    uint16_t encoder_percent;
-    uint16_t decoder_percent;
-    uint16_t fan_percent;
-    uint16_t padding;
-};
-
-struct fg_bank {
-    struct fg_frame frames[FG_FRAMES_MAX];
-};
-
-#define FG_GPU_BYTES 16384u
-#define FG_GPU_TAIL (FG_GPU_BYTES - 64u - 2u * sizeof(struct fg_gpu_state))
-
-struct fg_gpu {
-    uint32_t sequence;
-    uint32_t live_topics; /* those of the load in force, for a quick look */
-    uint64_t banks_at;    /* where its two banks begin, in bytes from here: see fg_banks_at */
-    uint32_t padding[12];
-    struct fg_gpu_state states[2];
-    uint8_t tail[FG_GPU_TAIL];
-};
-
-struct fg_event {
-    uint64_t ticket;
-    uint64_t type; /* one nvmlEventType bit, or FG_EVENT_GPU_LOST */
-    uint64_t data;
-    uint32_t gpu;
-    uint32_t gpu_instance;
-    uint32_t compute_instance;
-    uint32_t padding;
-    uint64_t timestamp_us;
-    uint64_t tail[2];
-};
-
-struct fg_ring {
-    uint64_t head; /* events ever posted */
-    uint32_t wake; /* futex word: changes after every post */
-    uint32_t padding[13];
-    struct fg_event events[FG_EVENTS_MAX];
-};
-
-/* What befalls calls of functions; read without a lock, valid while `number` stays what it was. */
-struct fg_rule {
-    uint64_t number; /* of the rule since the machine was made; zero: the slot is free */
-    uint64_t from_us; /* CLOCK_REALTIME, as all times below */
-    uint64_t until_us;
-    uint64_t seed;
-    uint64_t left;     /* times it still comes; UINT64_MAX: for ever */
-    char function[64]; /* a name, or its beginning and a star */
-    uint32_t gpu; /* index, or FG_NO_GPU for all of them and for functions of the machine */
-    uint32_t error; /* nvmlReturn_t to answer; zero: the call is only slow */
-    uint32_t every; /* every n-th call of a process; zero: by chance */
-    uint32_t chance; /* of 2^32 */
-    uint32_t delay_count;
-    uint32_t padding;
-    uint32_t delay_share[FG_DELAY_POINTS]; /* of 2^32: so many calls take at most so long as delay_us says, */
-    uint32_t delay_us[FG_DELAY_POINTS];    /* rising, and straight between two points */
-};
-
-#define FG_NO_GPU UINT32_MAX
-
-/* One thing that befalls a GPU. */
-struct fg_action {
-    uint32_t kind; /* FG_ACTION_* of actions.h */
-    uint32_t gpu;
-    uint32_t gpu_instance;
-    uint32_t compute_instance;
-    uint64_t argument;
-};
-
-/* An action that is due at some time; changed by writers only. */
-struct fg_plan {
-    uint64_t number; /* as in a rule */
-    uint64_t due_us;
-    uint64_t period_us; /* zero: once */
-    uint64_t left; /* times it still comes */
-    struct fg_action action;
-};
-
-struct fg_faults {
-    uint64_t last_number; /* of a rule or a plan */
-    uint64_t due_us; /* when the next plan is due */
-    struct fg_rule rules[FG_RULES_MAX];
-    struct fg_plan plans[FG_PLANS_MAX];
-    uint64_t tail[6];
-};
-
-struct fg_segment {
-    uint64_t magic;
-    uint32_t version;
-    uint32_t gpu_count;
-    uint64_t size_bytes;
-    int32_t cuda_driver_version;
-    uint32_t fault_flags; /* FG_FAULT_*; zero: calls need not look any further */
-    char driver_version[80];
-    char nvml_version[80];
-    char driver_branch[80];
-    uint64_t loaded_at_us; /* when the driver was loaded: the machine made */
-    uint8_t tail[232];
-    struct fg_ring ring;
-    struct fg_faults faults;
-    struct fg_gpu gpus[];
-};
-
-static inline unsigned int fg_index_of(const struct fg_segment *segment, const struct fg_gpu *gpu)
-{
-    return (unsigned int)(gpu - segment->gpus);
-}
-
-static inline uint64_t fg_segment_bytes(uint32_t gpus)
-{
-    return sizeof(struct fg_segment) + gpus * (sizeof(struct fg_gpu) + 2 * sizeof(struct fg_bank));
-}
-
-/* What `banks_at` of a GPU is among so many: the banks of all of them follow the last record, two for each. */
-static inline uint64_t fg_banks_at(uint32_t gpu, uint32_t gpus)
-{
-    return (gpus - gpu) * sizeof(struct fg_gpu) + gpu * 2 * sizeof(struct fg_bank);
-}
-
 #define FG_WHOLE_WORDS(topic) _Static_assert(sizeof(struct topic) % 8 == 0, #topic " must be whole words")
 FG_WHOLE_WORDS(fg_fault);
 FG_WHOLE_WORDS(fg_identity);
@@ -570,13 +450,7 @@ FG_WHOLE_WORDS(fg_counters);
 FG_WHOLE_WORDS(fg_mig);
 FG_WHOLE_WORDS(fg_processes);
 FG_WHOLE_WORDS(fg_load);
-FG_WHOLE_WORDS(fg_rule);
 
 _Static_assert(sizeof(struct fg_link) == 64, "one link is one cache line");
-_Static_assert(sizeof(struct fg_frame) == 64, "one frame is one cache line");
-_Static_assert(sizeof(struct fg_event) == 64, "one event is one cache line");
-_Static_assert(sizeof(struct fg_gpu) == FG_GPU_BYTES, "a power of two, so that checking a handle needs no division");
-_Static_assert(offsetof(struct fg_segment, ring) == 512, "the ring begins a cache line");
-_Static_assert(sizeof(struct fg_segment) % 64 == 0, "so does the first GPU");
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 /* A write replaces the copy in force in well under a microsecond, so only a storm of writes makes a reader retry. */
 #define FG_READ_ATTEMPTS 1000000u

@@ -235,7 +235,7 @@ static bool is_stuck(const struct fg_segment *segment)
 static uint64_t look_again_us(const struct fg_segment *segment, uint64_t end_us)
 {
     uint64_t due_us = fg_next_due_us(segment), now_us = fg_now_us();
-    if (due_us == UINT64_MAX)
+    if (due_us == FG_FOR_EVER)
         return end_us;
     uint64_t again_us = fg_monotonic_ns() / 1000u + (due_us > now_us ? due_us - now_us : 0);
     return again_us < end_us ? again_us : end_us;

@@ -9,7 +9,7 @@
 #define FAKEGPU_HANDLES_H
 
 #include "core/result.h"
-#include "core/state.h"
+#include "core/layout.h"
 
 enum { FG_AT_MIG_DEVICES = 8, FG_AT_GPU_INSTANCES = 16, FG_AT_COMPUTE_INSTANCES = 40 };
 

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+_Static_assert(FG_LINK_TO_GPU == NVML_NVLINK_DEVICE_TYPE_GPU, "the numbers are NVML's");
+_Static_assert(FG_LINK_TO_SWITCH == NVML_NVLINK_DEVICE_TYPE_SWITCH, "the numbers are NVML's");
+
 /* Steps 1 to 4 for one link: declares `link`, a copy of it, and `nvlink`. */
 #define FG_ENTER_LINK(device, number, arguments_are_valid)                                                             \
     FG_ENTER(device, (number) < NVML_NVLINK_MAX_LINKS && (arguments_are_valid));                                       \

@@ -18,7 +18,9 @@ struct fg_power {
 struct fg_gpu_state {
     struct fg_power power;
 };
+"""
 
+LAYOUT = """
 struct fg_segment {
     char driver_version[80];
 };
@@ -74,7 +76,7 @@ SINCE = dict.fromkeys(
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, list[str]]:
-    sources = nvml_surface.Sources({"core/state.h": STATE, "nvml/power.c": SOURCE})
+    sources = nvml_surface.Sources({"core/state.h": STATE, "core/layout.h": LAYOUT, "nvml/power.c": SOURCE})
     page = nvml_surface.page(sources, SINCE, {"nvmlUnitGetUnitInfo": "INVALID_ARGUMENT"})
     assert "## Power draw\n" in page
     lines = (line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| nvml"))
