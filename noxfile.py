@@ -104,6 +104,7 @@ def lint(session: nox.Session) -> None:
     session.run("python", "-m", "tools.check.text")
     session.run("python", "-m", "tools.generate.kind_column", "--check")
     session.run("python", "-m", "tools.generate.nvml_surface", "--check")
+    session.run("python", "-m", "tools.generate.layout", "--check")
     session.notify("protos", ["--check"])
 
 

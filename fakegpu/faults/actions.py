@@ -1,4 +1,4 @@
-"""What can befall a GPU, at once or as a plan; ``native/control/actions.h`` says what each does.
+"""What can befall a GPU, at once or as a plan; ``ActionKind`` says what each does.
 
 No process keeps the time of a plan: whoever looks at the machine carries out what has fallen due, the library in any
 process that may write the segment as well as this package, and a wait for events looks when the next plan is due. So
@@ -10,30 +10,12 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from enum import IntEnum
 
 from ..errors import InputError
 from ..state import layout
+from ..state.layout import ActionKind
 from ..state.segment import Segment
 from .schedule import NOW, When, now_us
-
-
-class ActionKind(IntEnum):
-    """``enum fg_action_kind``."""
-
-    HEAL = 1
-    XID = 2
-    LOSE = 3
-    UNPLUG = 4
-    PLUG = 5
-    CORRECTED_ECC = 6
-    UNCORRECTED_ECC = 7
-    RETIRE = 8
-    THROTTLE = 9
-    COOL = 10
-    LINKS_DOWN = 11
-    LINKS_UP = 12
-    EVENT = 13
 
 
 @dataclass(frozen=True, slots=True)

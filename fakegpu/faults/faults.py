@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from ..errors import InputError
 from ..state import layout
 from ..state.event_type import EventType
+from ..state.layout import ActionKind
 from ..state.segment import Segment
-from .actions import ActionKind, Plan, act, read_plans
+from .actions import Plan, act, read_plans
 from .schedule import NOW, When, parse_duration_us
 
 if TYPE_CHECKING:

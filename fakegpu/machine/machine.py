@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from ..errors import InputError
-from ..faults.actions import ActionKind, act
+from ..faults.actions import act
 from ..files.folder import absolute, host_errors, make_folder, refuse_foreign, remove_folder
 from ..state import layout
+from ..state.layout import ActionKind
 from ..state.library import NAME
 from ..state.segment import SEGMENT, Segment, segment_bytes
 

@@ -7,8 +7,8 @@
     mig.devices                           # as nvmlDeviceGetMigDeviceHandleByIndex hands them out
     mig.destroy(2)
 
-The rules are those of the library (``native/control/mig_rules.c``), so what can be made here can be made through NVML. Every
-change is seen at once by all processes, and tells whoever registered for MIG events.
+The rules are those of the library (``native/control/mig_rules.c``), so what can be made here can be made through NVML.
+Every change is seen at once by all processes, and posts an event for those that registered for MIG events.
 """
 
 from __future__ import annotations

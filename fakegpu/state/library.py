@@ -45,10 +45,21 @@ class _Entry(ctypes.Structure):
 
 
 def compiled_layout(library: ctypes.CDLL) -> dict[str, tuple[int, int]]:
-    """Offset and size of every struct and member of ``state.h`` as the library was compiled: ``fg_thermal.gpu_c``."""
+    """Offset and size of every struct and member as the library was compiled: ``fg_thermal.gpu_c``."""
     library.fakegpu_layout.restype = ctypes.POINTER(_Entry)
     entries = takewhile(lambda entry: entry.name, map(library.fakegpu_layout().__getitem__, count()))
     return {entry.name.decode(): (entry.offset, entry.size) for entry in entries}
+
+
+def declared_layout() -> dict[str, tuple[int, int]]:
+    """Return the same of the structures in ``layout``."""
+    found = {}
+    for name, struct in layout.STRUCTS.items():
+        found[name] = (0, ctypes.sizeof(struct))
+        for member, *_ in struct._fields_:
+            field = getattr(struct, member)
+            found[f"{name}.{member}"] = (field.offset, field.size)
+    return found
 
 
 @cache
@@ -64,7 +75,7 @@ def load_writer() -> ctypes.CDLL:
         library = ctypes.CDLL(str(path))
     except OSError as error:
         raise HostError(f"{path} cannot be loaded: {error}") from None
-    if not hasattr(library, "fakegpu_layout") or compiled_layout(library) != layout.entries():
+    if not hasattr(library, "fakegpu_layout") or compiled_layout(library) != declared_layout():
         raise HostError(f"{path} is of another version than this fakegpu: install both anew, `pip install -e .`")
     state, number = ctypes.POINTER(layout.GpuState), ctypes.POINTER(ctypes.c_uint32)
     for function, arguments in {

@@ -29,19 +29,33 @@ SEGMENT: Final = "segment"
 """Name of the file in the machine's folder."""
 
 
+def record_at(gpu: int) -> int:
+    """Return where the record of a GPU begins in a segment."""
+    return ctypes.sizeof(layout.Header) + gpu * ctypes.sizeof(layout.GpuRecord)
+
+
+def banks_at(gpu: int, gpus: int) -> int:
+    """Return ``GpuRecord.banks_at`` of a GPU among so many: its banks come after all records and the banks before."""
+    return (gpus - gpu) * ctypes.sizeof(layout.GpuRecord) + gpu * 2 * ctypes.sizeof(layout.Bank)
+
+
+def _size_of(gpus: int) -> int:
+    return record_at(gpus) + gpus * 2 * ctypes.sizeof(layout.Bank)
+
+
 def segment_bytes(header: layout.Header, states: Sequence[layout.GpuState]) -> bytes:
     """The content of a new segment file; fills in the header's magic, version, count and size."""
     records = (layout.GpuRecord * len(states))()
     for gpu, (record, state) in enumerate(zip(records, states, strict=True)):
         state.power.energy_at_ns = time.monotonic_ns()
-        record.banks_at = layout.banks_at(gpu, len(states))
+        record.banks_at = banks_at(gpu, len(states))
         record.states[0] = state
         record.states[1] = state
     header.magic = layout.MAGIC
     header.version = layout.VERSION
     header.gpu_count = len(states)
     header.loaded_at_us = time.time_ns() // 1000
-    header.size_bytes = layout.segment_bytes(len(states))
+    header.size_bytes = _size_of(len(states))
     return (bytes(header) + bytes(records)).ljust(header.size_bytes, b"\0")
 
 
@@ -202,7 +216,7 @@ class Segment:
                 state.power.energy_at_ns = load.started_ns
             load.bank, load.count = 1 - (state.load.bank & 1), len(frames)
             state.load = load
-            banks = address + layout.record_at(gpu) + layout.banks_at(gpu, self.gpu_count)
+            banks = address + record_at(gpu) + banks_at(gpu, self.gpu_count)
             place = banks + load.bank * ctypes.sizeof(layout.Bank)
             content = (layout.Frame * len(frames))(*frames)
             ctypes.memmove(place, content, ctypes.sizeof(content))
@@ -297,10 +311,10 @@ def _map(path: Path, file: int, is_writable: bool) -> tuple[mmap.mmap, int]:
         )
     gpu_count = int(header.gpu_count)
     remedy = f"remove {path.parent} and make it anew"
-    if gpu_count > layout.GPUS_MAX or not header.size_bytes == size == layout.segment_bytes(gpu_count):
+    if gpu_count > layout.GPUS_MAX or not header.size_bytes == size == _size_of(gpu_count):
         raise InputError(f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; {remedy}")
     for gpu in range(gpu_count):
-        place = layout.record_at(gpu) + layout.GpuRecord.banks_at.offset
-        if int.from_bytes(memory[place : place + 8], sys.byteorder) != layout.banks_at(gpu, gpu_count):
+        place = record_at(gpu) + layout.GpuRecord.banks_at.offset
+        if int.from_bytes(memory[place : place + 8], sys.byteorder) != banks_at(gpu, gpu_count):
             raise InputError(f"{path} is damaged: the record of GPU {gpu} holds other bytes; {remedy}")
     return memory, gpu_count

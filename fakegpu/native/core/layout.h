@@ -54,7 +54,7 @@ struct fg_bank {
 struct fg_gpu {
     uint32_t sequence;
     uint32_t live_topics; /* topics of the load in force, for a quick look */
-    uint64_t banks_at;    /* where its two banks begin, in bytes from here: see fg_banks_at */
+    uint64_t banks_at;    /* where its two banks begin, in bytes from here */
     uint32_t padding[12];
     struct fg_gpu_state states[2];
     uint8_t tail[FG_GPU_TAIL];
@@ -159,7 +159,7 @@ struct fg_faults {
     uint64_t tail[6];
 };
 
-#define FG_MAGIC UINT64_C(0x555047454b414646) /* "FFAKEGPU" read as bytes */
+#define FG_MAGIC UINT64_C(0x555047454B414646) /* "FFAKEGPU" read as bytes */
 #define FG_VERSION 6u
 #define FG_GPUS_MAX 1024u
 

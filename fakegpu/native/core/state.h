@@ -113,11 +113,11 @@ struct fg_power {
     uint32_t limit_min_mw;
     uint32_t limit_max_mw;
     uint32_t memory_usage_mw; /* zero: the board does not measure it */
-    uint64_t energy_mj;       /* drawn until energy_at_ns: see fg_count_energy */
+    uint64_t energy_mj;       /* drawn until energy_at_ns; what is drawn since is added by readers */
     uint64_t energy_at_ns;    /* CLOCK_MONOTONIC */
 };
 
-/* Power of the module of GPU and CPU to which the board belongs; all zeros: it belongs to none. */
+/* Power of the module of GPU and CPU to which the board belongs. All zeros: it belongs to none. */
 struct fg_module_power {
     uint32_t usage_mw; /* while the GPU draws what is set for it */
     uint32_t limit_mw;

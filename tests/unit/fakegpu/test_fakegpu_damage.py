@@ -13,6 +13,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.state import layout
+from fakegpu.state.segment import record_at
 from tests.support.nvml_calls import POSITIONS, Caller, fitting, read_header
 
 MOST_ROOM = 120
@@ -58,12 +59,12 @@ def _fill_with_nonsense(machine: Machine, seed: int) -> None:
     states = 2 * ctypes.sizeof(layout.GpuState)
     ring, faults = layout.Header.ring, layout.Header.faults
     places = [(ring.offset, ring.size), (faults.offset, faults.size)]
-    places += [(layout.record_at(gpu) + layout.GpuRecord.states.offset, states) for gpu in range(4)]
+    places += [(record_at(gpu) + layout.GpuRecord.states.offset, states) for gpu in range(4)]
     with (machine.directory / "segment").open("r+b") as file, mmap.mmap(file.fileno(), 0) as memory:
         for start, size in places:
             memory[start : start + size] = chance.randbytes(size) if seed else b"\xff" * size
         for gpu in range(4):
-            record = layout.GpuRecord.from_buffer(memory, layout.record_at(gpu))
+            record = layout.GpuRecord.from_buffer(memory, record_at(gpu))
             record.live_topics = layout.LIVE_ALL * (seed % 2)
             for copy in range(2):
                 record.states[copy].fault.is_lost = False

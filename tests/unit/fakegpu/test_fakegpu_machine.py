@@ -14,6 +14,7 @@ import pytest
 import fakegpu
 from fakegpu import HostError, InputError, Machine, default_directory
 from fakegpu.state import layout
+from fakegpu.state.segment import record_at
 
 DRIVER_NOT_LOADED, VERSION_MISMATCH = 9, 18
 
@@ -233,9 +234,7 @@ def test_library_finds_the_machine_beside_itself_or_by_the_environment(machine: 
         pytest.param(layout.Header.size_bytes.offset, VERSION_MISMATCH, "is damaged", id="size"),
         pytest.param(layout.Header.gpu_count.offset, VERSION_MISMATCH, "is damaged", id="more GPUs than bytes"),
         pytest.param(layout.Header.gpu_count.offset + 3, VERSION_MISMATCH, "is damaged", id="too many GPUs"),
-        pytest.param(
-            layout.record_at(1) + layout.GpuRecord.banks_at.offset, VERSION_MISMATCH, "GPU 1", id="banks elsewhere"
-        ),
+        pytest.param(record_at(1) + layout.GpuRecord.banks_at.offset, VERSION_MISMATCH, "GPU 1", id="banks elsewhere"),
     ],
 )
 def test_foreign_segment_is_refused_on_both_sides(machine: Machine, offset: int, code: int, message: str) -> None:

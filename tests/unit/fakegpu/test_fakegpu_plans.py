@@ -12,9 +12,9 @@ from contextlib import ExitStack
 import pytest
 
 from fakegpu import InputError, Machine
-from fakegpu.faults.actions import ActionKind
 from fakegpu.faults.schedule import When
 from fakegpu.state import layout
+from fakegpu.state.layout import ActionKind
 
 from .conftest import Answers, until
 from .test_fakegpu_events import device_of
