@@ -1,4 +1,7 @@
-"""The project's checks: `./dev test` runs the default sessions, `./dev test -l` lists all."""
+"""The project's checks: `./dev test` runs the default sessions, `./dev test -l` lists all.
+
+At its end nox prints how long each session took. The sessions with the tag `quick` are those of `./dev test --quick`.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
+QUICK = "quick"
 SANITIZED_TESTS = [
     f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
     for topic in (
@@ -93,7 +97,7 @@ def build_nvidias_plugin(session: nox.Session) -> None:
     session.env.update(zip(names, str(built).splitlines(), strict=True))
 
 
-@nox.session
+@nox.session(tags=[QUICK])
 def lint(session: nox.Session) -> None:
     """Check style, format, layers, machine-bound text, and that the committed stubs are fresh."""
     install(session, *groups("lint"))
@@ -122,10 +126,22 @@ def environment(session: nox.Session) -> None:
     install(session, "--editable", ".", *groups("test"), *PYPROJECT["build-system"]["requires"])
 
 
-@IN_ENVIRONMENT
+@nox.session(venv_backend="none", requires=["environment"], tags=[QUICK])
 def unit(session: nox.Session) -> None:
-    """Run the unit tests; arguments after `--` go to pytest."""
+    """Run the unit tests, which start no process; arguments after `--` go to pytest."""
     session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"], tags=[QUICK], default=False)
+def catalogue(session: nox.Session) -> None:
+    """Play each built-in story once on the simulator; the session `e2e` does so too, and looks at more."""
+    session.run(BIN / "simkubelet", "run", "--all")
+
+
+@IN_ENVIRONMENT
+def process(session: nox.Session) -> None:
+    """Run the tests of parts that are, or that start, a process of their own."""
+    session.run(BIN / "pytest", "tests/process", *IN_PARALLEL, *session.posargs)
 
 
 @IN_ENVIRONMENT
