@@ -1,4 +1,7 @@
-"""The project's checks: `./dev test` runs the default sessions, `./dev test -l` lists all."""
+"""The project's checks: `./dev test` runs the default sessions, `./dev test -l` lists all.
+
+At its end nox prints how long each session took. The sessions with the tag `quick` are those of `./dev test --quick`.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,15 @@ nox.options.reuse_existing_virtualenvs = True
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-# Sockets, processes and clusters are real, and so is chance: what fails is tried twice more and told as RERUN.
-TRIED_AGAIN = ("--reruns", "2")
 # Most tests wait for processes more than they compute; who is done takes over what others have not begun.
-IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal", *TRIED_AGAIN)
-# Each has a cluster of its own, and stories on a cluster wait more than they work.
-ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", *TRIED_AGAIN)
+IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal")
+# Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
+# clusters is slow at times, which is no news about the project: only here is a failed test run again, as RERUN.
+ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
+QUICK = "quick"
 SANITIZED_TESTS = [
     f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
     for topic in (
@@ -94,7 +97,7 @@ def build_nvidias_plugin(session: nox.Session) -> None:
     session.env.update(zip(names, str(built).splitlines(), strict=True))
 
 
-@nox.session
+@nox.session(tags=[QUICK])
 def lint(session: nox.Session) -> None:
     """Check style, format, layers, machine-bound text, and that the committed stubs are fresh."""
     install(session, *groups("lint"))
@@ -124,10 +127,22 @@ def environment(session: nox.Session) -> None:
     install(session, "--editable", ".", *groups("test"), *PYPROJECT["build-system"]["requires"])
 
 
-@IN_ENVIRONMENT
+@nox.session(venv_backend="none", requires=["environment"], tags=[QUICK])
 def unit(session: nox.Session) -> None:
-    """Run the unit tests; arguments after `--` go to pytest."""
+    """Run the unit tests, which start no process; arguments after `--` go to pytest."""
     session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs)
+
+
+@nox.session(venv_backend="none", requires=["environment"], tags=[QUICK], default=False)
+def catalogue(session: nox.Session) -> None:
+    """Play each built-in story once on the simulator; the session `e2e` does so too, and looks at more."""
+    session.run(BIN / "simkubelet", "run", "--all")
+
+
+@IN_ENVIRONMENT
+def process(session: nox.Session) -> None:
+    """Run the tests of parts that are, or that start, a process of their own."""
+    session.run(BIN / "pytest", "tests/process", *IN_PARALLEL, *session.posargs)
 
 
 @IN_ENVIRONMENT

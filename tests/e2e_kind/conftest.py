@@ -50,6 +50,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
             subprocess.run([kind, "delete", "cluster", "--quiet", "--name", name], check=True, timeout=120)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report why a test was run again, as pytest-rerunfailures reports only that it was."""
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"run again: {report.nodeid}")
+        crash = getattr(report.longrepr, "reprcrash", None)
+        terminalreporter.line(crash.message if crash is not None else report.longreprtext)
+
+
 def is_worker(config: pytest.Config) -> bool:
     """Whether this is one of several processes that run tests."""
     return hasattr(config, "workerinput")

@@ -32,9 +32,11 @@ def sources() -> list[Path]:
     return sorted(path for path in found if "_generated" not in path.parts)
 
 
-def nox_sessions() -> set[str]:
+def nox_sessions(tag: str = "") -> set[str]:
+    """The names of the sessions of noxfile.py, or of those with a tag."""
     functions = (node for node in ast.parse(page("noxfile.py")).body if isinstance(node, ast.FunctionDef))
-    return {function.name for function in functions if function.decorator_list}
+    decorated = ((function.name, list(map(ast.unparse, function.decorator_list))) for function in functions)
+    return {name for name, decorators in decorated if decorators and (not tag or f"tags=[{tag}]" in decorators[0])}
 
 
 @pytest.mark.parametrize("command", ["dev", ".ci/run"])
@@ -50,6 +52,10 @@ def test_readme_shows_both_commands():
 
 def test_ci_runs_the_readmes_test_command():
     assert set(re.findall(r"\./dev \w+", page(".ci/run"))) == {"./dev test"}
+
+
+def test_quick_run_has_lint_unit_and_catalogue():
+    assert nox_sessions("QUICK") == {"lint", "unit", "catalogue"}
 
 
 def test_contributing_names_every_nox_session():

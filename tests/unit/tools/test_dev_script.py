@@ -93,7 +93,7 @@ def test_failing_step_shows_its_output_and_exits_3(checkout, bare_path):
 
 
 PYTHON = """#!/bin/sh
-# Makes an environment of copies of itself; `simkubelet` in there prints its arguments.
+# Makes an environment of copies of itself; `simkubelet` and `nox` in there print their arguments.
 case "$*" in
 *build_inputs*) echo digest ;;
 *"-m venv"*)
@@ -103,7 +103,8 @@ case "$*" in
     touch "$folder/bin/pip"
     chmod +x "$folder/bin/pip"
     printf '#!/bin/sh\\necho played "$@"\\n' >"$folder/bin/simkubelet"
-    chmod +x "$folder/bin/simkubelet"
+    printf '#!/bin/sh\\necho tested "$@"\\n' >"$folder/bin/nox"
+    chmod +x "$folder/bin/simkubelet" "$folder/bin/nox"
     ;;
 *version_info?:2*) echo 3.12 ;;
 *"-m pip install"*) echo "$*" >>"$LOG" ;;
@@ -174,3 +175,17 @@ def test_run_goes_on_where_bubblewrap_cannot_be_installed(checkout, machine, bar
 
     assert (result.returncode, result.stdout) == (0, "played run\n")
     assert "dev: no bwrap (Debian, Ubuntu: sudo apt-get install bubblewrap)" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        pytest.param(["--quick"], "--tags quick", id="quick"),
+        pytest.param(["--quick", "--", "-x"], "--tags quick -- -x", id="quick with arguments for pytest"),
+        pytest.param(["-s", "unit", "--", "--quick"], "-s unit -- --quick", id="pytest's own"),
+    ],
+)
+def test_quick_names_noxs_tag(checkout, machine, given, passed):
+    result = dev(checkout, "test", *given, env=machine)
+
+    assert result.stdout == f"tested --noxfile {checkout}/noxfile.py {passed}\n"
