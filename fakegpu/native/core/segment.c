@@ -18,7 +18,7 @@
 static const struct fg_segment *mapped;
 static dev_t mapped_device;
 static ino_t mapped_inode;
-static char mapped_path[PATH_MAX]; /* absolute */
+static char *mapped_path; /* absolute; NULL: not known. Never freed, as the mapping is never undone */
 bool fg_segment_is_installed;
 
 /* Cuts the last component off `path`; false when there is none. */
@@ -89,8 +89,7 @@ static nvmlReturn_t map_file(const char *path, int file, const struct stat *stat
         munmap(memory, size);
         return result;
     }
-    if (realpath(path, mapped_path) == NULL)
-        mapped_path[0] = '\0';
+    mapped_path = realpath(path, NULL);
     mapped = memory;
     mapped_device = status->st_dev;
     mapped_inode = status->st_ino;
@@ -133,7 +132,7 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
 static nvmlReturn_t open_for_writing(const struct fg_segment *segment, int *file)
 {
     struct stat status;
-    FG_REQUIRE(segment == mapped, NVML_ERROR_UNKNOWN);
+    FG_REQUIRE(segment == mapped && mapped_path != NULL, NVML_ERROR_UNKNOWN);
     *file = open(mapped_path, O_RDWR | O_CLOEXEC);
     FG_REQUIRE(*file >= 0, errno == ENOENT ? NVML_ERROR_UNKNOWN : NVML_ERROR_NO_PERMISSION);
     if (fstat(*file, &status) == 0 && status.st_dev == mapped_device && status.st_ino == mapped_inode &&
@@ -171,6 +170,8 @@ void fg_writable_close(struct fg_writable *writable)
 
 bool fg_segment_folder(char folder[PATH_MAX])
 {
-    memcpy(folder, mapped_path, PATH_MAX);
+    if (mapped_path == NULL)
+        return false;
+    strcpy(folder, mapped_path);
     return to_parent(folder);
 }

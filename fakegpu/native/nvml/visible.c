@@ -19,7 +19,7 @@ unsigned int fg_visible[FG_GPUS_MAX];
 unsigned int fg_visible_count;
 bool fg_is_confined;
 
-static char folder[PATH_MAX]; /* FAKEGPU_DEV or /dev at the first nvmlInit */
+static char *folder; /* FAKEGPU_DEV or /dev at the first nvmlInit; never freed, a thread may still read it */
 
 static bool has_node(const char *name, unsigned int minor)
 {
@@ -35,8 +35,9 @@ nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment)
     if ((wanted == NULL || *wanted == '\0') && fg_segment_is_installed)
         wanted = "/dev";
     fg_is_confined = wanted != NULL && *wanted != '\0';
-    if (fg_is_confined)
-        snprintf(folder, sizeof folder, "%s", wanted);
+    if (fg_is_confined && (folder == NULL || strcmp(folder, wanted) != 0))
+        folder = strdup(wanted);
+    FG_REQUIRE(!fg_is_confined || folder != NULL, NVML_ERROR_MEMORY);
     for (unsigned int index = 0; index < segment->gpu_count; index++) {
         FG_READ_EVEN_IF_LOST(&segment->gpus[index], fault, fault);
         FG_READ_EVEN_IF_LOST(&segment->gpus[index], modes, modes);
