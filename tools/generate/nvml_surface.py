@@ -6,7 +6,7 @@ answer. Functions that no source implements check their arguments and answer tha
 that the thing asked about does not exist. With ``--check`` nothing is written and the exit status says whether the
 committed page is fresh.
 
-``--history WHEEL …`` writes ``nvml_functions.json`` anew from the nvml.h of those wheels of nvidia-nvml-dev, oldest
+``--history WHEEL …`` writes ``nvml_functions.json`` again from the nvml.h of those wheels of nvidia-nvml-dev, oldest
 first: the release that brought each function, and which ones are over things that no machine has.
 """
 
@@ -262,8 +262,8 @@ Written by `tools/generate/nvml_surface.py` from the C sources; do not edit.
 The library exports every function that `nvml.h` of CUDA 13.5 declares, older names included. All of them check their
 arguments in NVML's order: `UNINITIALIZED` before `nvmlInit`, `INVALID_ARGUMENT` for a handle that is none and for a
 missing pointer, `ARGUMENT_VERSION_MISMATCH` for a struct of another version, `INSUFFICIENT_SIZE` for a buffer that is
-too small (with the size needed, where NVML tells it), `GPU_IS_LOST`, `NOT_SUPPORTED` where the board has no such thing,
-and `NO_PERMISSION` for what only root may do.
+too small (with the size needed, where NVML reports it), `GPU_IS_LOST`, `NOT_SUPPORTED` where the board has no such
+thing, and `NO_PERMISSION` for what only root may do.
 
 - *modelled*: the answer follows from the state of the machine, whose members are named; see
   [state.h](../fakegpu/native/core/state.h) for what they mean. What a function *sets* is read back by every process at

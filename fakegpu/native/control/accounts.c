@@ -1,4 +1,4 @@
-/* Accounts of processes: what each has used, and taking those that have ended off their GPU. */
+/* Accounts of processes: what each has used, and the removal of those that have ended. */
 #include "control/accounts.h"
 #include "core/alive.h"
 #include "core/clock.h"
@@ -6,7 +6,7 @@
 
 #include <unistd.h>
 
-/* From ticks since the host has booted to microseconds of the clock on the wall. */
+/* Converts ticks since the host has booted to microseconds since 1970. */
 static uint64_t start_us(uint64_t ticks)
 {
     struct timespec wall, up;

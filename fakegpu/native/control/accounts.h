@@ -9,8 +9,8 @@
 struct fg_account fg_account_of(const struct fg_gpu *gpu, const struct fg_utilization *set, unsigned int count,
                                 const struct fg_process *process);
 
-/* Takes processes that have ended off a GPU, and `pid` whether it has or not; accounting, where it is on, remembers
- * them. The caller holds the lock of writers. */
+/* Removes processes that have ended from a GPU, and `pid` whether it has ended or not; accounting, where it is on,
+ * records them. The caller holds the lock of writers. */
 nvmlReturn_t fg_end_processes(struct fg_gpu *gpu, uint32_t pid);
 
 #endif

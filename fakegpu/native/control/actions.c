@@ -1,4 +1,4 @@
-/* What each action does to the state of its GPU, and whom it tells. */
+/* What each action changes in the state of its GPU, and the event it posts. */
 #include "control/actions.h"
 #include "core/ring.h"
 #include "core/state_io.h"
@@ -152,7 +152,7 @@ int fg_act(struct fg_segment *segment, const struct fg_action *action, uint64_t 
     };
     if (news.type != 0)
         fg_post(segment, &event);
-    /* A page or row that is taken out of use has an event type of its own, beside its XID. */
+    /* A page or row that is retired has an event type of its own, besides its XID. */
     event.type = nvmlEventTypeDramRetirementEvent;
     event.data = 0;
     if (action->kind == FG_ACTION_RETIRE)

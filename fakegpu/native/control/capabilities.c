@@ -1,4 +1,5 @@
-/* Files of MIG instances below a machine's folder. Done again, it makes good what a process that was killed left out.
+/* Files of MIG instances below a machine's folder. Writing them again completes what a process that was killed left
+ * out.
  *
  * Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities"; open-gpu-kernel-modules 595.45.04,
  * kernel-open/nvidia/nv-caps.c: numbers of minors, content of the files.
@@ -15,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FIRST_MINOR 3u /* behind those of the fabric, of MIG's configuration and of its monitor */
+#define FIRST_MINOR 3u /* after those of the fabric, of MIG's configuration and of its monitor */
 #define ALL_MAY_READ 0444
 
 struct path {
@@ -47,7 +48,7 @@ static int write_text(const char *path, const char *text)
     return error;
 }
 
-/* A reader finds the file whole or not at all. */
+/* A reader finds the whole file or none. */
 static int make_file(const char *path, const char *text)
 {
     struct path draft;
@@ -60,8 +61,8 @@ static int make_file(const char *path, const char *text)
     return error == 0 && rename(draft.text, path) != 0 ? errno : error;
 }
 
-/* One instance: its folder, the file `access` in it, and its device node. The folder comes first and goes last, so
- * where there is none there is nothing to take away. */
+/* One instance: its folder, the file `access` in it, and its device node. The folder is created first and removed
+ * last, so without a folder there is nothing to remove. */
 static int settle(const struct path *folder, const struct path *node, unsigned int minor, bool is_here)
 {
     struct path file;

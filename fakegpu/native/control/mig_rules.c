@@ -1,8 +1,8 @@
 /* What fits where on a partitioned GPU.
  *
- * Memory is cut into slices, and an instance occupies those of its placement. Where the caller leaves the choice, it
- * goes to the place that makes the fewest other placements impossible, the lowest of equals; so seven of the smallest
- * get the ids 13, 11, 12, 7, 8, 9, 10 as on an A100.
+ * Memory is cut into slices, and an instance occupies those of its placement. Where the caller leaves the choice, the
+ * instance takes the place that makes the fewest other placements impossible, the lowest of equals; so seven of the
+ * smallest get the ids 13, 11, 12, 7, 8, 9, 10 as on an A100.
  * Source: NVIDIA Multi-Instance GPU User Guide, "Getting Started with MIG": placements, order of ids, profiles of
  * compute instances.
  */
@@ -44,7 +44,7 @@ static uint32_t occupied(const struct fg_mig *mig)
     return slices;
 }
 
-/* What the whole GPU has of everything that is not memory; its largest profile owns it all. */
+/* What the whole GPU has besides memory: its largest profile has all of it. */
 static const struct fg_mig_profile *largest(const struct fg_mig *mig)
 {
     const struct fg_mig_profile *found = &mig->profiles[0];
@@ -95,7 +95,7 @@ unsigned int fg_mig_capacity(const struct fg_mig *mig, unsigned int profile)
     return fitting < allowed ? fitting : allowed;
 }
 
-/* Placements of any profile that are possible now and would not be any more. */
+/* Counts the placements of any profile that are possible now and would no longer be. */
 static unsigned int spoiled(const struct fg_mig *mig, uint32_t taken, uint32_t wanted)
 {
     unsigned int count = 0;
@@ -126,7 +126,7 @@ static unsigned int best_start(const struct fg_mig *mig, const struct fg_mig_pro
     return best;
 }
 
-/* Halves, quarters and eighths of the memory are numbered from the whole down, as the nodes of a tree. */
+/* The whole memory, its halves, quarters and eighths are numbered as the nodes of a tree. */
 unsigned int fg_mig_instance_id(const struct fg_mig *mig, unsigned int profile, unsigned int start)
 {
     unsigned int size = mig->profiles[profile].size;
@@ -266,7 +266,7 @@ void fg_mig_device_name(const struct fg_mig *mig, const struct fg_compute_instan
     fg_mig_compute_name(profile, slices, name);
 }
 
-/* It is named without what its GPU instance has besides ("+me"). */
+/* The name leaves out what the GPU instance has in addition ("+me"). */
 void fg_mig_compute_name(const struct fg_mig_profile *profile, unsigned int slices, char name[48])
 {
     int length = (int)strcspn(profile->name, "+");
@@ -290,7 +290,7 @@ void fg_mig_uuid(const char *gpu_uuid, const struct fg_compute_instance *device,
         high = mixed(high ^ (uint64_t)(unsigned char)*digit) + low;
         low = mixed(low + high);
     }
-    /* Name-based, as those of a driver are: version 5, RFC 9562's variant. */
+    /* Name-based, as those of a driver: version 5, RFC 9562's variant. */
     high = (high & ~UINT64_C(0xf000)) | UINT64_C(0x5000);
     low = (low & UINT64_C(0x3fffffffffffffff)) | UINT64_C(0x8000000000000000);
     snprintf(uuid, FG_MIG_UUID_SIZE, "MIG-%08x-%04x-%04x-%04x-%012llx", (unsigned int)(high >> 32),

@@ -5,7 +5,7 @@
 #include "core/result.h"
 #include "core/layout.h"
 
-/* "Wherever it fits best." */
+/* Leaves the choice of the place to the rules. */
 #define FG_ANY_START UINT32_MAX
 
 #define FG_MIG_UUID_SIZE 48u
@@ -19,8 +19,8 @@ unsigned int fg_mig_capacity(const struct fg_mig *mig, unsigned int profile);
 /* The id that an instance of a profile has at a start. */
 unsigned int fg_mig_instance_id(const struct fg_mig *mig, unsigned int profile, unsigned int start);
 
-/* Creates an instance and tells its id. INSUFFICIENT_RESOURCES where there is no room, INVALID_ARGUMENT for a start at
- * which the profile can never be. */
+/* Creates an instance and returns its id in `id`. INSUFFICIENT_RESOURCES where there is no room, INVALID_ARGUMENT
+ * for a start at which the profile can never be. */
 nvmlReturn_t fg_mig_create(struct fg_mig *mig, unsigned int profile, unsigned int start, unsigned int *id);
 
 /* IN_USE while it has compute instances. */
@@ -41,14 +41,15 @@ unsigned int fg_mig_compute_capacity(const struct fg_mig *mig, unsigned int gpu_
 nvmlReturn_t fg_mig_create_compute(struct fg_mig *mig, unsigned int gpu_instance, unsigned int profile,
                                    unsigned int start, unsigned int *slot);
 
-/* The `index`-th MIG device in order of GPU instance and compute instance ids; -1: there are not so many. */
+/* Slot of the `index`-th MIG device in order of GPU instance and compute instance ids; -1: there are not so many. */
 int fg_mig_device_slot(const struct fg_mig *mig, unsigned int index);
 
 /* Writes "1g.10gb", or "1c.3g.40gb" for a part of an instance. */
 void fg_mig_compute_name(const struct fg_mig_profile *profile, unsigned int slices, char name[48]);
 void fg_mig_device_name(const struct fg_mig *mig, const struct fg_compute_instance *device, char name[48]);
 
-/* A MIG device's UUID follows from those of its GPU and its instances, so it is the same when it is made again. */
+/* A MIG device's UUID follows from those of its GPU and its instances, so it is the same when the device is created
+ * again. */
 void fg_mig_uuid(const char *gpu_uuid, const struct fg_compute_instance *device, char uuid[FG_MIG_UUID_SIZE]);
 
 #endif

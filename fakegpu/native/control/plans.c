@@ -1,4 +1,4 @@
-/* Plans: adding, carrying out, and the time of the next one. */
+/* Plans: adding them, carrying them out, and the time of the next one. */
 #include "control/plans.h"
 #include "control/actions.h"
 #include "core/clock.h"
@@ -17,15 +17,15 @@ static struct fg_plan *next_plan(struct fg_faults *faults)
     return next;
 }
 
-static void tell_next_due(struct fg_segment *segment)
+static void publish_next_due(struct fg_segment *segment)
 {
     const struct fg_plan *next = next_plan(&segment->faults);
     __atomic_store_n(&segment->faults.due_us, next == NULL ? FG_FOR_EVER : next->due_us, __ATOMIC_RELEASE);
     fg_set_flag(segment, FG_FAULT_PLANS, next != NULL);
 }
 
-/* Of one plan that nobody looked at for long, only what the ring of events holds is made up for. */
-static void skip_what_no_ring_holds(struct fg_plan *plan, uint64_t now_us)
+/* After a long time without a process that carries plans out, only as many events are made up for as the ring holds. */
+static void skip_what_the_ring_cannot_hold(struct fg_plan *plan, uint64_t now_us)
 {
     if (plan->period_us == 0)
         return;
@@ -42,7 +42,7 @@ void fg_carry_out_plans(struct fg_segment *segment)
     uint64_t now_us = fg_now_us();
     struct fg_plan *plan;
     while ((plan = next_plan(&segment->faults)) != NULL && plan->due_us <= now_us) {
-        skip_what_no_ring_holds(plan, now_us);
+        skip_what_the_ring_cannot_hold(plan, now_us);
         uint64_t due_us = plan->due_us;
         fg_act(segment, &plan->action, due_us);
         plan->due_us += plan->period_us;
@@ -51,7 +51,7 @@ void fg_carry_out_plans(struct fg_segment *segment)
         if (plan->left == 0 || plan->period_us == 0)
             plan->number = 0;
     }
-    tell_next_due(segment);
+    publish_next_due(segment);
 }
 
 uint64_t fg_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
@@ -62,7 +62,7 @@ uint64_t fg_add_plan(struct fg_segment *segment, const struct fg_plan *plan)
             continue;
         faults->plans[slot] = *plan;
         faults->plans[slot].number = ++faults->last_number;
-        tell_next_due(segment);
+        publish_next_due(segment);
         fg_wake(segment);
         return faults->last_number;
     }
@@ -76,7 +76,7 @@ int fg_remove_plan(struct fg_segment *segment, uint64_t number)
         if (number == 0 || plan->number != number)
             continue;
         plan->number = 0;
-        tell_next_due(segment);
+        publish_next_due(segment);
         return 0;
     }
     return -1;

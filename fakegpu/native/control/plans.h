@@ -1,5 +1,5 @@
-/* Actions that are due at some time. No process keeps the clock: whoever looks at the machine carries out what has
- * fallen due before it goes on, and a wait for events sleeps no longer than until the next plan. */
+/* Actions that are due at some time. No process waits for them: a process that uses the machine first carries out what
+ * is due, and a wait for events sleeps at most until the next plan. */
 #ifndef FAKEGPU_PLANS_H
 #define FAKEGPU_PLANS_H
 

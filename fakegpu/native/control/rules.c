@@ -1,7 +1,7 @@
-/* Which rule a call meets, and what comes of it.
+/* Which rules apply to a call, and what they do.
  *
- * A process counts the calls that match a rule, and what befalls the n-th of them follows from the rule's seed and n
- * alone: the same program meets the same faults every time, whatever other processes do.
+ * A process counts the calls that match a rule, and what happens to the n-th of them follows from the rule's
+ * seed and n alone: the same program has the same faults every time, whatever other processes do.
  */
 #define _GNU_SOURCE
 #include "control/rules.h"
@@ -18,7 +18,7 @@
 static struct {
     uint64_t number; /* of the rule that is counted */
     uint64_t calls;
-    uint64_t spent; /* of what a rule has left, where the segment cannot be written */
+    uint64_t spent; /* of `left` of a rule, where the segment cannot be written */
 } counts[FG_RULES_MAX];
 
 static bool copy_rule(const struct fg_rule *rule, struct fg_rule *copy)
@@ -45,7 +45,7 @@ static bool is_named(const char pattern[sizeof((struct fg_rule *)0)->function], 
     return *rest == '\0' || (strncmp(rest, "_v", 2) == 0 && rest[2] >= '0' && rest[2] <= '9' && rest[3] == '\0');
 }
 
-static bool is_met(const struct fg_rule *rule, unsigned int gpu, const char *function, uint64_t now_us)
+static bool matches(const struct fg_rule *rule, unsigned int gpu, const char *function, uint64_t now_us)
 {
     return (rule->gpu == FG_NO_GPU || rule->gpu == gpu) && rule->from_us <= now_us && now_us < rule->until_us &&
            is_named(rule->function, function);
@@ -91,8 +91,8 @@ static void sleep_us(uint64_t microseconds)
         ;
 }
 
-/* Takes one of what the rule has left, for all processes together; where the segment cannot be written, each process
- * has its own count of them. */
+/* Takes one of the times that are left of the rule, for all processes together; where the segment cannot be written,
+ * each process has its own count of them. */
 static bool take_one(const struct fg_segment *segment, unsigned int slot, const struct fg_rule *rule)
 {
     struct fg_writable writable;
@@ -110,7 +110,7 @@ static bool take_one(const struct fg_segment *segment, unsigned int slot, const 
     return is_left;
 }
 
-static nvmlReturn_t meet(const struct fg_segment *segment, unsigned int slot, const struct fg_rule *rule)
+static nvmlReturn_t apply(const struct fg_segment *segment, unsigned int slot, const struct fg_rule *rule)
 {
     uint64_t number = call_number(slot, rule->number);
     uint64_t chance = drawn(rule->seed, number);
@@ -122,25 +122,25 @@ static nvmlReturn_t meet(const struct fg_segment *segment, unsigned int slot, co
     return (nvmlReturn_t)rule->error;
 }
 
-static nvmlReturn_t meet_rules(const struct fg_segment *segment, unsigned int gpu, const char *function)
+static nvmlReturn_t apply_rules(const struct fg_segment *segment, unsigned int gpu, const char *function)
 {
     uint64_t now_us = fg_now_us();
     for (unsigned int slot = 0; slot < FG_RULES_MAX; slot++) {
         struct fg_rule rule;
-        if (copy_rule(&segment->faults.rules[slot], &rule) && is_met(&rule, gpu, function, now_us))
-            FG_TRY(meet(segment, slot, &rule));
+        if (copy_rule(&segment->faults.rules[slot], &rule) && matches(&rule, gpu, function, now_us))
+            FG_TRY(apply(segment, slot, &rule));
     }
     return NVML_SUCCESS;
 }
 
-nvmlReturn_t fg_meet_faults(const struct fg_segment *segment, const struct fg_gpu *gpu, const char *function)
+nvmlReturn_t fg_apply_faults(const struct fg_segment *segment, const struct fg_gpu *gpu, const char *function)
 {
     uint32_t flags = __atomic_load_n(&segment->fault_flags, __ATOMIC_ACQUIRE);
     if (flags & FG_FAULT_PLANS)
         fg_keep_plans(segment);
     if ((flags & FG_FAULT_RULES) == 0)
         return NVML_SUCCESS;
-    return meet_rules(segment, gpu == NULL ? FG_NO_GPU : fg_index_of(segment, gpu), function);
+    return apply_rules(segment, gpu == NULL ? FG_NO_GPU : fg_index_of(segment, gpu), function);
 }
 
 static bool has_rules(const struct fg_faults *faults)
@@ -174,7 +174,7 @@ int fg_remove_rule(struct fg_segment *segment, uint64_t number)
         if (number == 0 || rule->number != number)
             continue;
         __atomic_store_n(&rule->number, 0, __ATOMIC_RELAXED);
-        /* Who sees a word of the next rule in this slot also sees that this one is gone. */
+        /* A reader that sees a word of the next rule in this slot also sees that this one is gone. */
         __atomic_thread_fence(__ATOMIC_RELEASE);
         fg_set_flag(segment, FG_FAULT_RULES, has_rules(&segment->faults));
         return 0;

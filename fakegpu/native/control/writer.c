@@ -1,4 +1,4 @@
-/* The functions of writer.h: each checks what its caller names and does the rest by the parts of the library. */
+/* The functions of writer.h: each checks its arguments and calls the part of the library that does the work. */
 #include "control/writer.h"
 #include "control/accounts.h"
 #include "control/actions.h"

@@ -39,7 +39,7 @@ FG_EXPORT int fakegpu_write_state(struct fg_segment *segment, uint32_t gpu, cons
  * is not one bit. */
 FG_EXPORT int fakegpu_post_event(struct fg_segment *segment, const struct fg_event *event);
 
-/* Does an action at once. -1 also when no such action exists. */
+/* Applies an action at once. -1 also when no such action exists. */
 FG_EXPORT int fakegpu_act(struct fg_segment *segment, const struct fg_action *action);
 
 /* Carries out the plans that are due. */
@@ -53,10 +53,10 @@ FG_EXPORT uint64_t fakegpu_add_rule(struct fg_segment *segment, const struct fg_
 FG_EXPORT int fakegpu_remove_plan(struct fg_segment *segment, uint64_t number);
 FG_EXPORT int fakegpu_remove_rule(struct fg_segment *segment, uint64_t number);
 
-/* Lets every wait for events hang, whatever its timeout; or lets them go. */
+/* Makes every wait for events hang, whatever its timeout, or ends that. */
 FG_EXPORT void fakegpu_stick_waits(struct fg_segment *segment, int is_stuck);
 
-/* Takes processes that have ended off a GPU, and `pid` whether it has or not; accounting remembers them. */
+/* Removes processes that have ended from a GPU, and `pid` whether it has ended or not; accounting records them. */
 FG_EXPORT int fakegpu_end_processes(struct fg_segment *segment, uint32_t gpu, uint32_t pid);
 
 /* The rules of partitioning, over a copy of a GPU's state: see mig_rules.h. The three that change the copy return an

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Fields of /proc/<pid>/stat behind the command, which may itself hold blanks and brackets: the state, and 19 fields
- * on, the start. */
+/* Fields of /proc/<pid>/stat after the command, which may contain blanks and brackets: the state, and 19 fields
+ * later the start. */
 #define FIELDS_TO_START 19
 
 bool fg_is_alive(const struct fg_process *process)

@@ -1,9 +1,9 @@
 /* Figures that move: utilisation, memory, power, temperature and clocks of a GPU under load.
  *
  * A load is a list of frames, written once by the owner of the machine (fakegpu/load/ computes them with a model of the
- * board, or reads them from a recording). A getter takes the two frames around this moment and goes straight from one
- * to the other, so figures move for every process alike, without anybody writing. Limits that are set meanwhile, of
- * power and of clocks, hold for what the frames say.
+ * board, or reads them from a recording). A getter takes the two frames around this moment and interpolates between
+ * them, so figures move for every process alike, without a writer. Limits of power and of clocks that are set meanwhile
+ * apply to the frames.
  */
 #include "core/live.h"
 #include "core/alive.h"
@@ -13,7 +13,7 @@
 
 struct moment {
     struct fg_load load;
-    struct fg_frame frame; /* of the load's figures, where it had begun */
+    struct fg_frame frame; /* of the load, if it had begun */
     struct fg_power power; /* as set */
     struct fg_fault fault;
 };
@@ -24,7 +24,7 @@ static void copy_words(void *out, const void *source, size_t size)
         ((fg_word *)out)[word] = __atomic_load_n(&((const fg_word *)source)[word], __ATOMIC_RELAXED);
 }
 
-/* The clock began when the host did: what a load gives back may have begun before that. */
+/* The clock begins when the host starts: a replayed load may have begun before that. */
 static uint64_t ms_between(uint64_t since_ns, uint64_t until_ns)
 {
     int64_t elapsed_ns = (int64_t)(until_ns - since_ns);
@@ -95,7 +95,7 @@ static struct fg_frame frame_at(const struct fg_bank *bank, const struct fg_load
     uint64_t done_ms = at_ms > from.time_ms ? at_ms - from.time_ms : 0;
     struct fg_frame frame = span_ms > 0 ? blend(&from, &to, (double)done_ms / (double)span_ms) : from;
     if (span_ms == 0)
-        frame.energy_mj += from.power_mw * done_ms / 1000; /* the last frame goes on */
+        frame.energy_mj += from.power_mw * done_ms / 1000; /* the last frame continues */
     frame.energy_mj += rounds * (last.energy_mj - first.energy_mj);
     return frame;
 }
@@ -121,7 +121,7 @@ static nvmlReturn_t read_moment(const struct fg_gpu *gpu, uint64_t ago_ms, struc
     return NVML_ERROR_UNKNOWN;
 }
 
-/* What the load says, or at rest the draw that is set, of the time from `since_ns` to `until_ns`. */
+/* Energy drawn from `since_ns` to `until_ns`, by the load or, without one, by the power that is set. */
 static uint64_t drawn_mj(const struct fg_bank *bank, const struct fg_load *load, uint32_t rest_mw, uint64_t since_ns,
                          uint64_t until_ns)
 {
@@ -141,7 +141,7 @@ nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power)
         const struct fg_gpu_state *state = &gpu->states[sequence & 1u];
         copy_words(&set, &state->power, sizeof set);
         copy_words(&load, &state->load, sizeof load);
-        /* Whole milliseconds, so that counting often counts the same as counting once. */
+        /* Whole milliseconds, so that counting often gives the same as counting once. */
         power->energy_at_ns = set.energy_at_ns + elapsed_ms(set.energy_at_ns) * NS_PER_MS;
         power->energy_mj = set.energy_mj + drawn_mj(&banks[load.bank & 1u], &load, set.usage_mw, set.energy_at_ns,
                                                     power->energy_at_ns);

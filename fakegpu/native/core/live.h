@@ -1,4 +1,4 @@
-/* The figures of a GPU that works: what a load says of this moment, laid over what is set. See live.c. */
+/* Figures of a GPU under load: those of this moment in place of those that are set. See live.c. */
 #ifndef FAKEGPU_LIVE_H
 #define FAKEGPU_LIVE_H
 
@@ -6,8 +6,8 @@
 
 #define FG_IS_TOPIC(name) (offset == offsetof(struct fg_gpu_state, name) && size == sizeof(((struct fg_gpu_state *)0)->name))
 
-/* The bits of live_topics that concern a copy of a topic, zero for topics that never move by themselves. The compiler
- * knows the answer for every call. */
+/* The bits of live_topics that concern a topic, zero for topics that change only when they are set. The compiler
+ * computes the result of every call. */
 static inline uint32_t fg_live_bits(size_t offset, size_t size)
 {
     return FG_IS_TOPIC(memory)        ? FG_LIVE_MEMORY | FG_LIVE_PROCESSES
@@ -20,7 +20,7 @@ static inline uint32_t fg_live_bits(size_t offset, size_t size)
                                       : 0;
 }
 
-/* Whether a copy of the topic that `bits` stand for is not as set, because the GPU works. */
+/* Whether the topic that `bits` stand for differs from what is set, because the GPU works. */
 static inline bool fg_is_live(const struct fg_gpu *gpu, uint32_t bits)
 {
     return __builtin_expect((bits & __atomic_load_n(&gpu->live_topics, __ATOMIC_RELAXED)) != 0, 0);
@@ -35,11 +35,12 @@ nvmlReturn_t fg_live_apply_ago(const struct fg_gpu *gpu, uint32_t bits, void *co
 /* Brings the energy counter of `power`, a copy of the topic, up to this moment. */
 nvmlReturn_t fg_count_energy(const struct fg_gpu *gpu, struct fg_power *power);
 
-/* Copies the whole state with the figures of this moment: of the load, the processes and the energy, of a lost GPU too. */
+/* Copies the whole state with the figures of this moment: of the load, the processes and the energy, of a lost GPU
+ * too. */
 nvmlReturn_t fg_read_live(const struct fg_gpu *gpu, struct fg_gpu_state *state);
 
-/* Declares `copy`, a consistent copy of one member of the state (`thermal`, `identity.name`, …) with the figures of this
- * moment; returns GPU_IS_LOST from the calling function where the GPU is lost. */
+/* Declares `copy`, a consistent copy of one member of the state (`thermal`, `identity.name`, …) with the figures of
+ * this moment; returns GPU_IS_LOST from the calling function where the GPU is lost. */
 #define FG_READ(gpu, member, copy)                                                                                     \
     __typeof__(((struct fg_gpu_state *)0)->member) copy;                                                               \
     _Static_assert(sizeof copy % sizeof(fg_word) == 0, "readers copy whole words");                                    \

@@ -1,4 +1,4 @@
-/* Return codes are NVML's everywhere in the library, and these macros pass them on. */
+/* Functions return codes of NVML everywhere in the library; these macros return from the calling function with one. */
 #ifndef FAKEGPU_RESULT_H
 #define FAKEGPU_RESULT_H
 

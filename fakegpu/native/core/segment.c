@@ -21,7 +21,7 @@ static ino_t mapped_inode;
 static char *mapped_path; /* absolute; NULL: not known. Never freed, as the mapping is never undone */
 bool fg_segment_is_installed;
 
-/* Cuts the last component off `path`; false when there is none. */
+/* Removes the last component of `path`; false when there is none. */
 static bool to_parent(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -110,7 +110,7 @@ nvmlReturn_t fg_segment_attach(const struct fg_segment **segment)
         }
         path = found;
     }
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would wait for a writer */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe would wait for a writer */
     if (file < 0)
         return NVML_ERROR_DRIVER_NOT_LOADED;
     struct stat status;
@@ -163,7 +163,7 @@ nvmlReturn_t fg_writable_open(const struct fg_segment *segment, struct fg_writab
 void fg_writable_close(struct fg_writable *writable)
 {
     munmap(writable->segment, writable->size);
-    /* Not left to close(2): a child that was forked meanwhile shares the lock until it ends. */
+    /* close(2) is not enough: a child that was forked meanwhile shares the lock until it ends. */
     flock(writable->file, LOCK_UN);
     close(writable->file);
 }

@@ -12,11 +12,12 @@
  * file is the one mapped last time, that mapping is returned again, so handles outlive nvmlShutdown. */
 nvmlReturn_t fg_segment_attach(const struct fg_segment **segment);
 
-/* Whether the attached segment is an installed driver's: what a process may see is what it has device nodes of. */
+/* Whether the attached segment is that of an installed driver: a process sees the GPUs whose device nodes it has. */
 extern bool fg_segment_is_installed;
 
-/* The attached segment opened again, for writing, with the lock of writers held: by flock(2) on a file that is opened
- * for this, so that threads of one process exclude each other too and a process that is killed leaves nothing locked. */
+/* The attached segment opened again, for writing, with the lock of writers held: by flock(2) on a file that is
+ * opened for this, so that threads of one process exclude each other too and a process that is killed leaves nothing
+ * locked. */
 struct fg_writable {
     struct fg_segment *segment;
     size_t size;
@@ -29,7 +30,7 @@ nvmlReturn_t fg_writable_open(const struct fg_segment *segment, struct fg_writab
 
 void fg_writable_close(struct fg_writable *writable);
 
-/* The folder in which the file of the attached segment lies; false when it is not known. */
+/* The folder of the attached segment's file; false when it is not known. */
 bool fg_segment_folder(char folder[PATH_MAX]);
 
 #endif

@@ -1,9 +1,10 @@
-/* The state of one GPU, by topics: everything that NVML reports or sets of it. layout.h says where it is in the segment.
+/* The state of one GPU, by topics: everything that NVML reports or sets of it. layout.h says where it is in the
+ * segment.
  *
  * Every topic is a multiple of eight bytes, because readers copy whole words. A change here or in layout.h needs a new
- * FG_VERSION. tools/generate/layout.py writes Python's view of both files, fakegpu/state/layout.py, with these names and
- * comments; it expects one member a line, with its comment behind it. A test compares the two with what the compiler
- * made of them.
+ * FG_VERSION. tools/generate/layout.py writes Python's view of both files, fakegpu/state/layout.py, with these names
+ * and comments; it expects one member a line, with its comment behind it. A test compares the two with what the
+ * compiler made of them.
  *
  * It is one table with units in its names, which is why it is longer than other files.
  */

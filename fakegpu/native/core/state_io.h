@@ -42,7 +42,7 @@ static inline nvmlReturn_t fg_read_present(const struct fg_gpu *gpu, size_t offs
 }
 
 /* Declares `copy`, a consistent copy of one member of the state as it is set, of a lost GPU too: what a driver
- * remembers of a GPU that has fallen off the bus. */
+ * still knows of a GPU that has fallen off the bus. */
 #define FG_READ_EVEN_IF_LOST(gpu, member, copy)                                                                        \
     __typeof__(((struct fg_gpu_state *)0)->member) copy;                                                               \
     bool copy##_is_lost;                                                                                               \

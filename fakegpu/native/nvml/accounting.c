@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define BUFFER_SIZE 4000u /* processes that a driver remembers, as nvidia-smi -q tells */
+#define BUFFER_SIZE 4000u /* processes that a driver records, as nvidia-smi -q prints */
 
 FG_API nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *size)
 {
@@ -17,15 +17,15 @@ FG_API nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, unsigned int *size
     return NVML_SUCCESS;
 }
 
-/* Those that run and those that have ended, the latest first. Nobody is accounted for while accounting is off. */
+/* The accounts of running processes and of those that have ended, the latest first; none while accounting is off. */
 struct list {
     struct fg_account entries[FG_PROCESSES_MAX + FG_ACCOUNTS_MAX];
     unsigned int running; /* the first ones */
     unsigned int count;
 };
 
-/* Who looks first notes the end of a process, if he may write; until then it ends for each who looks. */
-static void note_ends(const struct fg_segment *segment, const struct fg_gpu *gpu)
+/* The first caller that may write records the end of a process; until then it ends when each caller looks. */
+static void record_ends(const struct fg_segment *segment, const struct fg_gpu *gpu)
 {
     struct fg_writable writable;
     if (fg_writable_open(segment, &writable) != NVML_SUCCESS)
@@ -44,7 +44,7 @@ static nvmlReturn_t collect(const struct fg_segment *segment, const struct fg_gp
     FG_TRY(fg_processes_alive(gpu, &alive));
     FG_READ(gpu, processes, before);
     if (alive.count < before.count)
-        note_ends(segment, gpu);
+        record_ends(segment, gpu);
     FG_READ(gpu, processes, processes);
     FG_READ(gpu, accounts, accounts);
     FG_READ(gpu, utilization, set);
@@ -126,7 +126,7 @@ FG_API nvmlDeviceClearAccountingPids(nvmlDevice_t device)
     return fg_change_commit(&change);
 }
 
-/* Turned off, accounting forgets whoever has ended. */
+/* Turning accounting off removes the accounts of processes that have ended. */
 FG_API nvmlDeviceSetAccountingMode(nvmlDevice_t device, nvmlEnableState_t mode)
 {
     FG_ENTER(device, FG_IS_SWITCH(mode));

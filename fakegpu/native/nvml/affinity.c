@@ -13,7 +13,7 @@ static nvmlReturn_t bind_to(const cpu_set_t *cpus)
     return errno == EPERM ? NVML_ERROR_NO_PERMISSION : NVML_ERROR_UNKNOWN;
 }
 
-/* Machines here may name more CPUs than the host has; none of those is no affinity that could be set. */
+/* A machine may name more CPUs than the host has; an affinity with none of the host's CPUs cannot be set. */
 FG_API nvmlDeviceSetCpuAffinity(nvmlDevice_t device)
 {
     FG_ENTER(device, true);

@@ -19,7 +19,7 @@
 /* The segment between nvmlInit and the last nvmlShutdown, else NULL. */
 extern const struct fg_segment *fg_session;
 
-/* What a getter seldom does is kept out of its own code, which then needs fewer registers. */
+/* Keeps rare work out of the code of a getter, which then needs fewer registers. */
 #define FG_APART __attribute__((noinline))
 
 static inline const struct fg_segment *fg_active(void)
@@ -27,10 +27,10 @@ static inline const struct fg_segment *fg_active(void)
     return __atomic_load_n(&fg_session, __ATOMIC_ACQUIRE);
 }
 
-#define FG_MEET_FAULTS(segment, gpu)                                                                                   \
+#define FG_APPLY_FAULTS(segment, gpu)                                                                                  \
     do {                                                                                                               \
         if (__builtin_expect(__atomic_load_n(&(segment)->fault_flags, __ATOMIC_RELAXED) != 0, 0))                      \
-            FG_TRY(fg_meet_faults((segment), (gpu), __func__));                                                        \
+            FG_TRY(fg_apply_faults((segment), (gpu), __func__));                                                       \
     } while (0)
 
 #define FG_ENTER_SESSION                                                                                               \
@@ -41,7 +41,7 @@ static inline const struct fg_segment *fg_active(void)
 #define FG_ENTER_SYSTEM(arguments_are_valid)                                                                           \
     FG_ENTER_SESSION;                                                                                                  \
     FG_REQUIRE(arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);                                                      \
-    FG_MEET_FAULTS(segment, NULL)
+    FG_APPLY_FAULTS(segment, NULL)
 
 /* Steps 1 and 2: declares `segment` and `gpu`. */
 #define FG_ENTER(device, arguments_are_valid)                                                                          \
@@ -49,7 +49,7 @@ static inline const struct fg_segment *fg_active(void)
     const struct fg_gpu *gpu = fg_gpu_of(segment, (device));                                                           \
     FG_REQUIRE(gpu != NULL, fg_refuse_handle(segment, (device)));                                                      \
     FG_REQUIRE(arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);                                                      \
-    FG_MEET_FAULTS(segment, gpu)
+    FG_APPLY_FAULTS(segment, gpu)
 
 /* Steps 1 and 2 for functions that take MIG devices as well as GPUs: declares `segment`, `gpu` and `slot`, which is
  * negative for a GPU and else the MIG device's place in state.mig.compute_instances. */
@@ -63,7 +63,7 @@ static inline const struct fg_segment *fg_active(void)
         slot = fg_slot;                                                                                                \
     }                                                                                                                  \
     FG_REQUIRE(gpu != NULL && (arguments_are_valid), NVML_ERROR_INVALID_ARGUMENT);                                     \
-    FG_MEET_FAULTS(segment, gpu)
+    FG_APPLY_FAULTS(segment, gpu)
 
 #define FG_IS_MIG_DEVICE __builtin_expect(slot >= 0, 0)
 

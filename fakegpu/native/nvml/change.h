@@ -11,7 +11,7 @@ struct fg_change {
     struct fg_gpu_state state; /* to be changed */
 };
 
-/* Begins with a copy of the state in force. NO_PERMISSION for everybody but root, unless `anyone` may, and where the
+/* Begins with a copy of the state in force. NO_PERMISSION for users other than root, unless `anyone` may, and where the
  * file cannot be written. After success one of the two below must follow. */
 nvmlReturn_t fg_change_begin(const struct fg_segment *segment, const struct fg_gpu *gpu, bool anyone,
                              struct fg_change *change);
@@ -19,13 +19,13 @@ nvmlReturn_t fg_change_begin(const struct fg_segment *segment, const struct fg_g
 /* Puts the changed state in force at once. */
 nvmlReturn_t fg_change_commit(struct fg_change *change);
 
-/* Gives everything back and leaves the state as it was; returns `result`. */
+/* Ends the change without writing; returns `result`. */
 nvmlReturn_t fg_change_abandon(struct fg_change *change, nvmlReturn_t result);
 
 /* Step 5 of a setter: declares `change`. Between it and the commit nothing may return but fg_change_abandon. */
 #define FG_CHANGE(gpu, change) FG_CHANGE_BY(gpu, change, false)
 
-/* The same where an administrator has left it to `anyone`. */
+/* The same where an administrator permits it to `anyone`. */
 #define FG_CHANGE_BY(gpu, change, anyone)                                                                              \
     struct fg_change change;                                                                                           \
     FG_TRY(fg_change_begin(segment, (gpu), (anyone), &change))

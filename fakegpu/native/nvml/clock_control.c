@@ -27,7 +27,7 @@ static struct range memory_range(const struct fg_clocks *clocks)
     return range;
 }
 
-/* A lock names clocks or NVML_CLOCK_LIMIT_ID_*; what lies outside the board's range means its end. */
+/* A lock names clocks or NVML_CLOCK_LIMIT_ID_*; a value outside the range of the board means the nearest end of it. */
 static unsigned int resolve(unsigned int mhz, struct range range)
 {
     switch (mhz) {
@@ -138,7 +138,7 @@ FG_API nvmlDeviceResetApplicationsClocks(nvmlDevice_t device)
     return set_applications_clocks(segment, gpu, true, 0, 0);
 }
 
-/* Boards since Pascal boost through their applications clocks: the other restriction is over nothing. */
+/* Boards since Pascal boost through their applications clocks: the other restriction has no effect. */
 FG_API nvmlDeviceGetAPIRestriction(nvmlDevice_t device, nvmlRestrictedAPI_t api, nvmlEnableState_t *is_restricted)
 {
     FG_ENTER(device, is_restricted != NULL && (unsigned int)api < NVML_RESTRICTED_API_COUNT);
@@ -213,7 +213,7 @@ FG_API nvmlDeviceSetMemClkVfOffset(nvmlDevice_t device, int offset)
     return set_offset(segment, gpu, MEMORY, offset);
 }
 
-/* Checks what both of the following take: declares `domain`. */
+/* Checks the arguments of the next two functions: declares `domain`. */
 #define FG_ENTER_OFFSET(device, info)                                                                                  \
     FG_ENTER(device, info != NULL);                                                                                    \
     FG_REQUIRE_VERSION(info, nvmlClockOffset_v1);                                                                      \

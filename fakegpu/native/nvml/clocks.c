@@ -7,7 +7,7 @@ _Static_assert(FG_CLOCK_DOMAINS == NVML_CLOCK_COUNT, "one entry for each clock d
 
 #define IS_DOMAIN(type) ((unsigned int)(type) < NVML_CLOCK_COUNT)
 
-/* What a lock makes of a clock; the SM clock goes with the graphics clock, the video clock with none. */
+/* A clock under the lock in force; the SM clock goes with the graphics clock, the video clock with none. */
 static inline uint32_t under_lock(const struct fg_clocks *clocks, unsigned int type, uint32_t mhz)
 {
     const uint32_t *lock = type == NVML_CLOCK_MEM ? clocks->locked_memory_mhz : clocks->locked_graphics_mhz;
@@ -55,7 +55,7 @@ FG_API nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId
     return NVML_SUCCESS;
 }
 
-/* Fills the caller's array, or says by `count` how long it must be. */
+/* Fills the caller's array, or reports in `count` how long it must be. */
 static nvmlReturn_t answer_list(const unsigned int *values, unsigned int size, unsigned int *count, unsigned int *out)
 {
     unsigned int room = *count;
@@ -99,7 +99,7 @@ FG_API nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int me
     FG_REQUIRE(position < memory_clock_count(&clocks), NVML_ERROR_NOT_FOUND);
     FG_REQUIRE(clocks.graphics_step_khz > 0, NVML_ERROR_NOT_SUPPORTED);
     unsigned int lowest_khz = clocks.graphics_min_mhz * 1000;
-    /* What is told is rounded down, so the highest clock may be up to one MHz more than told. */
+    /* Reported clocks are rounded down, so the highest clock may be up to one MHz more than reported. */
     unsigned int range_khz = (clocks.graphics_max_mhz[position] - clocks.graphics_min_mhz) * 1000 + 999;
     unsigned int size = range_khz / clocks.graphics_step_khz + 1;
     unsigned int room = *count;

@@ -1,4 +1,5 @@
-/* Compute instances: profiles, places, creating, destroying. Their profile ids are their NVML_COMPUTE_INSTANCE_PROFILE_*. */
+/* Compute instances: profiles, places, creating, destroying. Their profile ids are their
+ * NVML_COMPUTE_INSTANCE_PROFILE_*. */
 #include "nvml/mig.h"
 
 #include <stdio.h>
@@ -152,7 +153,7 @@ FG_API nvmlGpuInstanceCreateComputeInstanceWithPlacement(nvmlGpuInstance_t handl
     const struct fg_gpu *gpu =                                                                                         \
         fg_part_of(segment, (handle), FG_AT_COMPUTE_INSTANCES, FG_COMPUTE_INSTANCES, &place);                          \
     FG_REQUIRE(gpu != NULL && (arguments_are_valid), NVML_ERROR_INVALID_ARGUMENT);                                     \
-    FG_MEET_FAULTS(segment, gpu);                                                                                      \
+    FG_APPLY_FAULTS(segment, gpu);                                                                                     \
     FG_READ(gpu, mig, mig);                                                                                            \
     const struct fg_compute_instance *compute = &mig.compute_instances[place];                                         \
     FG_REQUIRE(compute->is_here, NVML_ERROR_INVALID_ARGUMENT)

@@ -1,4 +1,4 @@
-/* Confidential computing: Hopper and newer boards can, and no machine here has it switched on. */
+/* Confidential computing: Hopper and newer boards support it, and no machine here has it switched on. */
 #include "nvml/visible.h"
 
 static bool can_compute_confidentially(const struct fg_segment *segment)
@@ -59,7 +59,7 @@ FG_API nvmlSystemGetConfComputeSettings_v2(nvmlSystemConfComputeSettings_v2_t *s
     return NVML_SUCCESS;
 }
 
-/* All memory is unprotected, of which the size is told where the board could protect some. */
+/* All memory is unprotected; its size is reported where the board could protect some. */
 FG_API nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, nvmlConfComputeMemSizeInfo_t *info)
 {
     FG_ENTER(device, info != NULL);

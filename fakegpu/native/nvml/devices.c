@@ -133,7 +133,7 @@ FG_API nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device
 
 FG_ALIAS(nvmlDeviceGetHandleByPciBusId, nvmlDeviceGetHandleByPciBusId_v2);
 
-/* The driver remembers the index of a lost GPU, as it does the UUID, the minor number and the PCI address. */
+/* The driver still knows the index of a lost GPU, as it does the UUID, the minor number and the PCI address. */
 FG_API nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 {
     FG_ENTER_ANY(device, index != NULL);

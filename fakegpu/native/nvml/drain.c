@@ -1,4 +1,4 @@
-/* Taking a GPU out of service, off the bus, and finding it again. */
+/* Draining a GPU, removing it from the bus, and discovering it again. */
 #include "core/alive.h"
 #include "core/clock.h"
 #include "core/ring.h"
@@ -30,7 +30,7 @@ FG_API nvmlDeviceQueryDrainState(nvmlPciInfo_t *address, nvmlEnableState_t *stat
     return NVML_SUCCESS;
 }
 
-/* From then on nobody who initialises NVML sees the GPU; whoever sees it goes on. */
+/* Processes that initialise NVML from now on do not see the GPU; those that see it continue. */
 FG_API nvmlDeviceModifyDrainState(nvmlPciInfo_t *address, nvmlEnableState_t state)
 {
     FG_ENTER_SYSTEM(address != NULL && FG_IS_SWITCH(state));
@@ -86,8 +86,8 @@ static bool is_at(const struct fg_pci *pci, const nvmlPciInfo_t *address)
            (pci->domain == address->domain && pci->bus == address->bus && pci->device == address->device);
 }
 
-/* Finds what was removed: at an address, or with zeros everywhere. Who has initialised NVML before must do so again to
- * count it. */
+/* Finds what was removed: at an address, or with zeros everywhere. A process that has initialised NVML before must
+ * do so again to count it. */
 FG_API nvmlDeviceDiscoverGpus(nvmlPciInfo_t *address)
 {
     FG_ENTER_SYSTEM(address != NULL);

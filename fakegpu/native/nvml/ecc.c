@@ -47,10 +47,11 @@ FG_API nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_
                              (unsigned int)location < NVML_MEMORY_LOCATION_COUNT);
     FG_READ(gpu, ecc, ecc);
     FG_REQUIRE(ecc.is_supported && ecc.current, NVML_ERROR_NOT_SUPPORTED);
-    /* Of a MIG device, NVML tells volatile uncorrected errors outside of the DRAM only; none befall a part here. */
-    bool is_told = error == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC &&
+    /* Of a MIG device, NVML reports only volatile uncorrected errors outside of the DRAM; a MIG device here has
+     * none. */
+    bool is_reported = error == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC &&
                    location != NVML_MEMORY_LOCATION_DRAM;
-    FG_REQUIRE(!FG_IS_MIG_DEVICE || is_told, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(!FG_IS_MIG_DEVICE || is_reported, NVML_ERROR_NOT_SUPPORTED);
     *count = FG_IS_MIG_DEVICE ? 0 : ecc.errors[error][counter][location];
     return NVML_SUCCESS;
 }
@@ -69,7 +70,7 @@ FG_API nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t
     return NVML_SUCCESS;
 }
 
-/* Where retired pages lie does not matter to anybody; each has an address of its own. */
+/* The places of retired pages do not matter; each has an address of its own. */
 #define FIRST_RETIRED_PAGE UINT64_C(0x1a2000)
 #define PAGE_DISTANCE UINT64_C(0x1000)
 
@@ -162,7 +163,7 @@ FG_API nvmlDeviceClearEccErrorCounts(nvmlDevice_t device, nvmlEccCounterType_t c
     return fg_change_commit(&change);
 }
 
-/* Where in the SRAM the errors were is not kept: the list is that of a board without any. */
+/* The places of errors in the SRAM are not modelled: the list is that of a board without errors. */
 FG_API nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(nvmlDevice_t device,
                                                         nvmlEccSramUniqueUncorrectedErrorCounts_t *counts)
 {

@@ -1,12 +1,12 @@
-/* Event sets: who wants which events, how far each set has read the ring, and the wait.
+/* Event sets: which events each set wants, how far it has read the ring, and the wait.
  *
- * Each set has its own cursor, so every set of every process sees each event once. A set that falls a whole ring
- * behind loses the oldest events and goes on with the oldest one that is left. A wait that finds nothing sleeps on two
- * futex words, the ring's and the set's own, so a post wakes it as well as nvmlEventSetFree or the last nvmlShutdown;
- * nothing is polled, and a read-only mapping is enough. Kernels before 5.16 cannot sleep on two words: there, a wait on
- * a set that is freed ends at the machine's next event or at its timeout.
+ * Each set has its own cursor, so every set of every process sees each event once. A set that falls a whole ring behind
+ * loses the oldest events and continues with the oldest one that is left. A wait that finds nothing sleeps on two futex
+ * words, the ring's and the set's own, so a post wakes it as well as nvmlEventSetFree or the last nvmlShutdown; nothing
+ * is polled, and a read-only mapping is enough. Kernels before 5.16 cannot sleep on two words: there, a wait on a set
+ * that is freed ends at the machine's next event or at its timeout.
  *
- * The ring holds FG_EVENTS_MAX events of the whole machine. nvmlEventSetWait_v3 tells nothing of those that were lost,
+ * The ring holds FG_EVENTS_MAX events of the whole machine. nvmlEventSetWait_v3 does not report those that were lost,
  * as the real one does not.
  */
 #define _GNU_SOURCE
@@ -50,8 +50,8 @@ struct nvmlEventSet_st {
     uint32_t padding;
 };
 
-/* A fixed table, so that any pointer can be told from a set. Slots are claimed without a lock: a child forked at any
- * moment finds them usable. */
+/* A fixed table, so that a pointer that is no set is recognised. Slots are claimed without a lock: a child forked at
+ * any moment finds them usable. */
 static struct nvmlEventSet_st sets[SETS_MAX];
 
 static struct nvmlEventSet_st *open_set_of(nvmlEventSet_t handle)
@@ -85,7 +85,7 @@ static struct nvmlEventSet_st *claim_set(void)
     return NULL;
 }
 
-/* Tells the generation of `state` in the bits above an event's number. */
+/* Returns the generation of `state` in the bits above an event's number. */
 static uint64_t tag_of(uint32_t state)
 {
     return (uint64_t)(state / (PHASE_MASK + 1u)) << NUMBER_BITS;
@@ -155,7 +155,7 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
     uint64_t *wanted_from = &handle->wanted_from[(size_t)fg_index_of(segment, gpu) * EVENT_BITS];
     uint64_t now = __atomic_load_n(&segment->ring.head, __ATOMIC_ACQUIRE);
     for (unsigned int bit = 0; bit < EVENT_BITS; bit++) {
-        /* Whoever registers for anything learns of the loss of the GPU. */
+        /* A set that registers for any event receives the loss of the GPU too. */
         bool is_asked = bit == LOST_BIT ? types != 0 : (types >> bit & 1u) != 0;
         if (is_asked && __atomic_load_n(&wanted_from[bit], __ATOMIC_RELAXED) == NEVER)
             __atomic_store_n(&wanted_from[bit], now, __ATOMIC_RELAXED);
@@ -163,7 +163,7 @@ FG_API nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long types, n
     return NVML_SUCCESS;
 }
 
-/* Who may not look at all instances is told of what befalls whole GPUs only. */
+/* A process that may not monitor all instances receives only events of whole GPUs. */
 static bool is_wanted(const struct nvmlEventSet_st *set, const struct fg_segment *segment, uint64_t number,
                       const struct fg_event *event)
 {
@@ -214,7 +214,7 @@ static int sleep_while(const uint32_t *wake, uint32_t wake_seen, const uint32_t 
     };
     if (syscall(SYS_futex_waitv, words, 2u, 0u, &deadline, CLOCK_MONOTONIC) >= 0 || errno == EAGAIN)
         return 0;
-    /* A sandbox that does not know the call refuses it by EPERM. */
+    /* A sandbox that does not know the call refuses it with EPERM. */
     if (errno != ENOSYS && errno != EPERM)
         return errno;
 #else
@@ -264,7 +264,7 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segmen
             deadline_us = look_again_us(segment, deadline_us);
         int ended_by = sleep_while(&ring->wake, seen, &handle->state, state, deadline_us);
         bool is_over = ended_by == ETIMEDOUT ? deadline_us == end_us : ended_by != 0;
-        /* nvml.h: a signal ends the wait as a timeout does. What came in the last moment is still taken. */
+        /* nvml.h: a signal ends the wait as a timeout does. An event of the last moment is still taken. */
         if (is_over && !stuck)
             timeout_ms = 0;
         if (__atomic_load_n(&handle->state, __ATOMIC_ACQUIRE) != state)
@@ -272,7 +272,7 @@ static nvmlReturn_t wait_for_event(nvmlEventSet_t handle, const struct fg_segmen
     }
 }
 
-static nvmlReturn_t wait_and_tell(const struct fg_segment *segment, nvmlEventSet_t handle, unsigned int timeout_ms,
+static nvmlReturn_t wait_and_report(const struct fg_segment *segment, nvmlEventSet_t handle, unsigned int timeout_ms,
                                   nvmlEventData_t *data)
 {
     struct fg_event event;
@@ -288,7 +288,7 @@ static nvmlReturn_t wait_and_tell(const struct fg_segment *segment, nvmlEventSet
 FG_API nvmlEventSetWait_v2(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned int timeout_ms)
 {
     FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
-    return wait_and_tell(segment, handle, timeout_ms, data);
+    return wait_and_report(segment, handle, timeout_ms, data);
 }
 
 /* Callers of the first version own a struct that ends before the instance ids. */
@@ -296,7 +296,7 @@ FG_API nvmlEventSetWait(nvmlEventSet_t handle, nvmlEventData_t *data, unsigned i
 {
     nvmlEventData_t whole;
     FG_ENTER_SYSTEM(open_set_of(handle) != NULL && data != NULL);
-    FG_TRY(wait_and_tell(segment, handle, timeout_ms, &whole));
+    FG_TRY(wait_and_report(segment, handle, timeout_ms, &whole));
     memcpy(data, &whole, offsetof(nvmlEventData_t, gpuInstanceId));
     return NVML_SUCCESS;
 }

@@ -1,4 +1,4 @@
-/* Fans: their speed, and who rules it. */
+/* Fans: their speed, and what controls it. */
 #include "nvml/change.h"
 
 /* Steps 3 and 4 for one fan: declares `fans`. */

@@ -86,7 +86,7 @@ static nvmlReturn_t answer_retired_pages(const struct fg_gpu *gpu, nvmlFieldValu
     }
 }
 
-/* A module draws as much more than is set as its GPU does. */
+/* The module draws as much above its setting as its GPU does. */
 static nvmlReturn_t answer_module_power(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
     FG_READ(gpu, module_power, module);
@@ -230,7 +230,7 @@ static nvmlReturn_t answer(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
     case NVML_FI_DEV_POWER_AVERAGE ... NVML_FI_DEV_POWER_REQUESTED_LIMIT: return answer_power(gpu, field);
     case NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT ... NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT:
         return answer_t_limit(gpu, field);
-    /* No board here waits for a reset. */
+    /* No board here needs a reset. */
     case NVML_FI_DEV_RESET_STATUS:
     case NVML_FI_DEV_DRAIN_AND_RESET_STATUS:
     case NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: return fg_field_small(field, 0);

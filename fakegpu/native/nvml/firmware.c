@@ -1,4 +1,4 @@
-/* What the board keeps of itself: its inforom, its identity on the platform, how long it is up. */
+/* What the board stores of itself: its inforom, its place on the platform, its uptime. */
 #include "core/clock.h"
 #include "nvml/change.h"
 
@@ -72,7 +72,7 @@ FG_API nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi)
     return NVML_SUCCESS;
 }
 
-/* Where the board sits in its rack, told from Blackwell on. A rack here is one host and one tray. */
+/* Where the board sits in its rack, reported from Blackwell on. A rack here is one host and one tray. */
 FG_API nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *info)
 {
     FG_ENTER(device, info != NULL);
@@ -118,7 +118,7 @@ FG_API nvmlDeviceGetCapabilities(nvmlDevice_t device, nvmlDeviceCapabilities_t *
     return NVML_SUCCESS;
 }
 
-/* No software licence is needed where no vGPU is. The older versions of the struct are shorter, but begin alike. */
+/* Without vGPUs no software licence is needed. The older versions of the struct are shorter, but begin alike. */
 FG_API nvmlDeviceGetGridLicensableFeatures_v4(nvmlDevice_t device, nvmlGridLicensableFeatures_t *features)
 {
     FG_ENTER(device, features != NULL);

@@ -1,7 +1,7 @@
 /* GPM: metrics between two samples of counters, for Hopper and newer boards.
  *
- * A sample here holds what the GPU did when it was taken; a metric is the later sample's figure. Samples lie in a fixed
- * table, so that any pointer can be told from one.
+ * A sample here holds what the GPU did when it was taken; a metric is the later sample's figure. Samples are in a fixed
+ * table, so that a pointer that is no sample is recognised.
  */
 #include "nvml/change.h"
 
@@ -73,7 +73,7 @@ FG_API nvmlGpmSampleGet(nvmlDevice_t device, nvmlGpmSample_t sample)
     return take(gpu, sample);
 }
 
-/* How busy one instance is, is not modelled: its sample is that of the GPU. */
+/* The use of one instance is not modelled: its sample is that of the GPU. */
 FG_API nvmlGpmMigSampleGet(nvmlDevice_t device, unsigned int gpu_instance, nvmlGpmSample_t sample)
 {
     FG_ENTER(device, is_sample(sample));
@@ -135,8 +135,8 @@ FG_API nvmlGpmMetricsGet(nvmlGpmMetricsGet_t *wanted)
     return NVML_SUCCESS;
 }
 
-/* The version is a plain 1, other than in nearly all structs: go-nvml before April 2026 passes one that has the struct's
- * size in it, which drivers refuse (go-nvml issue 168, fixed there by pull request 176). */
+/* The version is a plain 1, other than in nearly all structs: go-nvml before April 2026 passes one that has the
+ * struct's size in it, which drivers refuse (go-nvml issue 168, fixed there by pull request 176). */
 FG_API nvmlGpmQueryDeviceSupport(nvmlDevice_t device, nvmlGpmSupport_t *support)
 {
     FG_ENTER(device, support != NULL);

@@ -54,7 +54,7 @@ static void fill_v3(nvmlGpuInstanceProfileInfo_v3_t *info, const struct fg_mig_p
     snprintf(info->name, sizeof info->name, "MIG %.*s", (int)sizeof profile->name, profile->name);
 }
 
-/* Later versions have the same beginning, the version, and more room. */
+/* Later versions begin with the version, then the same members, and have more room. */
 static nvmlReturn_t fill_any(nvmlGpuInstanceProfileInfo_v2_t *info, const struct fg_mig_profile *profile)
 {
     if (info->version == nvmlGpuInstanceProfileInfo_v2)

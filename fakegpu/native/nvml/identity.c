@@ -17,7 +17,7 @@ static FG_APART nvmlReturn_t answer_any_uuid(const struct fg_gpu *gpu, int slot,
     return FG_ANSWER_TEXT(mig_uuid, uuid, length);
 }
 
-/* Many ask often, and nearly every UUID has the usual length: its words go from the segment to the caller by way of
+/* Clients ask often, and nearly every UUID has the usual length: its words go from the segment to the caller by way of
  * registers, without a copy that is read at once in another width. */
 FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
@@ -25,7 +25,7 @@ FG_API nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
     _Static_assert(SIZE == WHOLE_WORDS * sizeof(fg_word) + 1, "the last word begins with the end of the text");
     FG_ENTER_ANY(device, uuid != NULL);
     fg_word words[WHOLE_WORDS + 1];
-    bool is_lost; /* and is told nevertheless */
+    bool is_lost; /* and is reported nevertheless */
     FG_TRY(fg_read(gpu, offsetof(struct fg_gpu_state, identity.uuid), words, sizeof words, &is_lost));
     bool is_usual = (words[WHOLE_WORDS] & UINT8_MAX) == 0;
     if (__builtin_expect(!is_usual || length < SIZE || FG_IS_MIG_DEVICE, 0))

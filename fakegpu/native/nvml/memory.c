@@ -5,7 +5,7 @@
 
 #define BYTES_PER_MIB (UINT64_C(1) << 20)
 
-/* What each GPU instance lacks of its share of the BAR1 window, as an idle GPU has that much in use.
+/* What each GPU instance lacks of its share of the BAR1 window: as much as an idle GPU has in use.
  * Source: nvidia-smi of MIG devices in public reports, drivers 470 to 570: 1g.5gb 8191, 1g.10gb of A100 and H100 16383,
  * 2g.10gb 16383, 2g.35gb of H200 and 7g.40gb 65535 MiB. */
 #define BAR1_KEPT_BYTES BYTES_PER_MIB
@@ -26,7 +26,7 @@ static nvmlReturn_t read_instance(const char *function, nvmlDevice_t device, boo
     FG_ENTER_SESSION;
     const struct fg_gpu *gpu = fg_mig_parent(segment, device, &slot);
     FG_REQUIRE(gpu != NULL && arguments_are_valid, NVML_ERROR_INVALID_ARGUMENT);
-    FG_TRY(fg_meet_faults(segment, gpu, function));
+    FG_TRY(fg_apply_faults(segment, gpu, function));
     FG_READ(gpu, memory, memory);
     FG_READ(gpu, mig, mig);
     FG_TRY(fg_processes_alive(gpu, &users));
@@ -66,7 +66,7 @@ static void fill_bar1(nvmlBAR1Memory_t *info, const struct fg_memory *memory)
     info->bar1Free = memory->bar1_total_bytes - memory->bar1_used_bytes;
 }
 
-/* A getter of GPUs, which many ask often, and apart from it the same for MIG devices. */
+/* A getter of GPUs, which clients call often, and apart from it the same for MIG devices. */
 #define FG_MEMORY_GETTER(function, type, is_version, fill_function)                                                    \
     static FG_APART nvmlReturn_t function##_of_mig_device(nvmlDevice_t device, type *info)                             \
     {                                                                                                                  \
@@ -84,7 +84,7 @@ static void fill_bar1(nvmlBAR1Memory_t *info, const struct fg_memory *memory)
             return function##_of_mig_device(device, info);                                                             \
         FG_REQUIRE(info != NULL, NVML_ERROR_INVALID_ARGUMENT);                                                         \
         FG_REQUIRE(is_version, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);                                                  \
-        FG_MEET_FAULTS(segment, gpu);                                                                                  \
+        FG_APPLY_FAULTS(segment, gpu);                                                                                 \
         FG_REQUIRE_AGGREGATE(gpu);                                                                                     \
         FG_READ(gpu, memory, memory);                                                                                  \
         fill_function(info, &memory);                                                                                  \

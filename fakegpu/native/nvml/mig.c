@@ -6,7 +6,8 @@
 #include "core/ring.h"
 #include "core/segment.h"
 
-static void post_change(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_instance, unsigned int compute_instance)
+static void post_change(struct fg_segment *segment, unsigned int gpu, unsigned int gpu_instance,
+                        unsigned int compute_instance)
 {
     struct fg_event event = {
         .type = nvmlEventMigConfigChange,
@@ -60,7 +61,7 @@ static bool has_instances(const struct fg_mig *mig)
     return false;
 }
 
-/* The mode takes effect at once when nothing uses the GPU: the driver resets it by itself where that is needed. */
+/* The mode takes effect at once when nothing uses the GPU: the driver resets the GPU where that is needed. */
 FG_API nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode, nvmlReturn_t *activation)
 {
     FG_ENTER(device, activation != NULL && (mode == NVML_DEVICE_MIG_DISABLE || mode == NVML_DEVICE_MIG_ENABLE));

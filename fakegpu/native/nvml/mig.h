@@ -1,4 +1,4 @@
-/* What functions of partitioned GPUs share: entering a GPU instance, changing the partition, and who may. */
+/* What functions of partitioned GPUs share: entering a GPU instance, changing the partition, and permissions. */
 #ifndef FAKEGPU_MIG_H
 #define FAKEGPU_MIG_H
 
@@ -7,7 +7,7 @@
 #include "nvml/change.h"
 #include "nvml/visible.h"
 
-/* Puts a changed partition in force and tells of it. */
+/* Puts a changed partition in force and posts an event. */
 nvmlReturn_t fg_mig_commit(struct fg_change *change, unsigned int gpu_instance, unsigned int compute_instance);
 
 /* Steps 1 to 3 of functions of a GPU instance: declares `gpu`, `id`, `mig` and `instance`. */
@@ -16,12 +16,12 @@ nvmlReturn_t fg_mig_commit(struct fg_change *change, unsigned int gpu_instance, 
     unsigned int id;                                                                                                   \
     const struct fg_gpu *gpu = fg_part_of(segment, (handle), FG_AT_GPU_INSTANCES, FG_GPU_INSTANCES, &id);              \
     FG_REQUIRE(gpu != NULL && (arguments_are_valid), NVML_ERROR_INVALID_ARGUMENT);                                     \
-    FG_MEET_FAULTS(segment, gpu);                                                                                      \
+    FG_APPLY_FAULTS(segment, gpu);                                                                                     \
     FG_READ(gpu, mig, mig);                                                                                            \
     const struct fg_gpu_instance *instance = &mig.gpu_instances[id];                                                   \
     FG_REQUIRE(instance->is_here, NVML_ERROR_INVALID_ARGUMENT)
 
-/* Step 4 of what a GPU in MIG mode does not tell, because its instances share no such figure. */
+/* Step 4 of what a GPU in MIG mode does not report, because its instances share no such figure. */
 static inline nvmlReturn_t fg_refuse_mig_mode(const struct fg_gpu *gpu)
 {
     uint32_t current_and_pending[2];
@@ -33,7 +33,7 @@ static inline nvmlReturn_t fg_refuse_mig_mode(const struct fg_gpu *gpu)
     return current_and_pending[0] ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
-/* What only who may partition may ask. */
+/* Step 4 of what only a process that may partition GPUs may ask. */
 #define FG_REQUIRE_ADMINISTRATOR FG_REQUIRE(fg_may_partition(), NVML_ERROR_NO_PERMISSION)
 
 /* Whether a process uses an instance, or any part of it where `compute_instance` is NVML_COMPUTE_INSTANCE_ID_ANY. */

@@ -1,4 +1,4 @@
-/* NVLink and the fabric that NVSwitches make of it. */
+/* NVLink and the fabric of NVSwitches. */
 #include "nvml/change.h"
 #include "nvml/nvlink_fields.h"
 #include "nvml/visible.h"

@@ -1,4 +1,4 @@
-/* Processes on the GPU: those that its owner entered, while they live. */
+/* Processes on the GPU: those that the owner of the machine entered, while they run. */
 #include "nvml/processes.h"
 #include "core/alive.h"
 #include "core/clock.h"
@@ -23,7 +23,7 @@ nvmlReturn_t fg_processes_of(const struct fg_gpu *gpu, int slot, uint32_t kind, 
     return NVML_SUCCESS;
 }
 
-/* Says how many entries there are; INSUFFICIENT_SIZE when the caller has no room for them. */
+/* Reports how many entries there are; INSUFFICIENT_SIZE when the caller has no room for them. */
 static nvmlReturn_t check_room(unsigned int *count, unsigned int found, const void *out)
 {
     unsigned int room = *count;

@@ -1,5 +1,5 @@
-/* The buffers of recent samples, and the time spent below the wanted clocks. Nobody fills the buffers: what a load was
- * at any moment can be computed from its frames. */
+/* The buffers of recent samples, and the time spent below the wanted clocks. No buffer is filled: the load at any
+ * moment can be computed from its frames. */
 #include "core/clock.h"
 #include "nvml/api.h"
 #include "nvml/processes.h"

@@ -20,7 +20,7 @@ static void unlock_session(void)
     pthread_mutex_unlock(&session_lock);
 }
 
-/* A child forked while another thread initialises must not inherit a lock that nobody will open. */
+/* A child forked while another thread initialises must not inherit a lock that no thread will release. */
 __attribute__((constructor)) static void survive_fork(void)
 {
     pthread_atfork(lock_session, unlock_session, unlock_session);
@@ -35,9 +35,9 @@ FG_API nvmlInitWithFlags(unsigned int flags)
         const struct fg_segment *segment = NULL;
         result = fg_segment_attach(&segment);
         if (result == NVML_SUCCESS)
-            result = fg_meet_faults(segment, NULL, "nvmlInit");
+            result = fg_apply_faults(segment, NULL, "nvmlInit");
         if (result == NVML_SUCCESS)
-            result = fg_look_for_devices(segment);
+            result = fg_find_devices(segment);
         if (result == NVML_SUCCESS)
             __atomic_store_n(&fg_session, segment, __ATOMIC_RELEASE);
     }

@@ -1,4 +1,4 @@
-/* How GPUs, CPUs and memory lie to each other. */
+/* Where GPUs, CPUs and memory are relative to each other. */
 #include "nvml/visible.h"
 
 #include <limits.h>

@@ -28,7 +28,7 @@ static bool has_node(const char *name, unsigned int minor)
     return access(path, F_OK) == 0;
 }
 
-nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment)
+nvmlReturn_t fg_find_devices(const struct fg_segment *segment)
 {
     const char *wanted = getenv("FAKEGPU_DEV");
     unsigned int count = 0;

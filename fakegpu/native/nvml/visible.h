@@ -8,12 +8,12 @@
 extern unsigned int fg_visible[FG_GPUS_MAX];
 extern unsigned int fg_visible_count;
 
-/* Whether the process sees what it has device nodes of only, as in a container. */
+/* Whether the process sees only GPUs whose device nodes it has, as in a container. */
 extern bool fg_is_confined;
 
-/* Looks for `nvidia<minor>` in the folder FAKEGPU_DEV, which is /dev for an installed driver; where there is none, all
+/* Looks for `nvidia<minor>` in the folder FAKEGPU_DEV, which is /dev for an installed driver; without such a folder all
  * GPUs can be seen. */
-nvmlReturn_t fg_look_for_devices(const struct fg_segment *segment);
+nvmlReturn_t fg_find_devices(const struct fg_segment *segment);
 
 static inline const struct fg_gpu *fg_visible_gpu(const struct fg_segment *segment, unsigned int position)
 {
@@ -24,10 +24,10 @@ static inline const struct fg_gpu *fg_visible_gpu(const struct fg_segment *segme
 bool fg_may_monitor(void);
 bool fg_may_partition(void);
 
-/* Takes out of a copy of a GPU's partition the compute instances that the process may not see. */
+/* Removes from a copy of a GPU's partition the compute instances that the process may not see. */
 nvmlReturn_t fg_hide_parts(const struct fg_gpu *gpu, struct fg_mig *mig);
 
-/* Step 4 of what tells of all instances of a GPU together. */
+/* Step 4 of what reports all instances of a GPU together. */
 nvmlReturn_t fg_refuse_aggregate(const struct fg_gpu *gpu);
 
 #define FG_REQUIRE_AGGREGATE(gpu)                                                                                      \
