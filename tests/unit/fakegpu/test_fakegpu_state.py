@@ -109,7 +109,8 @@ def test_heal_puts_back_and_forgets(machine: Machine, nvml: ctypes.CDLL) -> None
 
 BUSY_WRITER = """
 import ctypes, sys
-from fakegpu import Machine, layout
+from fakegpu import Machine
+from fakegpu.state import layout
 segment = Machine.open(sys.argv[1])._segment
 states = [segment.read(0), segment.read(0)]
 for number, state in enumerate(states):
