@@ -1,4 +1,4 @@
-"""Prints the folder of ``nvml.h`` as the package nvidia-nvml-dev installed it; exit status 1 when it is missing."""
+"""Print the folder of ``nvml.h`` as the package nvidia-nvml-dev installed it; exit status 1 when it is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> int:
-    """Prints the folder, or nothing."""
+    """Print the folder, or nothing."""
     try:
         installed = files("nvidia-nvml-dev") or []
     except PackageNotFoundError:

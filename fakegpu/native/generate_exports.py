@@ -1,4 +1,4 @@
-"""Writes the part of the library that follows from reading: stubs, the list of implemented functions, the layout.
+"""Write the part of the library that follows from its sources: stubs, the list of implemented functions, the layout.
 
 Run by CMake at build time, with the standard library only::
 
@@ -6,7 +6,7 @@ Run by CMake at build time, with the standard library only::
 
 A source implements a function by one of the macros of ``nvml/api.h``. Every other function that ``nvml.h`` declares
 becomes a stub with its prototype: it checks session, handles, pointers and the version of the struct as a driver does,
-and then says that the board does not support it, or that the thing asked about does not exist.
+and then returns that the board does not support it, or that its subject does not exist.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ABSENT = {
     "nvmlVgpuInstance_t": "NVML_ERROR_NOT_FOUND",
     "nvmlVgpuTypeId_t": "NVML_ERROR_INVALID_ARGUMENT",
 }
-"""Types of what no machine here has -> what a driver answers to a name of it."""
+"""Type of a handle to what no machine here has -> what a driver returns for it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Parameter:
 
 
 def prototypes(header: str) -> dict[str, list[Parameter]]:
-    """Parameters of every function that the header declares."""
+    """Return the parameters of every function that the header declares."""
     found = _PROTOTYPE.findall(_COMMENT.sub("", header))
     return {name: [_parameter(part) for part in text.split(",") if part.strip() != "void"] for name, text in found}
 
@@ -81,18 +81,18 @@ def _parameter(text: str) -> Parameter:
 
 
 def declared_functions(header: str) -> set[str]:
-    """Names of all functions of the header, and old names that it maps to one of them."""
+    """Return the names of all functions of the header, and old names that it maps to one of them."""
     functions = set(prototypes(header))
     return functions | {old for old, new in _RENAMING.findall(_COMMENT.sub("", header)) if new in functions}
 
 
 def implemented_functions(sources: list[str]) -> set[str]:
-    """Names of the functions that the sources define."""
+    """Return the names of the functions that the sources define."""
     return {name for source in sources for name in _IMPLEMENTATION.findall(source)}
 
 
 def struct_versions(header: str) -> dict[str, list[str]]:
-    """Type of a struct that begins with its version -> the macros of the versions it may have.
+    """Return type of a struct that begins with its version -> the macros of the versions it may have.
 
     A type without number in its name takes those of all structs up to the one that it stands for.
     """
@@ -107,16 +107,16 @@ def struct_versions(header: str) -> dict[str, list[str]]:
 
 
 def answer_of_absence(parameters: list[Parameter]) -> str:
-    """What a stub answers when all arguments are right."""
+    """Return what a stub returns when all arguments are valid."""
     first = parameters[0].type if parameters else ""
     return ABSENT.get(first, "NVML_ERROR_NOT_SUPPORTED")
 
 
 def stub_of(name: str, parameters: list[Parameter], versions: dict[str, list[str]]) -> str:
-    """The C function of one stub."""
+    """Return the C function of one stub."""
     device = next((parameter.name for parameter in parameters if parameter.type == "nvmlDevice_t"), None)
     pointers = [parameter for parameter in parameters if parameter.is_pointer]
-    # Who passes a count and no room asks how much room it takes.
+    # A caller that passes a count and no array asks how long the array must be.
     counts = [parameter for parameter in pointers if parameter.base == "unsigned int" and _COUNT.search(parameter.name)]
     required = counts or pointers
     condition = " && ".join(f"{parameter.name} != NULL" for parameter in required) or "true"
@@ -152,7 +152,7 @@ def _member(line: str) -> Member:
 
 
 def layout_lines(state: str) -> list[str]:
-    """One line of C for each struct and member of ``state.h`` or ``layout.h``."""
+    """Return one line of C for each struct and member of ``state.h`` or ``layout.h``."""
     lines = []
     for struct, members in structs(state).items():
         lines.append(f'    {{"{struct}", 0, sizeof(struct {struct})}},')
@@ -163,7 +163,7 @@ def layout_lines(state: str) -> list[str]:
 
 
 def render(header: str, state: str, sources: list[str]) -> str:
-    """The whole generated C file.
+    """Return the whole generated C file.
 
     Raises:
         ValueError: a source implements a function that the header does not declare.
@@ -202,7 +202,7 @@ FG_EXPORT const struct fg_layout_entry *fakegpu_layout(void)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Reads the files named on the command line and writes the output."""
+    """Read the files named on the command line and write the output."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--header", type=Path, required=True, help="nvml.h")
     parser.add_argument("--state", type=Path, required=True, action="append", help="state.h, and again layout.h")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -35,7 +35,8 @@ _DEFINITIONS_IN_HEADERS = (
 def arrows(sources: Mapping[str, str]) -> dict[str, set[str]]:
     """Return unit -> the other units that it uses, from path -> text of the sources."""
     texts = {path: _COMMENT.sub("", text) for path, text in sources.items()}
-    owner = {name: _unit(path) for path, text in texts.items() for name in _offered(path, text)}
+    implemented = generator().implemented_functions
+    owner = {name: _unit(path) for path, text in texts.items() for name in _defined(path, text) | implemented([text])}
     graph: dict[str, set[str]] = defaultdict(set)
     for path, text in texts.items():
         graph[_unit(path)] |= {owner[word] for word in _WORD.findall(text) if word in owner}
@@ -47,12 +48,9 @@ def _unit(path: str) -> str:
     return path.rpartition(".")[0]
 
 
-def _offered(path: str, text: str) -> Iterator[str]:
+def _defined(path: str, text: str) -> set[str]:
     patterns = (*_DEFINITIONS, *_DEFINITIONS_IN_HEADERS) if path.endswith(".h") else _DEFINITIONS
-    for pattern in patterns:
-        for match in pattern.finditer(text):
-            yield match[match.lastindex or 0]
-    yield from generator().implemented_functions([text])
+    return {match[match.lastindex or 0] for pattern in patterns for match in pattern.finditer(text)}
 
 
 def upward(graph: Mapping[str, set[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The page about NVML's functions: what is read from C, and that the committed one tells of today's sources."""
+"""The page about NVML's functions: what is read from C, and that the committed page follows from the sources."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def rows() -> dict[str, list[str]]:
         pytest.param("nvmlUnitGetUnitInfo", ["constant", "12.4", "INVALID_ARGUMENT"], id="absent thing"),
     ],
 )
-def test_row_tells_what_the_source_does(rows: dict[str, list[str]], function: str, cells: list[str]) -> None:
+def test_row_shows_what_the_source_does(rows: dict[str, list[str]], function: str, cells: list[str]) -> None:
     assert rows[function] == cells
 
 
