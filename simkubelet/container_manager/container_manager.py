@@ -19,7 +19,7 @@ from ..apis.deviceplugin import DevicePluginOptions
 from ..devices.allocator import Allocator
 from ..devices.checkpoint_text import CheckpointText
 from ..devices.device_list import DeviceList
-from ..devices.device_manager import DeviceCapacity, DeviceManager
+from ..devices.device_manager import DeviceManager
 from ..devices.device_status import allocated_resources_status
 from ..devices.endpoint import Endpoint
 from ..devices.health_updates import HealthUpdates, pods_with_changes
@@ -38,6 +38,7 @@ from ..model.events import (
     PluginRegistered,
     RegistrationRefused,
 )
+from ..model.node_status import DeviceCapacity
 from ..model.pod import Container, Pod, PodUID
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName

@@ -17,7 +17,7 @@ from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.panic import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..node.node_paths import DEVICE_PLUGINS
 from ..node.node_publisher import NodePublisher
 from ..runtime.bookkeeping_runtime import BookKeepingRuntime
@@ -46,7 +46,7 @@ class Kubelet:
     Args:
         directory: the kubelet's root directory, ``/var/lib/kubelet`` on a real node: ``device-plugins`` is made in it.
         config: its settings.
-        surroundings: the time and the cluster it lives in.
+        context: the time and the cluster it lives in.
         runtime: starts its containers; the one that the settings name where it is None.
     """
 
@@ -54,17 +54,15 @@ class Kubelet:
         self,
         directory: Path,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         runtime: ContainerRuntime | None = None,
     ) -> None:
         self.config = config
         self._directory = directory
         self.folder = PluginFolder(directory / DEVICE_PLUGINS)
-        self._runtime = runtime or new_runtime(directory, config, surroundings.clock)
-        self.runtime = ContainerRecords(
-            config.node, self._runtime, surroundings.clock, surroundings.observe, surroundings.tasks
-        )
-        self._around = surroundings
+        self._runtime = runtime or new_runtime(directory, config, context.clock)
+        self.runtime = ContainerRecords(config.node, self._runtime, context.clock, context.observe, context.tasks)
+        self._context = context
         self._instance: KubeletInstance | None = None
         self._publisher: NodePublisher | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -106,15 +104,15 @@ class Kubelet:
         self.folder.prepare()
         self._prepare_static_pods()
         cri, is_new_node = self.runtime.cri, self.folder.is_of_a_new_node()
-        state = RuntimeState(cri, self._around.clock)
-        publisher = NodePublisher(self.config, self._around, cri, state, is_new_node=is_new_node)
+        state = RuntimeState(cri, self._context.clock)
+        publisher = NodePublisher(self.config, self._context, cri, state, is_new_node=is_new_node)
         self._publisher = publisher
         serve = partial(self._serve, publisher, state, while_starting, pods)
         if cri.of_status is None:
             await serve()
         else:
             waiting = self._serve_when_well(publisher, serve)
-            self._waiting = self._around.tasks.create_task(waiting, name=f"start of the kubelet of {self.node}")
+            self._waiting = self._context.tasks.create_task(waiting, name=f"start of the kubelet of {self.node}")
 
     async def _serve_when_well(self, publisher: NodePublisher, serve: Callable[[], Awaitable[None]]) -> None:
         cri = self.runtime.cri
@@ -122,7 +120,7 @@ class Kubelet:
             await cri.until_resumed()
             if cri.of_status is not None:
                 publisher.register()
-                publishing = self._around.tasks.create_task(publisher.run(), name=f"status of {self.node}")
+                publishing = self._context.tasks.create_task(publisher.run(), name=f"status of {self.node}")
                 try:
                     await cri.until_status()
                 finally:
@@ -135,12 +133,12 @@ class Kubelet:
         self, publisher: NodePublisher, state: RuntimeState, while_starting: StartPause, pods: Sequence[str]
     ) -> None:
         instance = KubeletInstance(
-            self._directory, self.folder, self.runtime, self.config, self._around, publisher, state, self._crash
+            self._directory, self.folder, self.runtime, self.config, self._context, publisher, state, self._crash
         )
         try:
             await instance.serve()
             self._instance = instance
-            self._around.observe(KubeletStarted(self.node))
+            self._context.observe(KubeletStarted(self.node))
             await while_starting()
         except BaseException:
             self._instance = None
@@ -157,7 +155,7 @@ class Kubelet:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             if self._instance is None:
-                self._around.observe(KubeletStopped(self.node))
+                self._context.observe(KubeletStopped(self.node))
         instance, self._instance = self._instance, None
         if instance is not None:
             try:
@@ -166,7 +164,7 @@ class Kubelet:
                 # Who ends a run in the middle of a stop leaves no server behind.
                 await instance.stop()
                 raise
-            self._around.observe(KubeletStopped(self.node))
+            self._context.observe(KubeletStopped(self.node))
 
     async def restart(self, while_starting: StartPause = no_pause) -> None:
         """Stop the instance and start the next one, as ``systemctl restart kubelet`` does; see `start`."""
@@ -227,7 +225,7 @@ class Kubelet:
         return self._directory / CONTAINER_LOGS
 
     def _pod(self, key: str) -> Pod:
-        pod = self._around.store.pod_named(key)
+        pod = self._context.cluster.pod_named(key)
         if pod is None or pod.node_name != self.node:
             raise InputError(f"no pod {key!r} is on node {self.node}")
         return pod
@@ -245,9 +243,9 @@ class Kubelet:
         instance, self._instance = self._instance, None
         if instance is None:
             return
-        self._around.observe(KubeletCrashed(self.node, str(panic)))
+        self._context.observe(KubeletCrashed(self.node, str(panic)))
         instance.cut()
-        self._crash_end = self._around.tasks.create_task(instance.stop(), name=f"end of the kubelet of {self.node}")
+        self._crash_end = self._context.tasks.create_task(instance.stop(), name=f"end of the kubelet of {self.node}")
 
     def devices_of(self, pod: Pod) -> Mapping[str, Mapping[ResourceName, tuple[DeviceID, ...]]]:
         """Container -> resource -> device ids (sorted) that a pod holds; empty while the kubelet is down."""

@@ -15,7 +15,7 @@ from ..monitoring.health import checks_of
 from ..monitoring.kubelet_http import KubeletHttp
 from ..monitoring.pod_resources import PodResourcesServer
 from ..monitoring.pod_resources_books import KubeletBooks
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..node.node_paths import PLUGINS_REGISTRY, POD_RESOURCES
 from ..pods.pod_manager import Pods
 from ..registration.device_plugin_handler import DevicePluginHandler
@@ -41,7 +41,7 @@ class NodeServices:
         self,
         directory: Path,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         containers: ContainerManager,
         pods: Pods,
         records: ContainerRecords,
@@ -53,8 +53,8 @@ class NodeServices:
             directory / PLUGINS_REGISTRY,
             {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)},
             version=config.version,
-            clock=surroundings.clock,
-            tasks=surroundings.tasks,
+            clock=context.clock,
+            tasks=context.tasks,
         )
         books = KubeletBooks(pods, containers)
         self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, books, config, containers.metrics)

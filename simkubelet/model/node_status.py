@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..devices.device_manager import DeviceCapacity
 from .node_condition import NodeCondition, conditions_of
 from .resources import ResourceName, is_extended_resource
 
 __all__ = [
     "NODE_STATUS_REPORT_PERIOD_S",
     "NODE_STATUS_UPDATE_PERIOD_S",
+    "DeviceCapacity",
     "NodeStatus",
     "ReportSchedule",
     "has_changed",
@@ -48,6 +48,21 @@ class NodeStatus:
     allocatable: Mapping[ResourceName, int] = field(default_factory=dict)
     conditions: tuple[NodeCondition, ...] = ()
     kubelet_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCapacity:
+    """The devices that a device manager reports for the node's status.
+
+    Attributes:
+        capacity: resource -> devices known.
+        allocatable: resource -> healthy devices. A resource whose first list has not come is absent from both.
+        deleted: resources forgotten since the last report; each is reported once.
+    """
+
+    capacity: Mapping[ResourceName, int]
+    allocatable: Mapping[ResourceName, int]
+    deleted: frozenset[ResourceName] = field(default_factory=frozenset)
 
 
 def updated(status: NodeStatus, machine: Mapping[ResourceName, int], devices: DeviceCapacity) -> NodeStatus:

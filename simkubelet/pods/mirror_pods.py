@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ..cluster.store.store import Store
+from ..cluster_api import ClusterApi
 from ..model.errors import InputError
 from ..model.pod import MIRROR_ANNOTATION, Pod, PodUID
 
@@ -22,16 +22,16 @@ _log = logging.getLogger(__name__)
 class MirrorPods:
     """The mirrors of one node's static pods."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, cluster: ClusterApi) -> None:
+        self._cluster = cluster
         self._static: dict[PodUID, Pod] = {}
 
     def add(self, pod: Pod) -> None:
         """Make the mirror of a static pod, in the place of one of another pod of its name."""
         self._static[pod.uid] = pod
-        known = self._store.pod_named(pod.key)
+        known = self._cluster.pod_named(pod.key)
         if known is not None and known.mirror_of is not None and known.mirror_of != pod.uid:
-            self._store.remove_pod(known.uid)
+            self._cluster.remove_pod(known.uid)
         if known is None or known.mirror_of != pod.uid:
             self._make(pod)
 
@@ -40,17 +40,17 @@ class MirrorPods:
         self._static.pop(pod.uid, None)
         mirror = self.of(pod)
         if mirror is not None:
-            self._store.remove_pod(mirror.uid)
+            self._cluster.remove_pod(mirror.uid)
 
     def of(self, pod: Pod) -> Pod | None:
         """The mirror of a static pod; None while there is none."""
-        named = self._store.pod_named(pod.key)
+        named = self._cluster.pod_named(pod.key)
         return named if named is not None and named.mirror_of == pod.uid else None
 
     def check(self, mirror: Pod) -> None:
         """Look at a mirror that has changed: one that is to go, or whose pod is gone, is removed."""
         if mirror.is_deleting or mirror.mirror_of not in self._static:
-            self._store.remove_pod(mirror.uid)
+            self._cluster.remove_pod(mirror.uid)
 
     def restore(self) -> tuple[PodUID, ...]:
         """Make the mirrors that somebody has removed; the pods that they stand for."""
@@ -61,12 +61,12 @@ class MirrorPods:
 
     def _make(self, pod: Pod) -> None:
         try:
-            self._store.create_pod(_manifest(pod, self._node_uid(pod)))
+            self._cluster.create_pod(_manifest(pod, self._node_uid(pod)))
         except InputError as error:
             _log.error("Failed creating a mirror pod for %s: %s", pod.key, error)
 
     def _node_uid(self, pod: Pod) -> str:
-        node = self._store.node(pod.node_name or "")
+        node = self._cluster.node(pod.node_name or "")
         return "" if node is None else str(node.manifest["metadata"]["uid"])
 
 

@@ -24,7 +24,7 @@ from ..model.panic import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus
 from ..model.resources import ResourceName
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
 from ..runtime.runtime_state import RuntimeState
@@ -52,7 +52,7 @@ class Pods:
     Args:
         config: the kubelet's settings.
         records: what the runtime knows.
-        surroundings: the cluster, and the owner of all tasks.
+        context: the cluster, and the owner of all tasks.
         active: kept by this object.
         volumes: sets those of the pods up.
         allocatable: the node's allocatable as published.
@@ -65,7 +65,7 @@ class Pods:
         config: KubeletConfig,
         containers: ContainerManager,
         records: ContainerRecords,
-        surroundings: Surroundings,
+        context: NodeContext,
         active: ActivePods,
         volumes: Volumes,
         allocatable: Callable[[], Mapping[ResourceName, int]],
@@ -76,33 +76,33 @@ class Pods:
         self._node = config.node
         self._containers = containers
         self._records = records
-        self._store = surroundings.store
-        self._around = surroundings
+        self._cluster = context.cluster
+        self._context = context
         self._active = active
         self._admission = PodAdmission(config, containers, active, allocatable)
         self._state = state
         self._on_panic = on_panic
         self._known: dict[PodUID, Pod] = {}
         self._static: dict[PodUID, Pod] = {}
-        self._mirrors = MirrorPods(surroundings.store)
+        self._mirrors = MirrorPods(context.cluster)
         self._workers: dict[PodUID, PodWorker] = {}
         self._tasks: dict[PodUID, asyncio.Task[None]] = {}
         self._listeners: list[asyncio.Task[None]] = []
         self._places: Mapping[str, int] = {}
         self._are_files_new = config.static_pod_path is not None
-        self._watch = self._store.watch_pods(self._node)
+        self._watch = self._cluster.watch_pods(self._node)
         self._tools = PodTools(
             config=config,
-            clock=surroundings.clock,
-            tasks=surroundings.tasks,
+            clock=context.clock,
+            tasks=context.tasks,
             containers=containers,
             records=records,
             statuses=StatusGenerator(config, containers, records),
-            back_off=CrashLoopBackOff.of(config, surroundings.clock),
+            back_off=CrashLoopBackOff.of(config, context.clock),
             publish=self._publish,
             record=self._record,
             volumes=volumes,
-            objects=surroundings.store.objects,
+            cluster=context.cluster,
         )
 
     async def run(self, first: Sequence[str] = ()) -> None:
@@ -138,7 +138,7 @@ class Pods:
         Returns:
             The tasks that have been cancelled.
         """
-        self._store.end_watch(self._node, self._watch)
+        self._cluster.end_watch(self._node, self._watch)
         self._records.on_change = None
         tasks = [*self._tasks.values(), *self._listeners]
         # A task that is cancelled again while it cleans up would leave a container behind.
@@ -156,7 +156,7 @@ class Pods:
         return tuple(pod for uid, pod in self._known.items() if uid in self._active)
 
     def _listen(self, work: Coroutine[Any, Any, None]) -> None:
-        self._listeners.append(self._around.tasks.create_task(work, name=f"pods of {self._node}"))
+        self._listeners.append(self._context.tasks.create_task(work, name=f"pods of {self._node}"))
 
     async def _follow_health(self) -> None:
         """Look at the pods again that the device manager tells of."""
@@ -172,7 +172,7 @@ class Pods:
         Source: kubelet/pod_workers.go, ``completeWork`` (kubernetes v1.36.3): after a minute, up to half of it more.
         """
         while True:
-            await self._around.clock.sleep(_SYNC_PERIOD_S)
+            await self._context.clock.sleep(_SYNC_PERIOD_S)
             for uid in list(self._workers):
                 self._wake(uid)
 
@@ -205,7 +205,7 @@ class Pods:
         return self._places.get(pod.key, len(self._places)), pod.ordinal
 
     def _read(self, uid: PodUID) -> Pod | None:
-        pod = self._store.pod(uid)
+        pod = self._cluster.pod(uid)
         return None if pod is None else self._as_understood(pod)
 
     def _as_understood(self, pod: Pod) -> Pod:
@@ -244,7 +244,7 @@ class Pods:
         if worker is not None:
             worker.update(pod)
         elif pod.is_deleting:
-            self._store.remove_pod(pod.uid)
+            self._cluster.remove_pod(pod.uid)
         if pod.status.phase.is_terminal and not (worker is not None and worker.is_ending):
             self._active.discard(pod.uid)
 
@@ -274,7 +274,7 @@ class Pods:
             worker.wake()
 
     def _run(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
-        task = self._around.tasks.create_task(work, name=f"pod {pod.key}")
+        task = self._context.tasks.create_task(work, name=f"pod {pod.key}")
         self._tasks[pod.uid] = task
         task.add_done_callback(partial(self._forget_task, pod.uid))
 
@@ -297,7 +297,7 @@ class Pods:
         self._tools.back_off.forget(uid)
         if worker.pod.is_deleting:
             self._known.pop(uid, None)
-            self._store.remove_pod(uid)
+            self._cluster.remove_pod(uid)
         if uid not in self._known:
             self._records.remove(uid)
         if worker.pod.is_static:
@@ -323,7 +323,7 @@ class Pods:
         def tell(container: str) -> None:
             self._record(pod, "Normal", "Killing", f"Stopping container {container}", container)
 
-        await end_orphan(pod, self._records, self._around.clock, tell)
+        await end_orphan(pod, self._records, self._context.clock, tell)
         if pod.uid not in self._known:
             self._records.remove(pod.uid)
 
@@ -360,11 +360,11 @@ class Pods:
     def _publish(self, pod: Pod, status: PodStatus) -> None:
         shown = self._shown(pod)
         if shown is not None:
-            self._store.set_pod_status(shown.uid, status)
+            self._cluster.set_pod_status(shown.uid, status)
 
     def _shown(self, pod: Pod) -> Pod | None:
         """The object that tells a pod's status: of a static pod its mirror, while there is one."""
         return self._mirrors.of(pod) if pod.is_static else pod
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:
-        self._store.record(pod, type_, reason, message, _COMPONENT, container=container)
+        self._cluster.record(pod, type_, reason, message, _COMPONENT, container=container)

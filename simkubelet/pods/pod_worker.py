@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from .._internal.change import Change
 from ..admission import AllocationError
-from ..cluster.objects.objects import Objects
+from ..cluster_api import ClusterApi
 from ..container_manager.container_manager import ContainerManager
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
@@ -69,7 +69,7 @@ class PodTools:
     statuses: StatusGenerator
     back_off: CrashLoopBackOff
     volumes: Volumes
-    objects: Objects
+    cluster: ClusterApi
     publish: Callable[[Pod, PodStatus], None]
     record: RecordEvent
 
@@ -226,7 +226,7 @@ class PodWorker:
         created = version.created_event.format(name=container.name)
         try:
             options = await self._tools.containers.allocator.run_options(self.pod, container)
-            env = environment(self.pod, container, self._tools.objects)
+            env = environment(self.pod, container, self._tools.cluster)
         except (AllocationError, MissingVariableError) as error:
             # Of an error that is a gRPC status, only the description is told.
             message = _RPC_ERROR.sub("", str(error))

@@ -59,6 +59,25 @@ class Nodes:
             self._own = None
             self.by_name[node], self.statuses[node] = replace(known, status=status), status
 
+    def renew_lease(self, node: str, duration_s: int) -> None:
+        """Write the lease of a node with the date of now; a removed lease is created again.
+
+        Source: component-helpers, apimachinery/lease/controller.go, ``newLease`` (v0.34.4).
+        """
+        key = Key("leases.coordination.k8s.io", "kube-node-lease", node)
+        renewed = {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": self._objects.wall_time.now_micro(),
+        }
+        old = self._objects.get(key)
+        if old is not None:
+            self._objects.replace(key, {**old, "spec": {**(old.get("spec") or {}), **renewed}})
+            return
+        known = self.by_name.get(node)
+        owner = known and {"apiVersion": "v1", "kind": "Node", "name": node, "uid": known.manifest["metadata"]["uid"]}
+        self._objects.create(key, {"metadata": {"ownerReferences": [owner]} if owner else {}, "spec": renewed})
+
     def _follow(self, written: Written) -> None:
         own, self._own = self._own, None
         name = written.key.name

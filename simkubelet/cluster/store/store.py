@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ..._internal.change import Change
+from ...cluster_api import ClusterApi, PodWatch
 from ...model.errors import InputError
 from ...model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
 from ...model.node import Node
@@ -23,7 +24,7 @@ from ...model.version import DEFAULT, Version, version
 from ..objects.event_json import KubeEvent
 from ..objects.event_recorder import EventRecorder
 from ..objects.node_json import HOST
-from ..objects.objects import JSON, Objects, Verb, Written
+from ..objects.objects import JSON, Key, Objects, Verb, Written
 from ..objects.pod_json import deleting_json, pod_key, read_pod, reread_pod, with_condition
 from ..objects.pod_status_json import condition_json, kubelet_status_json
 from ..strategies.not_simulated import not_simulated
@@ -32,12 +33,11 @@ from ..strategies.priority import PriorityError
 from .addresses import free_address
 from .nodes import Nodes
 from .pod_events import PodEvents
-from .pod_watch import PodWatch
 
 __all__ = ["KubeEvent", "Store"]
 
 
-class Store:
+class Store(ClusterApi):
     """Pods, nodes and Events of one cluster; `change` tells of every change of theirs but heartbeats.
 
     Args:
@@ -65,6 +65,9 @@ class Store:
         return self._events.recorder
 
     # Reading
+
+    def read_object(self, kind: str, namespace: str, name: str) -> JSON | None:
+        return self.objects.get(Key(kind, namespace, name))
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -227,6 +230,9 @@ class Store:
         """Publish a node's status as its kubelet; nothing happens where the node's object is gone."""
         self._nodes.publish(node, status)
 
+    def renew_lease(self, node: str, duration_s: int) -> None:
+        self._nodes.renew_lease(node, duration_s)
+
     # Events
 
     def record(
@@ -243,6 +249,14 @@ class Store:
     ) -> None:
         """Record an Event about a pod; see `PodEvents.record`."""
         self._events.record(pod, type_, reason, message, component, container=container, host=host, action=action)
+
+    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
+        # To a kubelet, its node's name is the node's uid.
+        about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+        self.recorder.record(about, "Normal", reason, message, component, host=node)
+
+    def forget_events(self, node: str, component: str) -> None:
+        self.recorder.forget(component, node)
 
     # What was written
 

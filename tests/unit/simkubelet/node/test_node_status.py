@@ -3,9 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from simkubelet.devices.device_manager import DeviceCapacity
 from simkubelet.model.node_condition import ConditionStatus, NodeCondition
 from simkubelet.model.node_status import (
+    DeviceCapacity,
     NodeStatus,
     ReportSchedule,
     has_changed,
