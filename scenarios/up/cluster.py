@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.api.namespaces import NamespaceController
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
 from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle

@@ -19,8 +19,8 @@ from typing import Final
 from ..golang.text import quoted
 from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
+from .api.endpoints.pod_logs import LogOptions
 from .api.errors import StatusError
-from .api.pod_logs import LogOptions
 from .objects.objects import JSON
 
 __all__ = ["NodeLogs"]
@@ -31,7 +31,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class NodeLogs:
-    """The output of all containers of a cluster; an `api.pod_logs.PodLogs`.
+    """The output of all containers of a cluster; an `PodLogs` of the API server.
 
     Args:
         kubelets: node -> its kubelet.

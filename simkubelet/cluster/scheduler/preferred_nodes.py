@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..api.errors import FieldError
-from ..api.names import is_label_value
+from ..api.registry.names import is_label_value
 from ..objects.node_selection import as_integer, matches_term
 from .node_info import NodeInfo
 from .pod_info import PodInfo

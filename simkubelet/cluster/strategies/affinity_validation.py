@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
+from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .label_validation import SET_OPERATORS, validate_label_keys, validate_label_selector, validate_set
 
 __all__ = ["validate_affinity"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.strategy import Strategy, keep_status
+from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
 from .event_strategies import CoreEventStrategy, EventStrategy
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import InputError
+from ..api.decoding.schema import schema_of
+from ..api.decoding.typed_values import read_value
 from ..api.errors import GroupName, StatusError
-from ..api.schema import schema_of
-from ..api.typed_values import read_value
 from ..objects.objects import JSON, Objects
 from .label_keys import merge_label_keys
 from .pod_defaults import default_pod, default_service_account, default_tolerations

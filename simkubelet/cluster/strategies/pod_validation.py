@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
+from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .affinity_validation import validate_affinity
 from .container_validation import choose, validate_containers, validate_init_containers
 from .label_validation import validate_labels

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from ..api.errors import FieldError, StatusError
-from ..api.kinds import kind_named
-from ..api.registry import Registry
-from ..api.strategy import Strategy
+from ..api.registry.kinds import kind_named
+from ..api.registry.registry import Registry
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON, Objects
 from .priority import PREEMPTION_POLICIES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
 

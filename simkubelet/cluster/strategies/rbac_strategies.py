@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_subdomain, is_path_segment
-from ..api.strategy import Strategy
+from ..api.registry.names import is_dns_subdomain, is_path_segment
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON
 
 __all__ = ["rbac_strategies"]

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ...model.resources import is_extended_resource, parse_quantity
 from ..api.errors import FieldError
-from ..api.names import is_qualified_name
+from ..api.registry.names import is_qualified_name
 
 __all__ = ["validate_amounts", "validate_requirements"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..api.strategy import Strategy
+from ..api.registry.strategy import Strategy
 from ..objects.objects import Objects
 from .basic_strategies import basic_strategies
 from .daemonsets import DaemonSetStrategy

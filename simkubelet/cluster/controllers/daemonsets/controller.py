@@ -14,8 +14,8 @@ from ...._internal.change import Change
 from ...._internal.first_done import first_done
 from ....model.clock import Clock
 from ...api.errors import StatusError
-from ...api.kinds import kind_named
-from ...api.registry import Registry
+from ...api.registry.kinds import kind_named
+from ...api.registry.registry import Registry
 from ...objects.event_recorder import EventRecorder
 from ...objects.objects import JSON
 from .placement import HASH_LABEL, new_pod

@@ -11,8 +11,8 @@ import json
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ...api.kinds import Kind, kind_named
-from ...api.registry import Registry
+from ...api.registry.kinds import Kind, kind_named
+from ...api.registry.registry import Registry
 from ...objects.objects import JSON
 from .placement import HASH_LABEL, owner_reference
 

@@ -1,0 +1,126 @@
+"""The API server as a whole: a listener on this machine, and what lets a client in."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from ...objects.objects import JSON, Objects
+from ..registry.registry import Registry
+from ..registry.strategy import Strategy
+from .certificates import Certificates, make_certificates
+from .handlers import LARGEST_HEAD, Handlers
+from .pod_logs import PodLogs
+
+__all__ = ["ApiServer"]
+
+_HOST: Final = "127.0.0.1"
+_LARGEST_BODY: Final = 3 * 1024 * 1024
+# What is too large is read, up to here, so that it can be answered as `handlers` does.
+_READ_LINE: Final = 4 * LARGEST_HEAD
+_SHUTDOWN_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+def _is_of_the_server(record: logging.LogRecord) -> bool:
+    """Whether a line is no mere complaint about bytes that are no HTTP: their sender is answered 400, which is all."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_LOG.addFilter(_is_of_the_server)
+
+
+class ApiServer:
+    """Serves the objects of a cluster over HTTP, on loopback only.
+
+    Args:
+        strategies: the rules of each kind, by the text of `Kind.resource`.
+        logs: where the output of containers is.
+        version: the Kubernetes version that it says to be.
+        port: where to listen; a free one where it is 0.
+        plain: without TLS and without asking for a token; it answers only requests to a name of this machine.
+        name: of the cluster in its kubeconfig.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        strategies: Mapping[str, Strategy],
+        *,
+        logs: PodLogs,
+        version: str = "v1.34.4",
+        port: int = 0,
+        plain: bool = False,
+        name: str = "simkubelet",
+    ) -> None:
+        self.registry = Registry(objects, strategies)
+        self.name = name
+        self._port = port
+        self._certificates: Certificates | None = None if plain else make_certificates(_HOST)
+        self._token = None if plain else secrets.token_urlsafe(32)
+        self._handlers = Handlers(self.registry, logs, self._token, version)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it has started."""
+        return f"{'http' if self._certificates is None else 'https'}://{_HOST}:{self._port}"
+
+    @property
+    def authority(self) -> str:
+        """The certificate, in PEM, by which the server's is known; empty where it has none."""
+        return "" if self._certificates is None else self._certificates.authority.decode()
+
+    def kubeconfig(self) -> JSON:
+        """What a client needs to come in, in the form of kubectl's file."""
+        cluster: JSON = {"server": self.url}
+        if self._certificates is not None:
+            cluster["certificate-authority-data"] = base64.b64encode(self._certificates.authority).decode()
+        user: JSON = {"token": self._token} if self._token is not None else {}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": self.name, "cluster": cluster}],
+            "users": [{"name": self.name, "user": user}],
+            "contexts": [{"name": self.name, "context": {"cluster": self.name, "user": self.name}}],
+            "current-context": self.name,
+        }
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        app = web.Application(client_max_size=_LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handlers.answer)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_LOG,
+            handler_cancellation=True,
+            shutdown_timeout=_SHUTDOWN_S,
+            max_line_size=_READ_LINE,
+            max_field_size=_READ_LINE,
+        )
+        await self._runner.setup()
+        context = self._certificates.server_context() if self._certificates is not None else None
+        try:
+            await web.TCPSite(self._runner, _HOST, self._port, ssl_context=context).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """End all watches and connections; may be called twice."""
+        if self._runner is not None:
+            self._handlers.reading.end_watches()
+            runner, self._runner = self._runner, None
+            await runner.cleanup()
