@@ -12,16 +12,12 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from ...model.version import Version
-from .cluster_state import ClusterState
+from .cluster_state import ClusterState, NodeInfo
 from .filters import Filters
-from .messages import NO_NODES, failed_scheduling, nodes_available
-from .node_info import NodeInfo
-from .plugins import Plugin
+from .plugins import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 from .pod_info import PodInfo
 from .preemption import Candidate, Dismissal, Preemption, best_candidate
-from .preferred_nodes import PreferredNodes
-from .refusal import Refusal
-from .scores import scores
+from .scores import PreferredNodes, scores
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]
 

@@ -1,8 +1,16 @@
-"""The nodes of a cluster: what their kubelets write, and what there is of each, whoever wrote it."""
+"""The nodes of a cluster: what their kubelets write, their current state, and the addresses of their pods.
+
+All pod addresses are loopback, so a server that listens on any address can be reached there. Each node has a range of
+256 addresses, as a cluster's controller manager assigns them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
+from ipaddress import ip_network
+from itertools import count
+from typing import Final
 
 from ..._internal.change import Change
 from ...model.events import NodeStatusUpdated, Observer
@@ -10,9 +18,35 @@ from ...model.node import Node
 from ...model.node_status import NodeStatus, has_changed
 from ..objects.node_json import new_node_json, node_status_json, read_node, read_node_status
 from ..objects.objects import Key, Objects, Verb, Written
-from .addresses import NodeRanges
 
-__all__ = ["Nodes"]
+__all__ = ["NodeRanges", "Nodes", "free_address"]
+
+_CLUSTER: Final = ip_network("127.64.0.0/10")
+_RANGE: Final = 256
+_FIRST: Final = 2
+
+
+class NodeRanges:
+    """Gives each new node a range; after 16,384 nodes the first one comes again."""
+
+    def __init__(self) -> None:
+        self._count = count()
+
+    def next(self) -> str:
+        """The next range, as ``127.64.0.0/24``."""
+        place = next(self._count) * _RANGE % _CLUSTER.num_addresses
+        return f"{_CLUSTER.network_address + place}/24"
+
+
+def free_address(pod_range: str, used: Container[str]) -> str:
+    """The first free address of a node's range; empty where none is left, or where the node has no range."""
+    if not pod_range:
+        return ""
+    network = ip_network(pod_range, strict=False)
+    for place in range(_FIRST, network.num_addresses - 1):
+        if (address := str(network.network_address + place)) not in used:
+            return address
+    return ""
 
 
 class Nodes:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..._internal.change import Change
 from ...model.events import EventRecorded, Observer
 from ...model.pod import Pod, PodUID
-from ..objects.event_json import KubeEvent, read_event
-from ..objects.event_recorder import EventRecorder
+from ..objects.events import EventRecorder, KubeEvent, read_event
 from ..objects.objects import JSON, Key, Objects, Verb, Written
 
 __all__ = ["PodEvents"]

@@ -21,17 +21,22 @@ from ...model.node_status import NodeStatus
 from ...model.pod import Pod, PodUID, pod_from_manifest
 from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
 from ...model.version import DEFAULT, Version, version
-from ..objects.event_json import KubeEvent
-from ..objects.event_recorder import EventRecorder
+from ..objects.events import EventRecorder, KubeEvent
 from ..objects.node_json import HOST
 from ..objects.objects import JSON, Key, Objects, Verb, Written
-from ..objects.pod_json import deleting_json, pod_key, read_pod, reread_pod, with_condition
-from ..objects.pod_status_json import condition_json, kubelet_status_json
+from ..objects.pod_json import (
+    condition_json,
+    deleting_json,
+    kubelet_status_json,
+    pod_key,
+    read_pod,
+    reread_pod,
+    with_condition,
+)
 from ..strategies.not_simulated import not_simulated
 from ..strategies.pod_creation import created_pod, decoded_pod
-from ..strategies.priority import PriorityError
-from .addresses import free_address
-from .nodes import Nodes
+from ..strategies.priority_classes import PriorityError
+from .nodes import Nodes, free_address
 from .pod_events import PodEvents
 
 __all__ = ["KubeEvent", "Store"]

@@ -16,8 +16,7 @@ from ..api.registry.names import is_label_value, is_qualified_name
 from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
 from .pod_validation import validate_taint_effect
-from .quantities import canonical_amounts
-from .resource_validation import validate_amounts
+from .resource_validation import canonical_amounts, validate_amounts
 
 __all__ = ["NodeStrategy"]
 

@@ -22,7 +22,7 @@ from .not_simulated import not_simulated
 from .pod_creation import admit_pod, prepare_pod
 from .pod_defaults import default_pod, default_tolerations
 from .pod_validation import validate_pod_create, validate_pod_spec, validate_tolerations
-from .priority import PriorityError
+from .priority_classes import PriorityError
 
 __all__ = ["PodStrategy"]
 

@@ -20,7 +20,7 @@ from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.api.registry.strategy import StatusStrategy, Strategy
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.cluster.objects.wall_time import WallTime
-from simkubelet.cluster.strategies.basic_strategies import basic_strategies
+from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
 
 PODS = "/api/v1/namespaces/default/pods"

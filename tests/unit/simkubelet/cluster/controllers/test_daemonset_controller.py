@@ -12,7 +12,7 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
 from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
 from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
-from simkubelet.cluster.objects.event_recorder import EventRecorder
+from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key, Objects
 from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy

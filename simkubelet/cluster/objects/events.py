@@ -1,7 +1,12 @@
-"""Recording Kubernetes Events: repeats are counted, many alike are put together, too many and old ones are dropped.
+"""Kubernetes Events: as API objects, and how they are recorded.
 
-Source: client-go, tools/record/events_cache.go, ``EventCorrelate`` (v0.34.4); tools/events/event_broadcaster.go,
-``recordToSink`` (v0.34.4), but that a series is written at each repeat and not now and then.
+Kubelets record with client-go's older library: repeats raise ``count`` and move ``lastTimestamp``. The scheduler
+records with the newer one: repeats make a ``series``. Similar Events are combined, a flood of them is limited, and
+Events expire after an hour.
+
+Source: client-go, tools/record/event.go, ``makeEvent``; tools/record/events_cache.go, ``EventCorrelate``;
+tools/events/event_recorder.go, ``makeEvent``; tools/events/event_broadcaster.go, ``recordToSink`` (v0.34.4), but that
+a series is written at each repeat and not now and then.
 """
 
 from __future__ import annotations
@@ -11,11 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from .event_json import event_json, repeated_json, series_json
+from ...model.pod import PodUID
 from .objects import JSON, Key, Objects, Verb, Written
 
-__all__ = ["EventRecorder"]
-
+__all__ = ["EventRecorder", "KubeEvent", "event_json", "read_event", "repeated_json", "series_json"]
 _REMEMBERED: Final = 4096
 _ALIKE_AT_MOST: Final = 10
 _ALIKE_WITHIN_S: Final = 600.0
@@ -26,8 +30,84 @@ _SERIES_WITHIN_S: Final = 360.0
 _Known = TypeVar("_Known")
 _Identity: TypeAlias = tuple[object, ...]
 """The component and its host, the object, and whatever else tells Events apart."""
-
 _COMBINED: Final = "(combined from similar events): "
+
+
+@dataclass(frozen=True, slots=True)
+class KubeEvent:
+    """A Kubernetes Event about a pod; repeats of the same text raise `count`."""
+
+    pod_uid: PodUID
+    type: str
+    reason: str
+    message: str
+    component: str
+    count: int = 1
+
+
+def event_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
+) -> JSON:
+    """An Event of a kubelet."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "eventTime": None,
+        "source": {"component": component, "host": host} if host else {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": host,
+    }
+
+
+def series_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, action: str, now: str
+) -> JSON:
+    """An Event of the scheduler; `now` has microseconds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "action": action,
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": now,
+        "source": {},
+        "reportingComponent": component,
+        "reportingInstance": f"{component}-control-plane",
+    }
+
+
+def repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
+    """An Event that has happened once more."""
+    if stored["eventTime"] is None:
+        return {**stored, "count": stored["count"] + 1, "lastTimestamp": now}
+    series = stored.get("series") or {"count": 1}
+    return {**stored, "series": {"count": series["count"] + 1, "lastObservedTime": now_micro}}
+
+
+def read_event(stored: Mapping[str, Any]) -> KubeEvent:
+    """The Event that an object describes."""
+    count = stored.get("count") or (stored.get("series") or {}).get("count") or 1
+    return KubeEvent(
+        PodUID(str(stored["involvedObject"].get("uid") or "")),
+        str(stored.get("type") or ""),
+        str(stored.get("reason") or ""),
+        str(stored.get("message") or ""),
+        str(stored.get("reportingComponent") or (stored.get("source") or {}).get("component") or ""),
+        int(count),
+    )
 
 
 @dataclass(slots=True)

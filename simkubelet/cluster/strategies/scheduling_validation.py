@@ -1,7 +1,7 @@
-"""What an API server refuses in a pod's affinity: the terms about nodes, and those about other pods.
+"""Validation of a pod's affinity and of its topology spread constraints.
 
 Source: pkg/apis/core/validation/validation.go, ``validateAffinity``, ``ValidateNodeSelectorTerm``,
-``validatePodAffinityTerm`` (kubernetes v1.34.4).
+``validatePodAffinityTerm``, ``validateTopologySpreadConstraints`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..api.errors import FieldError
 from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .label_validation import SET_OPERATORS, validate_label_keys, validate_label_selector, validate_set
 
-__all__ = ["validate_affinity"]
+__all__ = ["validate_affinity", "validate_spread_constraints"]
 
 _Fields: TypeAlias = Mapping[str, Any]
 
@@ -21,6 +21,9 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
 _NO_OPERATOR: Final = "not a valid selector operator"
+_ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_POLICIES: Final = ("Honor", "Ignore")
+_NOT_POSITIVE: Final = "must be greater than zero"
 
 
 def validate_affinity(affinity: _Fields, path: str) -> list[FieldError]:
@@ -116,3 +119,39 @@ def _validate_pod_term(term: _Fields, path: str) -> list[FieldError]:
     if not key:
         errors.append(FieldError.required(f"{path}.topologyKey", "can not be empty"))
     return errors + [FieldError.invalid(f"{path}.topologyKey", key, fault) for fault in is_qualified_name(key)]
+
+
+def validate_spread_constraints(constraints: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    """What is wrong with ``topologySpreadConstraints``."""
+    kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
+    errors: list[FieldError] = []
+    for place, each in enumerate(constraints):
+        where, (key, action) = f"{path}[{place}]", kinds[place]
+        skew = each.get("maxSkew") or 0
+        if skew <= 0:
+            errors.append(FieldError.invalid(f"{where}.maxSkew", skew, _NOT_POSITIVE))
+        if not key:
+            errors.append(FieldError.required(f"{where}.topologyKey", "can not be empty"))
+        if action not in _ACTIONS:
+            errors.append(FieldError.not_supported(f"{where}.whenUnsatisfiable", action, _ACTIONS))
+        if kinds[place] in kinds[place + 1 :]:
+            pair = f"{where}.{{topologyKey, whenUnsatisfiable}}"
+            errors.append(FieldError.duplicate(pair, f"{{{key}, {action}}}"))
+        errors += _validate_min_domains(each.get("minDomains"), action, f"{where}.minDomains")
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = each.get(name)
+            if policy is not None and policy not in _POLICIES:
+                errors.append(FieldError.not_supported(f"{where}.{name}", policy, _POLICIES))
+        errors += validate_label_keys({**each, "mismatchLabelKeys": None}, where)
+        errors += validate_label_selector(each.get("labelSelector"), f"{where}.labelSelector")
+    return errors
+
+
+def _validate_min_domains(least: int | None, action: str, path: str) -> list[FieldError]:
+    if least is None:
+        return []
+    errors = [FieldError.invalid(path, least, _NOT_POSITIVE)] if least <= 0 else []
+    if action != "DoNotSchedule":
+        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        errors.append(FieldError.invalid(path, least, text))
+    return errors
