@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from ...model.errors import InputError
 from ...model.resources import parse_quantity
-from ..api.decoding.schema import schema_of
-from ..api.decoding.typed_values import read_value
+from ..api.decoding.schema import read_value, schema_of
 from ..api.errors import GroupName, StatusError
 from ..objects.objects import JSON, Objects
 from .pod_defaults import default_pod, default_service_account, default_tolerations

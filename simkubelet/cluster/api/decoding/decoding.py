@@ -14,8 +14,7 @@ from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind
 from .documents import json_document, yaml_document
 from .protobuf import ProtobufError, read_protobuf
-from .schema import schema_of
-from .typed_values import completed, go_name, read_value
+from .schema import completed, go_name, read_value, schema_of
 
 __all__ = ["PROTOBUF", "Decoder"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...objects.objects import JSON
 from ..registry.kinds import KINDS, Kind
-from .media import Form, form_asked
+from .views import Form, form_asked
 
 __all__ = ["discovery_document", "is_below_a_group"]
 

@@ -18,12 +18,11 @@ from ..errors import GroupName, StatusError
 from ..registry.registry import Registry
 from .discovery import discovery_document, is_below_a_group
 from .listing import Listed
-from .media import JSON_TYPE, encoded
 from .openapi import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_index
-from .pod_logs import PodLogs
 from .reading import Reading, is_pretty
 from .request import Target, as_bool, target_of
-from .views import View
+from .subresources import PodLogs
+from .views import JSON_TYPE, View, encoded
 from .writing import Answer, Writing
 
 __all__ = ["LARGEST_HEAD", "Handlers"]

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...objects.objects import JSON, Key, Objects, TooOldError, Verb
 from ..decoding.documents import json_document
-from ..decoding.typed_values import go_name
+from ..decoding.schema import go_name
 from ..errors import FieldError, GroupName, StatusError
 from .selectors import Selection
 

@@ -13,11 +13,9 @@ from aiohttp import web
 
 from ..registry.registry import Registry
 from .listing import list_objects, parse_version
-from .media import JSON_TYPE, encoded
-from .pod_logs import PodLogs
 from .request import Target, as_bool, integer, list_options, log_options, selection, watch_options
-from .subresources import log_container
-from .views import View
+from .subresources import PodLogs, log_container
+from .views import JSON_TYPE, View, encoded
 from .watching import watch
 
 __all__ = ["Reading"]

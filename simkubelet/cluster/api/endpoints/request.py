@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..decoding.typed_values import check_date
+from ..decoding.schema import check_date
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind, kind_at
 from ..registry.registry import DeleteOptions
 from .listing import ListOptions, parse_version
-from .pod_logs import LogOptions
 from .selectors import Selection
+from .subresources import LogOptions
 from .watching import WatchOptions
 
 __all__ = [

@@ -1,32 +1,79 @@
-"""Objects in the form that a client asked for: as they are, as rows of a table, or their metadata alone.
+"""The form of an answer: the accepted media type, the object itself, rows of a table, or its metadata alone.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/response.go (kubernetes v1.34.4).
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation; handlers/response.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 from ...objects.objects import JSON
 from ...objects.wall_time import WallTime
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
 from .listing import Listed
-from .media import Form, form_asked
 from .tables import table_of
 from .watching import BOOKMARK, ERROR
 
-__all__ = ["View"]
+__all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
 
+JSON_TYPE: Final = "application/json"
+_ACCEPTED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_ANY: Final = ("*/*", "application/*", JSON_TYPE)
 _META: Final = "meta.k8s.io"
 _TABLE: Final = "Table"
 _PARTIAL: Final = "PartialObjectMetadata"
+_INCLUDED: Final = ("", "None", "Metadata", "Object")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form: `kind` is ``Table``, ``PartialObjectMetadata``, ``APIGroupDiscoveryList``; empty for the object."""
+
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+
+def form_asked(accept: str, served: Iterable[Form]) -> Form:
+    """The first form that a client accepts and that is served; the object itself always is.
+
+    Raises:
+        StatusError: the client accepts no JSON.
+    """
+    ranges = list(_media_ranges(accept or "*/*"))
+    for media_type, parameters in ranges:
+        form = Form(parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", ""))
+        if media_type in _ANY and (form == Form() or form in served):
+            return form
+    accepted = ", ".join(_ACCEPTED)
+    if not any(media_type in (*_ANY, *_ACCEPTED) for media_type, _ in ranges):
+        message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
+        raise StatusError(406, "NotAcceptable", message, {})
+    raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+
+
+def encoded(content: Any, *, pretty: bool = False) -> bytes:
+    """JSON, indented where somebody is to read it, and ended by a line feed."""
+    if pretty:
+        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _media_ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for media_range in accept.split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        yield media_type, {name: value for name, _, value in pairs}
+
+
 _OF_OBJECTS: Final = tuple(Form(kind, _META, version) for kind in (_TABLE, _PARTIAL) for version in ("v1", "v1beta1"))
 _OF_LISTS: Final = tuple(
     Form(kind, _META, version) for kind in (_TABLE, f"{_PARTIAL}List") for version in ("v1", "v1beta1")
 )
-_INCLUDED: Final = ("", "None", "Metadata", "Object")
 
 
 class View:

@@ -1,7 +1,8 @@
-"""POST, PUT, PATCH and DELETE.
+"""POST, PUT, PATCH and DELETE, and the reviews of a client's own access: every client is an administrator.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go
-(kubernetes v1.34.4).
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go;
+pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/validation/validation.go,
+``ValidateSelfSubjectAccessReviewSpec`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -25,13 +26,40 @@ from ..registry.metadata import check_place, check_uid
 from ..registry.registry import Registry, Write
 from .listing import Listed, ListOptions, list_objects
 from .request import Target, as_bool, delete_options, dry_run, selection
-from .reviews import ACCESS_REVIEW, SUBJECT_REVIEW, reviewed_access, reviewed_subject
 from .subresources import bind, evict
 
-__all__ = ["Answer", "Writing"]
+__all__ = ["ACCESS_REVIEW", "SUBJECT_REVIEW", "Answer", "Writing", "reviewed_access", "reviewed_subject"]
 
+ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
+SUBJECT_REVIEW: Final = "SelfSubjectReview"
+_ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 _READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+def reviewed_subject(now: str) -> JSON:
+    """Who asks."""
+    return {"metadata": {"creationTimestamp": now}, "status": {"userInfo": _ADMINISTRATOR}}
+
+
+def reviewed_access(asked: JSON) -> JSON:
+    """The answer to a question about access: yes.
+
+    Raises:
+        StatusError: it asks about both a resource and a path, or about none.
+    """
+    spec = asked.get("spec") or {}
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors = []
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        errors.append(FieldError.invalid("spec.nonResourceAttributes", path, why))
+    if resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(FieldError.invalid("spec.resourceAttributes", None, why))
+    if errors:
+        raise StatusError.invalid(GroupName("authorization.k8s.io", ""), "", errors)
+    return {"metadata": {}, **asked, "spec": spec, "status": {"allowed": True}}
 
 
 @dataclass(slots=True)

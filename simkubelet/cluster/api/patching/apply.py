@@ -1,24 +1,76 @@
-"""Server-side apply: a configuration is merged into an object, and what its manager no longer names goes.
+"""Server-side apply: a configuration is merged into an object, and fields that its manager no longer names are removed.
+
+The fields of kubectl's client-side apply, which an annotation holds, are taken over without conflicts.
 
 Source: sigs.k8s.io/structured-merge-diff v6.3.0, merge/update.go, ``Updater.Apply``;
-staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal/conflict.go (kubernetes v1.34.4).
+staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal (conflict.go, lastappliedmanager.go,
+lastappliedupdater.go; kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+import json
+from typing import Any, Final
 
 from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..decoding.schema import Schema, child, element, schema_of
 from ..errors import StatusError
 from ..registry.kinds import Kind
-from .field_paths import FieldSet, Path, compare, elements_by_key, fields_of, is_atomic, printed
-from .last_applied import TAKES_OVER, fields_last_applied, note_last_applied
-from .managed_fields import APPLY_OPERATION, UPDATE_OPERATION, Manager, entries, managed_part, managers_of
+from .managed_fields import (
+    APPLY_OPERATION,
+    UPDATE_OPERATION,
+    FieldSet,
+    Manager,
+    Path,
+    compare,
+    elements_by_key,
+    entries,
+    fields_of,
+    is_atomic,
+    managed_part,
+    managers_of,
+    printed,
+)
 
-__all__ = ["applied"]
+__all__ = ["TAKES_OVER", "applied", "fields_last_applied", "note_last_applied"]
+
+TAKES_OVER: Final = "kubectl"
+"""The manager that may take over what client-side apply set."""
+_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
+    """The fields that client-side apply set and nobody has changed since."""
+    text = _annotations(live).get(_ANNOTATION)
+    try:
+        last = json.loads(text) if text else {}
+    except ValueError:
+        return frozenset()
+    if last.get("apiVersion") != kind.api_version:
+        return frozenset()
+    schema = schema_of(kind.group, kind.version, kind.kind)
+    set_then, stands = managed_part(last, kind, ""), managed_part(live, kind, "")
+    changed, removed = compare(set_then, stands, schema)
+    return fields_of(set_then, schema) - changed - removed
+
+
+def note_last_applied(new: JSON, config: JSON) -> None:
+    """Keep the annotation of an object in step with the configuration that was applied; one without stays without."""
+    annotations = _annotations(new)
+    if not annotations.get(_ANNOTATION):
+        return
+    metadata = dict(config["metadata"])
+    own = {key: value for key, value in _annotations(config).items() if key != _ANNOTATION}
+    metadata = {**metadata, "annotations": own} if own else {k: v for k, v in metadata.items() if k != "annotations"}
+    shown = json.dumps({**config, "metadata": metadata}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    annotations[_ANNOTATION] = f"{shown}\n"
+
+
+def _annotations(obj: JSON) -> dict[str, str]:
+    found: dict[str, str] = (obj.get("metadata") or {}).get("annotations") or {}
+    return found
 
 
 def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, now: str, *, force: bool) -> JSON:

@@ -1,25 +1,118 @@
-"""The kinds that the API server serves: their names, verbs, subresources and forms.
+"""The kinds that the API server serves: their names, verbs, subresources, forms and selectable fields.
 
-Source: api/discovery (kubernetes v1.34.4).
+Events have two forms: core's, in which they are stored, and that of events.k8s.io.
+
+Source: api/discovery; the ``*SelectableFields`` functions in pkg/registry/core/*/strategy.go;
+pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...objects.objects import JSON, Key
 from ..errors import GroupName, StatusError
-from .event_versions import core_event, new_event
 from .names import is_dns_label, is_dns_subdomain, is_path_segment
-from .selectable_fields import CORE_EVENT_FIELDS, EVENT_FIELDS, POD_FIELDS, SelectableFields, field_at, flag_at
 
-__all__ = ["KINDS", "Kind", "SubResource", "kind_at", "kind_named"]
+__all__ = [
+    "CORE_EVENT_FIELDS",
+    "EVENT_FIELDS",
+    "KINDS",
+    "POD_FIELDS",
+    "Kind",
+    "SelectableFields",
+    "SubResource",
+    "core_event",
+    "field_at",
+    "flag_at",
+    "kind_at",
+    "kind_named",
+    "new_event",
+]
 
+_NEW_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+_CORE_NAMES: Final = {new: core for core, new in _NEW_NAMES.items()}
+_LEFT_OUT_WHERE_EMPTY: Final = ("reportingController", "reportingInstance")
+SelectableFields: TypeAlias = Mapping[str, Callable[[JSON], str]]
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _ALL_BUT_DELETECOLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS: Final = ("get", "patch", "update")
+
+
+def new_event(core: JSON) -> JSON:
+    """An Event of core in the form of events.k8s.io."""
+    found = {_NEW_NAMES.get(name, name): value for name, value in core.items()}
+    return {name: value for name, value in found.items() if value or name not in _LEFT_OUT_WHERE_EMPTY}
+
+
+def core_event(new: JSON) -> JSON:
+    """An Event of events.k8s.io in core's form."""
+    return {_CORE_NAMES.get(name, name): value for name, value in new.items()}
+
+
+def field_at(*path: str) -> Callable[[JSON], str]:
+    """Reads what stands at a path; nothing is an empty text."""
+
+    def value(obj: JSON) -> str:
+        found: object = obj
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return "" if found is None else str(found)
+
+    return value
+
+
+def flag_at(*path: str) -> Callable[[JSON], str]:
+    """Reads what stands at a path as ``true`` or ``false``."""
+    text = field_at(*path)
+    return lambda obj: "true" if text(obj) == "True" else "false"
+
+
+def _pod_ip(pod: JSON) -> str:
+    ips = pod.get("status", {}).get("podIPs") or [{}]
+    return str(ips[0].get("ip", ""))
+
+
+def _event_source(event: JSON) -> str:
+    return field_at("source", "component")(event) or field_at("reportingComponent")(event)
+
+
+POD_FIELDS: Final[SelectableFields] = {
+    "spec.nodeName": field_at("spec", "nodeName"),
+    "spec.restartPolicy": field_at("spec", "restartPolicy"),
+    "spec.schedulerName": field_at("spec", "schedulerName"),
+    "spec.serviceAccountName": field_at("spec", "serviceAccountName"),
+    "spec.hostNetwork": flag_at("spec", "hostNetwork"),
+    "status.phase": field_at("status", "phase"),
+    "status.podIP": _pod_ip,
+    "status.nominatedNodeName": field_at("status", "nominatedNodeName"),
+}
+CORE_EVENT_FIELDS: Final[SelectableFields] = {
+    **{f"involvedObject.{name}": field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": field_at("reason"),
+    "reportingComponent": field_at("reportingComponent"),
+    "source": _event_source,
+    "type": field_at("type"),
+}
+
+EVENT_FIELDS: Final[SelectableFields] = {
+    **{f"regarding.{name}": field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": field_at("reason"),
+    "reportingController": field_at("reportingComponent"),
+    "type": field_at("type"),
+}
+"""Of events.k8s.io, read from an Event as it is stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +310,8 @@ KINDS: Final = (
         short_names=("pc",),
     ),
 )  # fmt: skip
+_BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
+_BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}
 
 
 def kind_at(group: str, version: str, plural: str) -> Kind | None:
@@ -227,7 +322,3 @@ def kind_at(group: str, version: str, plural: str) -> Kind | None:
 def kind_named(key_kind: str) -> Kind:
     """The kind in whose form objects with this `Key.kind` are stored."""
     return _BY_KEY[key_kind]
-
-
-_BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
-_BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}

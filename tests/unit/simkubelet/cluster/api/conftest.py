@@ -13,8 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from simkubelet.cluster.api.endpoints.pod_logs import LogOptions
 from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.endpoints.subresources import LogOptions
 from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.api.registry.strategy import StatusStrategy, Strategy

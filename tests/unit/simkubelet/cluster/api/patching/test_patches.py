@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from simkubelet.cluster.api.decoding.schema import schema_of
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.patching.apply import applied
-from simkubelet.cluster.api.patching.field_paths import from_fields_v1, to_fields_v1
-from simkubelet.cluster.api.patching.patches import JSON_PATCH, MERGE_PATCH, merge_patch, patched
-from simkubelet.cluster.api.patching.strategic_merge import MergeError, strategic_merge
+from simkubelet.cluster.api.patching.managed_fields import from_fields_v1, to_fields_v1
+from simkubelet.cluster.api.patching.patches import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    MergeError,
+    merge_patch,
+    patched,
+    strategic_merge,
+)
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.objects.objects import JSON
 
