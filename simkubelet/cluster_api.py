@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from ._internal.change import Change
-from .model.node import Node
-from .model.node_status import NodeStatus
+from .model.node import Node, NodeStatus
 from .model.pod import Pod, PodUID
 from .model.pod_status import PodStatus
 

@@ -38,7 +38,7 @@ from ..model.events import (
     PluginRegistered,
     RegistrationRefused,
 )
-from ..model.node_status import DeviceCapacity
+from ..model.node import DeviceCapacity
 from ..model.pod import Container, Pod, PodUID
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName

@@ -13,7 +13,7 @@ from collections.abc import Collection, Set
 from typing import Final
 
 from ..apis.deviceplugin import DevicePluginOptions
-from ..model.node_status import DeviceCapacity
+from ..model.node import DeviceCapacity
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
 from ..model.version import Version

@@ -21,16 +21,16 @@ from typing import Any
 from ..container_manager.container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..model.config import KubeletConfig
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.resources import ResourceName
 from ..node.context import NodeContext
 from ..node.node_publisher import NodeLease, NodePublisher
-from ..pods.active_pods import ActivePods
+from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
 from ..registration.device_plugin_handler import DevicePluginHandler
 from ..runtime.container_records import ContainerRecords
-from ..runtime.runtime_state import RuntimeState
+from ..runtime.cri import RuntimeState
 from .services import NodeServices
 
 __all__ = ["KubeletInstance"]

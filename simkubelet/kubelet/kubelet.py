@@ -12,9 +12,8 @@ from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..model.clock import Clock
 from ..model.config import KubeletConfig, RuntimeKind
-from ..model.errors import InputError
+from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
-from ..model.panic import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..node.context import NodeContext
@@ -23,7 +22,7 @@ from ..node.node_publisher import NodePublisher
 from ..runtime.bookkeeping_runtime import BookKeepingRuntime
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import ContainerRuntime
-from ..runtime.runtime_state import RuntimeState
+from ..runtime.cri import RuntimeState
 from .instance import KubeletInstance
 
 __all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]

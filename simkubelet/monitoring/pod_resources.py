@@ -1,4 +1,4 @@
-"""Serves the PodResources API, v1 and v1alpha1, on ``pod-resources/kubelet.sock``.
+"""The PodResources API, v1 and v1alpha1, on ``pod-resources/kubelet.sock``, with its rate limit.
 
 There are no exclusive CPUs and no pinned memory: the kubelet's default policies give neither.
 
@@ -8,6 +8,8 @@ Source: kubelet/server/server.go, ``ListenAndServePodResources``; apis/podresour
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +23,42 @@ from ..golang.server import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
 from .pod_resources_messages import PodResourcesBooks, allocatable_devices, pod_resources, pod_resources_v1alpha1
-from .rate_limit import RateLimit
 
-__all__ = ["SOCKET_NAME", "PodResourcesServer"]
+__all__ = ["SOCKET_NAME", "PodResourcesServer", "RateLimit"]
 
 SOCKET_NAME: Final = "kubelet.sock"
-
 _CALLS_PER_SECOND: Final = 100
 _BURST: Final = 10
 _V1: Final = "v1"
 _V1ALPHA1: Final = "v1alpha1"
 _GET_GATE: Final = "KubeletPodResourcesGet"
 _LIST_ACTIVE_GATE: Final = "KubeletPodResourcesListUseActivePods"
+
+
+class RateLimit:
+    """A full bucket of `burst` tokens that gets `per_second` tokens a second.
+
+    The seconds are real, as callers are real processes.
+
+    Source: kubelet/apis/grpc/ratelimit.go (kubernetes v1.34.4); golang.org/x/time/rate, ``Limiter.Allow``.
+    """
+
+    def __init__(self, per_second: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._now = now
+        self._tokens = float(burst)
+        self._last = now()
+
+    def allows(self) -> bool:
+        """Take a token; False when there is none."""
+        now = self._now()
+        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._per_second)
+        self._last = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
 
 
 class PodResourcesServer:

@@ -13,10 +13,12 @@ from typing import Final
 
 from ..cluster_api import ClusterApi
 from ..model.config import KubeletConfig
-from ..model.node_condition import ConditionStatus, ConditionType, NodeCondition
-from ..model.node_status import (
+from ..model.node import (
     NODE_STATUS_UPDATE_PERIOD_S,
+    ConditionStatus,
+    ConditionType,
     DeviceCapacity,
+    NodeCondition,
     NodeStatus,
     ReportSchedule,
     has_changed,
@@ -24,8 +26,7 @@ from ..model.node_status import (
     with_conditions,
     with_extended_resources_reset,
 )
-from ..runtime.cri import Cri
-from ..runtime.runtime_state import RuntimeState
+from ..runtime.cri import Cri, RuntimeState
 from .context import NodeContext
 
 __all__ = ["NodeLease", "NodePublisher"]

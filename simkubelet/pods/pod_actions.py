@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
 from ..runtime.container_records import ContainerRecord
-from .restart import is_restarted
+from .phase import is_restarted
 
 __all__ = ["PodActions", "actions_for"]
 

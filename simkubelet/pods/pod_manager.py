@@ -20,22 +20,19 @@ from typing import Any, Final
 from ..admission import Rejection
 from ..container_manager.container_manager import ContainerManager
 from ..model.config import KubeletConfig
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus
 from ..model.resources import ResourceName
 from ..node.context import NodeContext
 from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
-from ..runtime.runtime_state import RuntimeState
-from .active_pods import ActivePods
-from .mirror_pods import MirrorPods
-from .pod_admission import PodAdmission
+from ..runtime.cri import RuntimeState
+from .pod_admission import ActivePods, PodAdmission
 from .pod_worker import PodTools, PodWorker
-from .static_pods import read_static_pods, watch_static_pods
-from .status_generator import StatusGenerator
-from .terminated_pod import terminated
-from .termination import end_orphan
+from .static_pods import MirrorPods, read_static_pods, watch_static_pods
+from .status import StatusGenerator
+from .termination import end_orphan, terminated
 from .volumes import Volumes
 
 __all__ = ["Pods"]

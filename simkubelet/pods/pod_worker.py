@@ -28,9 +28,8 @@ from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
 from .environment import MissingVariableError, environment
 from .pod_actions import PodActions, actions_for
-from .status_generator import StatusGenerator
-from .terminated_pod import terminated
-from .termination import end_containers
+from .status import StatusGenerator
+from .termination import end_containers, terminated
 from .volumes import VolumeRetry, Volumes
 
 __all__ = ["PodTools", "PodWorker"]

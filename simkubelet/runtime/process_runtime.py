@@ -25,8 +25,8 @@ from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod
 from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
+from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
-from .cri_errors import init_error, refused_spec
 from .host_image import HostImage
 from .process_container import ContainerFiles, ProcessContainer, tail
 from .program import Program, program_of

@@ -16,8 +16,7 @@ from ..._internal.change import Change
 from ...cluster_api import ClusterApi, PodWatch
 from ...model.errors import InputError
 from ...model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ...model.node import Node
-from ...model.node_status import NodeStatus
+from ...model.node import Node, NodeStatus
 from ...model.pod import Pod, PodUID, pod_from_manifest
 from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
 from ...model.version import DEFAULT, Version, version

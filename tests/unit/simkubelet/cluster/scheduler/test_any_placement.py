@@ -21,7 +21,7 @@ from simkubelet.cluster.scheduler.scheduler import Scheduler
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod_status import PodPhase, PodStatus
 from simkubelet.model.version import DEFAULT, version
 from tests.support.any_object import objects

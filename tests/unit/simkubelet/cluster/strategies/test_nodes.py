@@ -11,7 +11,7 @@ from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 from simkubelet.model.resources import ResourceName
 
 NODES = kind_named("nodes")

@@ -3,9 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
-from simkubelet.model.node_condition import ConditionStatus, NodeCondition
-from simkubelet.model.node_status import (
+from simkubelet.model.node import (
+    ConditionStatus,
     DeviceCapacity,
+    NodeCondition,
     NodeStatus,
     ReportSchedule,
     has_changed,
