@@ -83,8 +83,8 @@ def _attempt(pod: JSON, container: str, *, is_previous: bool) -> int:
         StatusError: there is none, or not yet.
     """
     name, status = pod["metadata"]["name"], pod.get("status") or {}
-    told = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    found = next((one for one in told if one["name"] == container), None)
+    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    found = next((one for one in statuses if one["name"] == container), None)
     about = f"container {quoted(container)} in pod {quoted(name)}"
     if found is None:
         raise StatusError.bad_request(f"{about} is not available")

@@ -1,10 +1,10 @@
-"""One life of a kubelet, from its start to its stop.
+"""One process of a kubelet, from its start to its stop.
 
 It serves plugins before it publishes its node and takes pods. Then two loops run side by side: pods of this node are
-admitted, started and ended one after the other as their sources tell of them (`Pods`), and the node's status is
+admitted, started and ended one after the other as their sources report them (`Pods`), and the node's status is
 published every ten seconds.
 
-A runtime that does not tell what runs keeps no device manager from starting: it takes no container for running then.
+The device manager also starts if the runtime does not list its containers: then no container counts as running.
 
 Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go; cm/helpers.go,
 ``buildContainerMapAndRunningSetFromRuntime`` (kubernetes v1.34.4).
@@ -61,7 +61,7 @@ class KubeletInstance:
             clock=context.clock,
             tasks=context.tasks,
             active_pods=lambda: active,
-            # Where the runtime does not tell, a kubelet goes on as if nothing ran.
+            # Without an answer of the runtime a kubelet continues as if nothing ran.
             running_at_start=frozenset() if records.cri.of_lists else records.running(),
             exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
             observe=context.observe,
@@ -97,7 +97,7 @@ class KubeletInstance:
             self._tasks.append(group.create_task(lease.run(), name=f"lease of {self._node}"))
 
     def cut(self) -> None:
-        """End as a process does: nothing is done or told from here on."""
+        """End as a process does: nothing is done or published from here on."""
         self._ending += [*self._tasks, *self.pods.cut()]
         for task in self._tasks:
             task.cancel()

@@ -78,9 +78,9 @@ class Kubelet:
     async def start(self, while_starting: StartPause = no_pause, pods: Sequence[str] = ()) -> None:
         """Start an instance: read the checkpoint, clean the folder, serve ``kubelet.sock``, publish the node.
 
-        Where the container runtime does not tell that it is well, all of that waits until it does, beside whoever calls
-        this. Only the node is published then, unless the runtime says nothing at all: with the devices that were
-        published before, as no device manager knows better.
+        If the container runtime does not report that it is ready, all of that waits in a task of its own until it does.
+        Until then only the node is published, unless the runtime does not answer at all: with the devices that were
+        published before, as no device manager has others.
 
         Args:
             while_starting: awaited before the node is published. A kubelet takes `START_S` at least from its socket to
@@ -98,7 +98,7 @@ class Kubelet:
         if self.is_running:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
         if self._crash_end is not None:
-            # A process is gone at once; what stands for it here would take the new one's socket along.
+            # A process is gone at once; its replacement here would remove the new one's socket.
             await asyncio.wait([self._crash_end])
         self.folder.prepare()
         self._prepare_static_pods()
@@ -173,7 +173,7 @@ class Kubelet:
     async def reboot(self, pods: Sequence[str] = ()) -> None:
         """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
 
-        What stands in the node's folder stays. Plugins are processes of their own: whoever runs them ends them too.
+        The node's folder stays as it is. Plugins are processes of their own: the caller ends them.
 
         Args:
             pods: admitted first, see `Pods.run`.
@@ -250,11 +250,11 @@ class Kubelet:
         """Container -> resource -> device ids (sorted) that a pod holds; empty while the kubelet is down."""
         if self._instance is None:
             return {}
-        book = self._instance.containers.devices.pod_devices
+        pod_devices = self._instance.containers.devices.pod_devices
         return {
             container.name: {
                 resource: tuple(sorted(allocation.devices()))
-                for resource, allocation in book.container(_node_uid(pod), container.name).items()
+                for resource, allocation in pod_devices.container(_node_uid(pod), container.name).items()
             }
             for container in pod.containers
         }

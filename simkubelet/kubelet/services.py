@@ -25,11 +25,11 @@ from ..registration.device_plugin_handler import DevicePluginHandler
 from ..registration.plugin_manager import PluginManager
 from ..runtime.container_records import ContainerRecords
 
-__all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "KubeletBooks", "NodeServices"]
+__all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "InstanceProvider", "NodeServices"]
 
 
-class KubeletBooks:
-    """`PodResourcesBooks` of a kubelet instance."""
+class InstanceProvider:
+    """The pods and devices of one kubelet instance for PodResources."""
 
     def __init__(self, pods: Pods, containers: ContainerManager) -> None:
         self._pods = pods
@@ -49,11 +49,11 @@ class KubeletBooks:
         return {resource: allocation.device_ids for resource, allocation in held.items()}
 
     def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
-        books = self._containers.devices
+        devices = self._containers.devices
         return {
-            resource: {device: books.listed(resource).numa_nodes.get(device) for device in healthy}
-            for resource, healthy in books.healthy.items()
-            if resource in books.devices
+            resource: {device: devices.listed(resource).numa_nodes.get(device) for device in healthy}
+            for resource, healthy in devices.healthy.items()
+            if resource in devices.devices
         }
 
 
@@ -88,8 +88,8 @@ class NodeServices:
             clock=context.clock,
             tasks=context.tasks,
         )
-        books = KubeletBooks(pods, containers)
-        self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, books, config, containers.metrics)
+        provider = InstanceProvider(pods, containers)
+        self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)
         checks = checks_of(
             config.version, sync_loop=lambda: None, device_plugin=lambda: containers.registration.failure
         )

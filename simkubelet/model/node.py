@@ -159,7 +159,7 @@ def updated(status: NodeStatus, machine: Mapping[ResourceName, int], devices: De
 
 
 def with_extended_resources_reset(status: NodeStatus) -> NodeStatus:
-    """The status of a node that was made anew: its extended resources are 0 until a plugin brings them back.
+    """The status of a node that was created again: its extended resources are 0 until a plugin brings them back.
 
     Source: kubelet_node_status.go, ``reconcileExtendedResource`` (kubernetes v1.34.4).
     """

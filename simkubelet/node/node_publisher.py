@@ -87,7 +87,7 @@ class NodePublisher:
             self.publish()
 
     def register(self) -> None:
-        """Publish for the first time; a node that was made anew has no extended resources left."""
+        """Publish for the first time; a node that was created again has no extended resources left."""
         if self._has_registered:
             self.publish()
             return

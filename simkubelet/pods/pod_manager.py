@@ -54,7 +54,7 @@ class Pods:
         volumes: sets those of the pods up.
         allocatable: the node's allocatable as published.
         state: what keeps the kubelet from taking news of pods.
-        on_panic: told of a panic in a worker.
+        on_panic: called with a panic in a worker.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Pods:
         self._records.on_change = self._wake
         if self._config.static_pod_path is not None:
             self._listen(watch_static_pods(self._config.static_pod_path, self._note_files))
-        if self._tools.statuses.tells_health:
+        if self._tools.statuses.reports_health:
             self._listen(self._follow_health())
             self._listen(self._sync_again())
         while True:
@@ -130,7 +130,7 @@ class Pods:
             await self._watch.change.wait(seen)
 
     def cut(self) -> list[asyncio.Task[None]]:
-        """Give up all pods as a process that ends does: containers go on, nothing more is told.
+        """Give up all pods as a process that ends does: containers continue, nothing more is published.
 
         Returns:
             The tasks that have been cancelled.
@@ -156,15 +156,15 @@ class Pods:
         self._listeners.append(self._context.tasks.create_task(work, name=f"pods of {self._node}"))
 
     async def _follow_health(self) -> None:
-        """Look at the pods again that the device manager tells of."""
+        """Sync the pods that the device manager reports for a change of health."""
         while True:
             for uid in await self._containers.health_updates.get():
                 self._wake(uid)
 
     async def _sync_again(self) -> None:
-        """Look at every pod from time to time: a health that no update told of is seen then.
+        """Sync every pod from time to time, for a change of health that no update has reported.
 
-        Nothing else of a pod changes without a word, so where health is not told no pod is looked at in vain.
+        Every other change wakes the pod's worker, so this runs only where health is reported.
 
         Source: kubelet/pod_workers.go, ``completeWork`` (kubernetes v1.36.3): after a minute, up to half of it more.
         """
@@ -223,7 +223,7 @@ class Pods:
             self._reject(pod, rejection)
             return
         shown = self._shown(pod)
-        worker = PodWorker(pod, self._tools, told=(shown or pod).status)
+        worker = PodWorker(pod, self._tools, published=(shown or pod).status)
         self._workers[pod.uid] = worker
         if pod.deletion_grace_s is not None:
             worker.end(pod.deletion_grace_s)
@@ -317,10 +317,10 @@ class Pods:
         self._publish(pod, terminated(pod, pod.status, status))
 
     async def _end_orphan(self, pod: Pod) -> None:
-        def tell(container: str) -> None:
+        def record(container: str) -> None:
             self._record(pod, "Normal", "Killing", f"Stopping container {container}", container)
 
-        await end_orphan(pod, self._records, self._context.clock, tell)
+        await end_orphan(pod, self._records, self._context.clock, record)
         if pod.uid not in self._known:
             self._records.remove(pod.uid)
 
@@ -360,7 +360,7 @@ class Pods:
             self._cluster.set_pod_status(shown.uid, status)
 
     def _shown(self, pod: Pod) -> Pod | None:
-        """The object that tells a pod's status: of a static pod its mirror, while there is one."""
+        """Return the object that shows a pod's status: for a static pod its mirror, while there is one."""
         return self._mirrors.of(pod) if pod.is_static else pod
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:

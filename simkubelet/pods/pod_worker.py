@@ -55,7 +55,7 @@ class PodTools:
     """What the workers of one kubelet instance share.
 
     Attributes:
-        publish: tells the cluster a pod's status.
+        publish: sends a pod's status to the cluster.
         record: records an Event about a pod, or about one of its containers.
         tasks: owns the pauses.
     """
@@ -77,17 +77,17 @@ class PodWorker:
     """One pod; `run` returns when its containers have ended and none is to be started again.
 
     Args:
-        told: the status that the cluster knows.
+        published: the status that the cluster knows.
     """
 
-    def __init__(self, pod: Pod, tools: PodTools, told: PodStatus) -> None:
+    def __init__(self, pod: Pod, tools: PodTools, published: PodStatus) -> None:
         self.pod = pod
         self.is_ending = False
         """Its containers are being ended: its devices are still its own."""
         self._tools = tools
         self._records = tools.records
         self._by_container = tools.statuses.by_container
-        self._told = told
+        self._published = published
         self._grace_s: float | None = None
         self._reasons: dict[str, Waiting] = {}
         self._change = Change()
@@ -133,7 +133,7 @@ class PodWorker:
         await self._end_containers()
 
     def _publish(self, status: PodStatus) -> None:
-        self._told = status
+        self._published = status
         self._tools.publish(self.pod, status)
 
     def _status(self, *, is_over: bool = False) -> PodStatus:
@@ -227,7 +227,7 @@ class PodWorker:
             options = await self._tools.containers.allocator.run_options(self.pod, container)
             env = environment(self.pod, container, self._tools.cluster)
         except (AllocationError, MissingVariableError) as error:
-            # Of an error that is a gRPC status, only the description is told.
+            # Of an error that is a gRPC status, only the description is shown.
             message = _RPC_ERROR.sub("", str(error))
             self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)
             self._explain(container, Waiting(_CONFIG_ERROR, message))
@@ -291,18 +291,18 @@ class PodWorker:
         return ending.done()
 
     def _before_the_end(self, status: PodStatus) -> PodStatus:
-        """A terminal phase is not told while a container may run: the scheduler would take the pod's place for free.
+        """Hold back a terminal phase while a container may run: the scheduler would take the pod's place for free.
 
         Source: status/status_manager.go, ``mergePodStatus`` (kubernetes v1.34.4).
         """
-        told = self._told
-        if status.phase.is_terminal and not told.phase.is_terminal:
-            return replace(status, phase=told.phase, reason=told.reason, message=told.message)
+        known = self._published
+        if status.phase.is_terminal and not known.phase.is_terminal:
+            return replace(status, phase=known.phase, reason=known.reason, message=known.message)
         return status
 
     def _final_status(self) -> PodStatus:
         version = self._tools.config.version
-        status = terminated(self.pod, self._told, self._status(is_over=version.ends_deleted_pods))
+        status = terminated(self.pod, self._published, self._status(is_over=version.ends_deleted_pods))
         if version.ends_deleted_pods and not status.phase.is_terminal and not self.pod.is_static:
             # A pod that was deleted before it ran.
             return replace(status, phase=PodPhase.FAILED)

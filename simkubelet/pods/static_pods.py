@@ -81,12 +81,12 @@ async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None
         InputError: there is no such folder.
     """
 
-    def tell(path: Path, event: FolderEvent) -> None:
+    def report(path: Path, event: FolderEvent) -> None:
         # A file that has just been created is about to be written.
         if event is not FolderEvent.CREATED:
             on_change()
 
-    events = FolderEvents(tell)
+    events = FolderEvents(report)
     try:
         events.add(folder)
         # What changed before the watch was there.

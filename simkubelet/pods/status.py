@@ -164,8 +164,10 @@ class StatusGenerator:
     def __init__(self, config: KubeletConfig, containers: ContainerManager, records: ContainerRecords) -> None:
         version = config.version
         self.by_container = config.is_on("ContainerRestartRules", version.has_container_restart_rules)
-        self._tells_sandbox = config.is_on("PodReadyToStartContainersCondition", version.has_ready_to_start_condition)
-        self.tells_health = config.is_on("ResourceHealthStatus", version.resource_health_status)
+        self._has_sandbox_condition = config.is_on(
+            "PodReadyToStartContainersCondition", version.has_ready_to_start_condition
+        )
+        self.reports_health = config.is_on("ResourceHealthStatus", version.resource_health_status)
         self._containers = containers
         self._records = records
 
@@ -182,7 +184,7 @@ class StatusGenerator:
             reasons,
             by_container=self.by_container,
         )
-        if self.tells_health:
+        if self.reports_health:
             for name, resources in self._containers.allocated_resources_status(pod).items():
                 statuses[name] = replace(statuses[name], resources=tuple(resources))
         has_sandbox = self._records.has_sandbox(pod.uid)
@@ -200,7 +202,7 @@ class StatusGenerator:
             phase,
             pod.status.reason if is_same else "",
             pod.status.message if is_same else "",
-            conditions_of(pod, statuses, phase, has_sandbox if self._tells_sandbox else None),
+            conditions_of(pod, statuses, phase, has_sandbox if self._has_sandbox_condition else None),
             tuple(statuses[container.name] for container in pod.init_containers),
             tuple(statuses[name] for name in sorted(container.name for container in pod.app_containers)),
         )

@@ -32,17 +32,17 @@ _SHORTEST_GRACE_S: Final = 2.0
 _ORPHAN_GRACE_S: Final = 1.0
 
 
-def terminated(pod: Pod, told: PodStatus, status: PodStatus) -> PodStatus:
+def terminated(pod: Pod, published: PodStatus, status: PodStatus) -> PodStatus:
     """The status of a pod of which nothing runs any more and nothing is started again.
 
     An app container that has not ended is one that failed, once the pod came to its app containers; so is an init
-    container, up to the last one that ever ran. `pod` has the status that was told last.
+    container, up to the last one that ever ran. `pod` has the status that was published last.
     """
     reached = _count_of_started(status.init_containers)
     return replace(
         status,
         init_containers=(*map(_ended, status.init_containers[:reached]), *status.init_containers[reached:]),
-        containers=tuple(map(_ended, status.containers)) if _has_initialized(pod, told) else status.containers,
+        containers=tuple(map(_ended, status.containers)) if _has_initialized(pod, published) else status.containers,
     )
 
 
@@ -50,12 +50,12 @@ def _ended(status: ContainerStatus) -> ContainerStatus:
     return status if isinstance(status.state, Terminated) else replace(status, state=_NOT_FOUND)
 
 
-def _has_initialized(pod: Pod, told: PodStatus) -> bool:
-    if not pod.init_containers or any(_has_ever_run(status) for status in told.containers):
+def _has_initialized(pod: Pod, published: PodStatus) -> bool:
+    if not pod.init_containers or any(_has_ever_run(status) for status in published.containers):
         return True
-    if not told.init_containers:
+    if not published.init_containers:
         return False
-    last = told.init_containers[-1]
+    last = published.init_containers[-1]
     if pod.init_containers[-1].kind is ContainerKind.SIDECAR:
         return isinstance(last.state, Running) and last.is_started
     ends = (last.state, last.last_state)

@@ -40,7 +40,7 @@ class Cri:
     """The runtime's side of the CRI; it belongs to the node and outlives its kubelets.
 
     Attributes:
-        change: Told when it answers other calls than before.
+        change: Notified when it answers other calls than before.
         of_status: Since when a kubelet does not learn whether it is well; None while it does.
         of_lists: Since when a kubelet does not learn what runs, for which it needs both lists; None while it does.
     """
@@ -89,12 +89,12 @@ class Cri:
             await first_done(self.until_resumed(), self._clock.sleep(_TIMEOUT_S))
 
     async def until_status(self) -> None:
-        """Wait until it tells that it is well."""
+        """Wait until it answers that it is ready."""
         while self.of_status:
             await self.change.wait(self.change.count)
 
     async def until_lists(self) -> None:
-        """Wait until it tells what runs."""
+        """Wait until it answers which containers run."""
         while self.of_lists:
             await self.change.wait(self.change.count)
 

@@ -29,7 +29,7 @@ _LIFE_S: Final = 3600.0
 _SERIES_WITHIN_S: Final = 360.0
 _Known = TypeVar("_Known")
 _Identity: TypeAlias = tuple[object, ...]
-"""The component and its host, the object, and whatever else tells Events apart."""
+"""The component and its host, the object, and what else distinguishes Events."""
 _COMBINED: Final = "(combined from similar events): "
 
 
@@ -175,7 +175,7 @@ class EventRecorder:
             self._write(key, about, type_, reason, message, component=component, host=host, action="")
 
     def forget(self, component: str, host: str) -> None:
-        """A component has started anew: what it records next repeats nothing that it recorded before."""
+        """Forget the Events of a component that has restarted: its next Event repeats none."""
         for known in (self._recorded, self._alike, self._buckets):
             for key in [key for key in known if key[:2] == (component, host)]:
                 del known[key]

@@ -191,9 +191,9 @@ class _Lives:
         }
         if is_between or not isinstance(status.state, Waiting):
             new.update(image=image_name(image), imageID=image_id(image), containerID=current)
-            if self._version.tells_container_resources:
+            if self._version.reports_container_resources:
                 new.update(_resources_json(spec.get("resources") or {}))
-        if self._version.tells_volume_mounts and spec.get("volumeMounts"):
+        if self._version.reports_volume_mounts and spec.get("volumeMounts"):
             new["volumeMounts"] = [_mount_json(mount) for mount in spec["volumeMounts"]]
         if status.resources:
             new["allocatedResourcesStatus"] = [_health_json(each) for each in status.resources]

@@ -104,7 +104,7 @@ class _Cycle:
             return Assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
         if feasible:
             return Assignment(feasible[0].name)
-        others = len(self._nodes) - len(self._refusals) if self._version.tells_filtered_out_nodes else 0
+        others = len(self._nodes) - len(self._refusals) if self._version.counts_filtered_out_nodes else 0
         refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
         rejectors = {refusal.plugin for refusal in self._refusals.values()}
         reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))

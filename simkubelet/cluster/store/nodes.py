@@ -53,8 +53,8 @@ class Nodes:
 
     Args:
         objects: what is stored; no node is in there yet.
-        observe: told of each change of what a node offers.
-        change: told of every change but heartbeats.
+        observe: called with each change of capacity or allocatable.
+        change: notified of every change except heartbeats.
 
     Attributes:
         by_name: node -> what it is; read only.

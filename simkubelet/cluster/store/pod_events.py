@@ -1,4 +1,4 @@
-"""The Kubernetes Events about pods: recording them, and what there is of each pod, whoever recorded it."""
+"""The Kubernetes Events about pods: how they are recorded, and those of each pod from any component."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class PodEvents:
 
     Args:
         objects: what is stored.
-        observe: told of each Event about a pod.
-        change: told of every Event.
+        observe: called with each Event about a pod.
+        change: notified of every Event.
     """
 
     def __init__(self, objects: Objects, observe: Observer, change: Change) -> None:

@@ -42,11 +42,11 @@ __all__ = ["KubeEvent", "Store"]
 
 
 class Store(ClusterApi):
-    """Pods, nodes and Events of one cluster; `change` tells of every change of theirs but heartbeats.
+    """Pods, nodes and Events of one cluster; `change` is notified of every change of them except heartbeats.
 
     Args:
         objects: what is stored; nothing of these kinds is in there yet.
-        observe: told of what changes.
+        observe: called with each change.
     """
 
     def __init__(self, objects: Objects, observe: Observer) -> None:
@@ -295,7 +295,7 @@ class Store(ClusterApi):
             self._on_node.setdefault(pod.node_name, {})[uid] = None
         if old is not None:
             self._report_pod(old, pod)
-        self._tell(pod)
+        self._notify(pod)
         if old is None:
             self._report_not_simulated(pod)
 
@@ -315,9 +315,9 @@ class Store(ClusterApi):
         if pod.node_name is not None:
             del self._on_node[pod.node_name][pod.uid]
         self._observe(PodRemoved(pod.key))
-        self._tell(pod)
+        self._notify(pod)
 
-    def _tell(self, pod: Pod) -> None:
+    def _notify(self, pod: Pod) -> None:
         for watch in self._watches.get(pod.node_name or "", ()):
             watch.note(pod.uid)
         self.change.notify()

@@ -1,4 +1,4 @@
-"""The rules of cluster roles and their bindings, which are kept and not enforced: whoever calls may do everything.
+"""The rules of cluster roles and their bindings, which are stored and not enforced: every client may do everything.
 
 Source: pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go (kubernetes v1.34.4).
 """

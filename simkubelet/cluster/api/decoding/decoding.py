@@ -151,9 +151,9 @@ class Decoder:
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
         paths = [fault.removeprefix('unknown field "').removesuffix('"') for fault in faults]
         texts = [f".{path}: field not declared in schema" for path in paths]
-        told = texts[0] if len(texts) == 1 else "errors:" + "".join(f"\n  {text}" for text in texts)
+        joined = texts[0] if len(texts) == 1 else "errors:" + "".join(f"\n  {text}" for text in texts)
         about = f"({name}; {self._group}/{self._version}, Kind={self._kind})"
-        return StatusError(500, "", f"failed to create typed patch object {about}: {told}")
+        return StatusError(500, "", f"failed to create typed patch object {about}: {joined}")
 
     def _report(self, faults: list[str]) -> None:
         if faults and self._validation == _STRICT:

@@ -32,7 +32,7 @@ _TEXT_TAGS: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary")
 
 
 def json_document(body: bytes, faults: list[str] | None = None) -> Any:
-    """A JSON text's value; fields that stand twice in an object are told in `faults`.
+    """A JSON text's value; duplicate fields of an object are added to `faults`.
 
     Bytes that are no UTF-8, and halves of surrogate pairs, become U+FFFD.
 

@@ -122,7 +122,7 @@ class _Place:
 
 
 def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> Any:
-    """A value without the fields that its schema does not have, which are told in `faults`.
+    """A value without the fields that its schema does not have; these are added to `faults`.
 
     `struct` is what Go calls the value.
 

@@ -1,7 +1,7 @@
 """Watches: what happens to the objects of a selection, one event after the other.
 
 A watch keeps a version and no queue: it reads from the history of the objects what came after, when its client takes
-it. So a client that reads slowly costs nothing, and one that falls behind the history is told to list again.
+it. So a client that reads slowly costs nothing, and one that falls behind the history must list again.
 
 Source: staging/src/k8s.io/apiserver/pkg/storage/cacher/cacher.go, cache_watcher.go, watch_cache.go
 (kubernetes v1.34.4).
