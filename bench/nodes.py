@@ -19,7 +19,7 @@ from scenarios.story.node_spec import GpuSpec, NodeSpec
 from scenarios.story.plugin_spec import PluginSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
 from simkubelet.cluster import Objects
-from simkubelet.cluster.api.kinds import kind_named
+from simkubelet.cluster.api.registry.kinds import kind_named
 
 NODES = 100
 GPUS = 2

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.api.namespaces import NamespaceController
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
 from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
@@ -30,7 +30,7 @@ from simkubelet.model.errors import InputError, PluginError
 from simkubelet.model.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
 from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
-from simkubelet.node.context import Surroundings
+from simkubelet.node.context import NodeContext
 
 from ..backends.world.log_files import KubeletLogs
 from ..backends.world.node import SimNode
@@ -194,10 +194,10 @@ class LiveCluster:
         self._stack.callback(node.close)
         self._logs.add_node(node.name, node.kubelet_log)
         config = node.kubelet_config()
-        around = Surroundings(self._clock, self._store, self._observe, self._group, renews_leases=True)
+        context = NodeContext(self._clock, self._store, self._observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self._clock)
         runtime = PluginImages(node, self._spec.images, own, self._clock, self._note)
-        kubelet = Kubelet(node.directory, config, around, runtime)
+        kubelet = Kubelet(node.directory, config, context, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self._logs.of(node.name):
             await kubelet.start()

@@ -19,8 +19,8 @@ from typing import Final
 from ..golang.text import quoted
 from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
+from .api.endpoints.subresources import LogOptions
 from .api.errors import StatusError
-from .api.pod_logs import LogOptions
 from .objects.objects import JSON
 
 __all__ = ["NodeLogs"]
@@ -31,7 +31,7 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class NodeLogs:
-    """The output of all containers of a cluster; an `api.pod_logs.PodLogs`.
+    """The output of all containers of a cluster; an `PodLogs` of the API server.
 
     Args:
         kubelets: node -> its kubelet.
@@ -83,8 +83,8 @@ def _attempt(pod: JSON, container: str, *, is_previous: bool) -> int:
         StatusError: there is none, or not yet.
     """
     name, status = pod["metadata"]["name"], pod.get("status") or {}
-    told = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
-    found = next((one for one in told if one["name"] == container), None)
+    statuses = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
+    found = next((one for one in statuses if one["name"] == container), None)
     about = f"container {quoted(container)} in pod {quoted(name)}"
     if found is None:
         raise StatusError.bad_request(f"{about} is not available")

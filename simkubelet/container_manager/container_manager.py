@@ -1,4 +1,4 @@
-"""The device side of one kubelet instance: books, allocation, Registration, checkpoint, topology.
+"""The device side of one kubelet instance: device manager, allocation, Registration, checkpoint, topology.
 
 It knows pods only as those that it is asked to give devices to, so it can be driven without a node around it, as
 `simkubelet.stdio` does.
@@ -19,7 +19,7 @@ from ..apis.deviceplugin import DevicePluginOptions
 from ..devices.allocator import Allocator
 from ..devices.checkpoint_text import CheckpointText
 from ..devices.device_list import DeviceList
-from ..devices.device_manager import DeviceCapacity, DeviceManager
+from ..devices.device_manager import DeviceManager
 from ..devices.device_status import allocated_resources_status
 from ..devices.endpoint import Endpoint
 from ..devices.health_updates import HealthUpdates, pods_with_changes
@@ -38,6 +38,7 @@ from ..model.events import (
     PluginRegistered,
     RegistrationRefused,
 )
+from ..model.node import DeviceCapacity
 from ..model.pod import Container, Pod, PodUID
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName
@@ -63,7 +64,7 @@ class ContainerManager:
         active_pods: pods of this node that came to admission and have not ended.
         running_at_start: (pod, container) of all that the runtime reported as running when the kubelet started.
         exited_at_start: (pod, container) of all of which it reported a run that had ended, restarted since or not.
-        observe: told of what happens between kubelet and plugins.
+        observe: called with what happens between kubelet and plugins.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class ContainerManager:
         self._observe = observe
         self._running_at_start = frozenset(running_at_start)
         self._exited_at_start = frozenset(exited_at_start)
-        self._tells_health = config.version.health_update_queue is not None and config.is_on(
+        self._reports_health = config.version.health_update_queue is not None and config.is_on(
             "ResourceHealthStatus", config.version.resource_health_status
         )
         self._text = CheckpointText()
@@ -149,7 +150,7 @@ class ContainerManager:
             self.metrics.pod_admitted(time.perf_counter() - began)
 
     def capacity(self) -> DeviceCapacity:
-        """What the node status is told; forgets resources whose plugin has been gone for the grace period.
+        """Return the devices for the node status; forgets resources whose plugin has been gone for the grace period.
 
         Source: devicemanager/manager.go, ``GetCapacity``.
         """
@@ -204,11 +205,11 @@ class ContainerManager:
     async def plugin_listed(self, resource: ResourceName, devices: DeviceList) -> None:
         before = self.devices.listed(resource)
         self.devices.update(resource, devices)
-        # Whoever waits for the capacity sees it before the checkpoint is written, as in the kubelet.
+        # A caller that waits for the capacity sees it before the checkpoint is written, as in the kubelet.
         self._observe(
             DevicesListed(self._config.node, resource, tuple(sorted(devices.healthy)), tuple(sorted(devices.unhealthy)))
         )
-        if self._tells_health and (
+        if self._reports_health and (
             pods := pods_with_changes(resource, before, devices, self.devices.pod_devices, self._config.version)
         ):
             await self.health_updates.put(pods)

@@ -1,6 +1,6 @@
 """What one kubelet counts for its /metrics: plain numbers, cheap to make and to raise.
 
-A kubelet that starts anew counts from 0; `exposition` turns the numbers into what a scraper reads.
+A kubelet that restarts counts from 0; `exposition` turns the numbers into what a scraper reads.
 
 Source: kubelet/metrics/metrics.go (kubernetes v1.34.4; the same from v1.27.16 to v1.37.0).
 """
@@ -115,6 +115,6 @@ class Metrics:
         self.admission_rejections["OutOfExtendedResources" if is_extended else reason] += 1
 
     def set_running(self, pods: int, containers: Mapping[str, int]) -> None:
-        """Tell how many pods run and, by state, how many containers there are."""
+        """Set how many pods run and, by state, how many containers there are."""
         self.running_pods = pods
         self.running_containers.update(containers)

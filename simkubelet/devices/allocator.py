@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import Version

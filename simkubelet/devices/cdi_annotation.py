@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 
 __all__ = ["cdi_annotation"]
 

@@ -9,11 +9,11 @@ Source: devicemanager/manager.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Set
 from typing import Final
 
 from ..apis.deviceplugin import DevicePluginOptions
+from ..model.node import DeviceCapacity
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
 from ..model.version import Version
@@ -24,24 +24,9 @@ from .free_devices import FreeDevices
 from .plugin_endpoints import Registered, plugin_endpoints
 from .pod_devices import DeviceID, PodDevices
 
-__all__ = ["DeviceCapacity", "DeviceManager"]
+__all__ = ["DeviceManager"]
 
 _NONE: Final = DeviceList({}, {}, {})
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceCapacity:
-    """What the device manager tells the node status.
-
-    Attributes:
-        capacity: resource -> devices known.
-        allocatable: resource -> healthy devices. A resource whose first list has not come is absent from both.
-        deleted: resources forgotten since the last time, told once.
-    """
-
-    capacity: Mapping[ResourceName, int]
-    allocatable: Mapping[ResourceName, int]
-    deleted: frozenset[ResourceName] = field(default_factory=frozenset)
 
 
 class DeviceManager:

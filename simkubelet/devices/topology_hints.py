@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.pod import Container, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.topology_settings import MAX_NUMA_NODES

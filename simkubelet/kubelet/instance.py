@@ -1,10 +1,10 @@
-"""One life of a kubelet, from its start to its stop.
+"""One process of a kubelet, from its start to its stop.
 
 It serves plugins before it publishes its node and takes pods. Then two loops run side by side: pods of this node are
-admitted, started and ended one after the other as their sources tell of them (`Pods`), and the node's status is
+admitted, started and ended one after the other as their sources report them (`Pods`), and the node's status is
 published every ten seconds.
 
-A runtime that does not tell what runs keeps no device manager from starting: it takes no container for running then.
+The device manager also starts if the runtime does not list its containers: then no container counts as running.
 
 Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go; cm/helpers.go,
 ``buildContainerMapAndRunningSetFromRuntime`` (kubernetes v1.34.4).
@@ -21,17 +21,16 @@ from typing import Any
 from ..container_manager.container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..model.config import KubeletConfig
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.resources import ResourceName
-from ..node.context import Surroundings
-from ..node.node_lease import NodeLease
-from ..node.node_publisher import NodePublisher
-from ..pods.active_pods import ActivePods
+from ..node.context import NodeContext
+from ..node.node_publisher import NodeLease, NodePublisher
+from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
 from ..registration.device_plugin_handler import DevicePluginHandler
 from ..runtime.container_records import ContainerRecords
-from ..runtime.runtime_state import RuntimeState
+from ..runtime.cri import RuntimeState
 from .services import NodeServices
 
 __all__ = ["KubeletInstance"]
@@ -46,7 +45,7 @@ class KubeletInstance:
         folder: PluginFolder,
         records: ContainerRecords,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         publisher: NodePublisher,
         state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
@@ -54,27 +53,24 @@ class KubeletInstance:
         self._on_panic = on_panic
         self._folder = folder
         self._node = config.node
-        self._around = surroundings
-        self._store = surroundings.store
+        self._context = context
         active = ActivePods()
         self.containers = ContainerManager(
             folder,
             config,
-            clock=surroundings.clock,
-            tasks=surroundings.tasks,
+            clock=context.clock,
+            tasks=context.tasks,
             active_pods=lambda: active,
-            # Where the runtime does not tell, a kubelet goes on as if nothing ran.
+            # Without an answer of the runtime a kubelet continues as if nothing ran.
             running_at_start=frozenset() if records.cri.of_lists else records.running(),
             exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
-            observe=surroundings.observe,
+            observe=context.observe,
         )
-        volumes = Volumes(directory, surroundings.store.objects)
-        self.pods = Pods(
-            config, self.containers, records, surroundings, active, volumes, self._allocatable, state, on_panic
-        )
+        volumes = Volumes(directory, context.cluster)
+        self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
-        self._services = NodeServices(directory, config, surroundings, self.containers, self.pods, records)
+        self._services = NodeServices(directory, config, context, self.containers, self.pods, records)
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
 
@@ -91,17 +87,17 @@ class KubeletInstance:
     def begin(self, pods: Sequence[str] = ()) -> None:
         """Publish the node, then take pods: those named here first, see `Pods.run`."""
         self._publisher.register()
-        group = self._around.tasks
+        group = self._context.tasks
         self._tasks = [
             group.create_task(self._until_panic(partial(self.pods.run, pods)), name=f"pods of {self._node}"),
             group.create_task(self._publisher.run(), name=f"status of {self._node}"),
         ]
-        if self._around.renews_leases:
-            lease = NodeLease(self._node, self._around)
+        if self._context.renews_leases:
+            lease = NodeLease(self._node, self._context)
             self._tasks.append(group.create_task(lease.run(), name=f"lease of {self._node}"))
 
     def cut(self) -> None:
-        """End as a process does: nothing is done or told from here on."""
+        """End as a process does: nothing is done or published from here on."""
         self._ending += [*self._tasks, *self.pods.cut()]
         for task in self._tasks:
             task.cancel()

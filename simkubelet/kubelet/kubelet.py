@@ -12,18 +12,17 @@ from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..model.clock import Clock
 from ..model.config import KubeletConfig, RuntimeKind
-from ..model.errors import InputError
+from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
-from ..model.panic import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..node.node_paths import DEVICE_PLUGINS
 from ..node.node_publisher import NodePublisher
 from ..runtime.bookkeeping_runtime import BookKeepingRuntime
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import ContainerRuntime
-from ..runtime.runtime_state import RuntimeState
+from ..runtime.cri import RuntimeState
 from .instance import KubeletInstance
 
 __all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
@@ -46,7 +45,7 @@ class Kubelet:
     Args:
         directory: the kubelet's root directory, ``/var/lib/kubelet`` on a real node: ``device-plugins`` is made in it.
         config: its settings.
-        surroundings: the time and the cluster it lives in.
+        context: the time and the cluster it lives in.
         runtime: starts its containers; the one that the settings name where it is None.
     """
 
@@ -54,17 +53,15 @@ class Kubelet:
         self,
         directory: Path,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         runtime: ContainerRuntime | None = None,
     ) -> None:
         self.config = config
         self._directory = directory
         self.folder = PluginFolder(directory / DEVICE_PLUGINS)
-        self._runtime = runtime or new_runtime(directory, config, surroundings.clock)
-        self.runtime = ContainerRecords(
-            config.node, self._runtime, surroundings.clock, surroundings.observe, surroundings.tasks
-        )
-        self._around = surroundings
+        self._runtime = runtime or new_runtime(directory, config, context.clock)
+        self.runtime = ContainerRecords(config.node, self._runtime, context.clock, context.observe, context.tasks)
+        self._context = context
         self._instance: KubeletInstance | None = None
         self._publisher: NodePublisher | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -81,9 +78,9 @@ class Kubelet:
     async def start(self, while_starting: StartPause = no_pause, pods: Sequence[str] = ()) -> None:
         """Start an instance: read the checkpoint, clean the folder, serve ``kubelet.sock``, publish the node.
 
-        Where the container runtime does not tell that it is well, all of that waits until it does, beside whoever calls
-        this. Only the node is published then, unless the runtime says nothing at all: with the devices that were
-        published before, as no device manager knows better.
+        If the container runtime does not report that it is ready, all of that waits in a task of its own until it does.
+        Until then only the node is published, unless the runtime does not answer at all: with the devices that were
+        published before, as no device manager has others.
 
         Args:
             while_starting: awaited before the node is published. A kubelet takes `START_S` at least from its socket to
@@ -101,20 +98,20 @@ class Kubelet:
         if self.is_running:
             raise RuntimeError(f"the kubelet of {self.node} runs already")
         if self._crash_end is not None:
-            # A process is gone at once; what stands for it here would take the new one's socket along.
+            # A process is gone at once; its replacement here would remove the new one's socket.
             await asyncio.wait([self._crash_end])
         self.folder.prepare()
         self._prepare_static_pods()
         cri, is_new_node = self.runtime.cri, self.folder.is_of_a_new_node()
-        state = RuntimeState(cri, self._around.clock)
-        publisher = NodePublisher(self.config, self._around, cri, state, is_new_node=is_new_node)
+        state = RuntimeState(cri, self._context.clock)
+        publisher = NodePublisher(self.config, self._context, cri, state, is_new_node=is_new_node)
         self._publisher = publisher
         serve = partial(self._serve, publisher, state, while_starting, pods)
         if cri.of_status is None:
             await serve()
         else:
             waiting = self._serve_when_well(publisher, serve)
-            self._waiting = self._around.tasks.create_task(waiting, name=f"start of the kubelet of {self.node}")
+            self._waiting = self._context.tasks.create_task(waiting, name=f"start of the kubelet of {self.node}")
 
     async def _serve_when_well(self, publisher: NodePublisher, serve: Callable[[], Awaitable[None]]) -> None:
         cri = self.runtime.cri
@@ -122,7 +119,7 @@ class Kubelet:
             await cri.until_resumed()
             if cri.of_status is not None:
                 publisher.register()
-                publishing = self._around.tasks.create_task(publisher.run(), name=f"status of {self.node}")
+                publishing = self._context.tasks.create_task(publisher.run(), name=f"status of {self.node}")
                 try:
                     await cri.until_status()
                 finally:
@@ -135,12 +132,12 @@ class Kubelet:
         self, publisher: NodePublisher, state: RuntimeState, while_starting: StartPause, pods: Sequence[str]
     ) -> None:
         instance = KubeletInstance(
-            self._directory, self.folder, self.runtime, self.config, self._around, publisher, state, self._crash
+            self._directory, self.folder, self.runtime, self.config, self._context, publisher, state, self._crash
         )
         try:
             await instance.serve()
             self._instance = instance
-            self._around.observe(KubeletStarted(self.node))
+            self._context.observe(KubeletStarted(self.node))
             await while_starting()
         except BaseException:
             self._instance = None
@@ -157,7 +154,7 @@ class Kubelet:
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             if self._instance is None:
-                self._around.observe(KubeletStopped(self.node))
+                self._context.observe(KubeletStopped(self.node))
         instance, self._instance = self._instance, None
         if instance is not None:
             try:
@@ -166,7 +163,7 @@ class Kubelet:
                 # Who ends a run in the middle of a stop leaves no server behind.
                 await instance.stop()
                 raise
-            self._around.observe(KubeletStopped(self.node))
+            self._context.observe(KubeletStopped(self.node))
 
     async def restart(self, while_starting: StartPause = no_pause) -> None:
         """Stop the instance and start the next one, as ``systemctl restart kubelet`` does; see `start`."""
@@ -176,7 +173,7 @@ class Kubelet:
     async def reboot(self, pods: Sequence[str] = ()) -> None:
         """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
 
-        What stands in the node's folder stays. Plugins are processes of their own: whoever runs them ends them too.
+        The node's folder stays as it is. Plugins are processes of their own: the caller ends them.
 
         Args:
             pods: admitted first, see `Pods.run`.
@@ -227,7 +224,7 @@ class Kubelet:
         return self._directory / CONTAINER_LOGS
 
     def _pod(self, key: str) -> Pod:
-        pod = self._around.store.pod_named(key)
+        pod = self._context.cluster.pod_named(key)
         if pod is None or pod.node_name != self.node:
             raise InputError(f"no pod {key!r} is on node {self.node}")
         return pod
@@ -245,19 +242,19 @@ class Kubelet:
         instance, self._instance = self._instance, None
         if instance is None:
             return
-        self._around.observe(KubeletCrashed(self.node, str(panic)))
+        self._context.observe(KubeletCrashed(self.node, str(panic)))
         instance.cut()
-        self._crash_end = self._around.tasks.create_task(instance.stop(), name=f"end of the kubelet of {self.node}")
+        self._crash_end = self._context.tasks.create_task(instance.stop(), name=f"end of the kubelet of {self.node}")
 
     def devices_of(self, pod: Pod) -> Mapping[str, Mapping[ResourceName, tuple[DeviceID, ...]]]:
         """Container -> resource -> device ids (sorted) that a pod holds; empty while the kubelet is down."""
         if self._instance is None:
             return {}
-        book = self._instance.containers.devices.pod_devices
+        pod_devices = self._instance.containers.devices.pod_devices
         return {
             container.name: {
                 resource: tuple(sorted(allocation.devices()))
-                for resource, allocation in book.container(_node_uid(pod), container.name).items()
+                for resource, allocation in pod_devices.container(_node_uid(pod), container.name).items()
             }
             for container in pod.containers
         }

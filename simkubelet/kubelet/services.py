@@ -1,28 +1,60 @@
 """The servers of one kubelet instance beside Registration: plugin watcher, PodResources, /healthz and /metrics.
 
-Source: kubelet/kubelet.go, ``initializeRuntimeDependentModules``, ``ListenAndServePodResources`` (kubernetes v1.34.4).
+Source: kubelet/kubelet.go, ``initializeRuntimeDependentModules``, ``ListenAndServePodResources``;
+kubelet/cm/container_manager_linux.go, ``GetDevices``, ``GetAllocatableDevices`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..apis.pluginregistration import DEVICE_PLUGIN_TYPE
 from ..container_manager.container_manager import ContainerManager
+from ..devices.pod_devices import DeviceID
 from ..model.config import KubeletConfig
+from ..model.pod import Pod, PodUID
+from ..model.resources import ResourceName
 from ..monitoring.exposition import PluginSockets, content_type, exposition
-from ..monitoring.health import checks_of
-from ..monitoring.kubelet_http import KubeletHttp
+from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
-from ..monitoring.pod_resources_books import KubeletBooks
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..node.node_paths import PLUGINS_REGISTRY, POD_RESOURCES
 from ..pods.pod_manager import Pods
 from ..registration.device_plugin_handler import DevicePluginHandler
 from ..registration.plugin_manager import PluginManager
 from ..runtime.container_records import ContainerRecords
 
-__all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "NodeServices"]
+__all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "InstanceProvider", "NodeServices"]
+
+
+class InstanceProvider:
+    """The pods and devices of one kubelet instance for PodResources."""
+
+    def __init__(self, pods: Pods, containers: ContainerManager) -> None:
+        self._pods = pods
+        self._containers = containers
+
+    def pods(self) -> Iterable[Pod]:
+        return self._pods.known()
+
+    def active_pods(self) -> Iterable[Pod]:
+        return self._pods.active()
+
+    def update_allocated_devices(self) -> None:
+        self._containers.allocator.release_inactive()
+
+    def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
+        held = self._containers.devices.pod_devices.container(pod, container)
+        return {resource: allocation.device_ids for resource, allocation in held.items()}
+
+    def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
+        devices = self._containers.devices
+        return {
+            resource: {device: devices.listed(resource).numa_nodes.get(device) for device in healthy}
+            for resource, healthy in devices.healthy.items()
+            if resource in devices.devices
+        }
 
 
 class NodeServices:
@@ -41,7 +73,7 @@ class NodeServices:
         self,
         directory: Path,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         containers: ContainerManager,
         pods: Pods,
         records: ContainerRecords,
@@ -53,11 +85,11 @@ class NodeServices:
             directory / PLUGINS_REGISTRY,
             {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)},
             version=config.version,
-            clock=surroundings.clock,
-            tasks=surroundings.tasks,
+            clock=context.clock,
+            tasks=context.tasks,
         )
-        books = KubeletBooks(pods, containers)
-        self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, books, config, containers.metrics)
+        provider = InstanceProvider(pods, containers)
+        self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)
         checks = checks_of(
             config.version, sync_loop=lambda: None, device_plugin=lambda: containers.registration.failure
         )

@@ -45,7 +45,7 @@ class ManualClock:
     """Time that stands still until it is advanced.
 
     An idle event loop does not mean an idle system while calls to plugins are under way, so the clock never jumps
-    by itself: whoever drives the node says when.
+    by itself: the caller that drives the node advances it.
     """
 
     def __init__(self) -> None:

@@ -7,12 +7,15 @@
     ├── PluginError         a plugin broke the kubelet's contract         exit 1
     └── HostError           the machine could not do what was needed      exit 3
 
-Each message is one line: what, where, how to mend.
+Each message is one line: what, where, how to fix. A `KubeletPanicError` is none of these: it ends a simulated kubelet
+process, as some sequences do to real kubelets.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+__all__ = ["HostError", "InputError", "KubeletPanicError", "PluginError", "SimkubeletError"]
 
 
 class SimkubeletError(Exception):
@@ -37,3 +40,7 @@ class HostError(SimkubeletError):
     """The machine could not do what was needed; nothing can be said about the plugin."""
 
     exit_status = 3
+
+
+class KubeletPanicError(Exception):
+    """The kubelet of this minor would end here; the message is the first line of its panic."""

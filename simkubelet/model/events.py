@@ -1,7 +1,7 @@
 """What happens on a simulated node, as typed events: the vocabulary of every trace.
 
-The node's parts report through an `Observer`; whoever runs the node orders and keeps the reports. The same events
-can be told from a real cluster, so nothing here names a part of the simulator.
+The node's parts report through an `Observer`; its caller orders and stores the reports. The same events
+can be recorded from a real cluster, so nothing here names a part of the simulator.
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ class TopologySettings:
         policy: one of `PolicyName`, as in ``topologyManagerPolicy``.
         scope: one of `ScopeName`, as in ``topologyManagerScope``; without meaning for the policy ``none``.
         options: name -> value, as in ``topologyManagerPolicyOptions``.
-        numa_nodes: ids of the machine's NUMA nodes, in the order in which the machine tells them.
+        numa_nodes: ids of the machine's NUMA nodes, in the order in which the machine reports them.
         distances: NUMA node -> its distance to node 0, 1, …, as in ``/sys/devices/system/node/node0/distance``; None
-            when the machine does not tell. Only ``prefer-closest-numa-nodes`` reads them.
+            when the machine does not report them. Only ``prefer-closest-numa-nodes`` reads them.
 
     Raises:
         InputError: policy or scope is not known, in the kubelet's words; or the machine cannot be. Source:

@@ -83,7 +83,7 @@ class Version:
             pkg/features/kube_features.go, ``SchedulerPopFromBackoffQ`` (kubernetes v1.32.13, v1.33.13).
         untolerated_taint: the scheduler's words for a taint, with ``{key}`` and ``{value}``. Source:
             tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.33.13, v1.34.4).
-        tells_filtered_out_nodes: nodes that a pod leaves out by name are counted in the FailedScheduling text. Source:
+        counts_filtered_out_nodes: nodes that a pod leaves out by name are counted in the FailedScheduling text. Source:
             scheduler/schedule_one.go, ``findNodesThatFitPod`` (kubernetes v1.31.14, v1.32.13).
         spares_best_effort_balance: pods that ask for no CPU or memory are not spread by the balance of both. Source:
             noderesources/balanced_allocation.go, ``PreScore`` (kubernetes v1.32.13, v1.33.13).
@@ -114,18 +114,18 @@ class Version:
             nodes of the machine. Source: devicemanager/topology_hints.go (kubernetes v1.35.4, v1.36.3).
         observes_generation: a pod's status and its conditions say which generation of the pod they are about. Source:
             pkg/features/kube_features.go, ``PodObservedGenerationTracking`` (kubernetes v1.34.4).
-        tells_container_resources: a container's status repeats what it asked for. Source: as above,
+        reports_container_resources: a container's status repeats what it asked for. Source: as above,
             ``InPlacePodVerticalScaling`` (kubernetes v1.34.4).
-        tells_volume_mounts: a container's status repeats its volume mounts. Source: as above,
+        reports_volume_mounts: a container's status repeats its volume mounts. Source: as above,
             ``RecursiveReadOnlyMounts`` (kubernetes v1.34.4).
         kubelet_version: what the node reports as its kubelet's version, patch release and all.
         retries_failed_registrations: a plugin that the plugin watcher found and that could not be registered is tried
-            again; before, it counts as registered until its socket is made anew. Source: pluginmanager/
+            again; before, it counts as registered until its socket is created again. Source: pluginmanager/
             operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc`` (kubernetes v1.35.4, v1.36.3).
         has_device_plugin_check: /healthz has the check ``device-plugin``. Source: kubelet/server/server.go,
             ``InstallAuthNotRequiredHandlers``; devicemanager/manager.go, ``GetHealthChecker`` (kubernetes v1.31.14,
             v1.32.13).
-        tells_why_registration_failed: that check gives the reason for which no plugin can register. Source:
+        reports_registration_failure: that check gives the reason for which no plugin can register. Source:
             devicemanager/plugin/v1beta1/server.go, ``setUnhealthy`` (kubernetes/kubernetes#135153, v1.32.11, v1.33.7,
             v1.34.3, v1.35.0).
         limits_pod_resources_rate: PodResources answers 100 calls a second. Source: kubelet/server/server.go,
@@ -138,11 +138,11 @@ class Version:
         list_active_pods_gate: default of the gate KubeletPodResourcesListUseActivePods, with which List leaves out
             pods that have ended; None where there is no gate and all are listed. Source: as above, ``List``
             (kubernetes v1.33.13, v1.34.4).
-        lists_sidecars: PodResources tells of restartable init containers. Source: as above, ``List`` (kubernetes
+        lists_sidecars: PodResources reports restartable init containers. Source: as above, ``List`` (kubernetes
             v1.29.6, v1.30.14).
         counts_get_allocatable_twice: GetAllocatableResources counts as two requests in the metrics. Source: as above,
             ``GetAllocatableResources`` (kubernetes v1.26.15, v1.27.16).
-        has_topology_metrics: /metrics tells of the topology manager's admissions. Source: kubelet/metrics/metrics.go
+        has_topology_metrics: /metrics reports the topology manager's admissions. Source: kubelet/metrics/metrics.go
             (kubernetes v1.26.15, v1.27.16).
         has_alignment_metrics: and of what single-numa-node admitted. Source: as above (kubernetes v1.31.14, v1.32.13).
         has_alignment_failure_metrics: and of what it rejected. Source: as above (kubernetes v1.32.13, v1.33.13).
@@ -156,7 +156,7 @@ class Version:
             ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14).
         counts_pod_in_admission: the pod that asked for devices last counts as active when those of ended pods are
             freed. Source: devicemanager/manager.go, ``pendingAdmissionPod`` (kubernetes v1.31.14, v1.32.13).
-        crashes_when_freed_while_asking: a kubelet whose reservations are counted anew while a plugin is asked for its
+        crashes_when_freed_while_asking: a kubelet whose reservations are counted again while a plugin is asked for its
             preference ends. Source: devicemanager/manager.go, ``devicesToAllocate`` (kubernetes v1.29.6, v1.30.14).
         reads_with_gogo: messages are read by code of the gogo compiler: text need not be UTF-8, a known field of a
             wrong type is an error, and errors have other words. Source: k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/
@@ -167,8 +167,8 @@ class Version:
             v1.31.14, v1.32.13).
         resource_health_status: default of the gate ResourceHealthStatus. Source: pkg/features/kube_features.go
             (kubernetes v1.31.14, v1.35.4, v1.36.3).
-        finds_pods_by_resource: a change of health is told to the pod that holds the device of this resource; before,
-            to one that holds a device of that id of whatever resource. Source: devicemanager/pod_devices.go,
+        finds_pods_by_resource: a change of health is reported to the pod that holds the device of this resource;
+            before, to one that holds a device of that id of whatever resource. Source: devicemanager/pod_devices.go,
             ``getPodAndContainerForDevice`` (kubernetes v1.36.3, v1.37.0).
         sidecars_keep_devices: the devices of a restartable init container stay its own; before, they go to the pod's
             next container as those of any init container. Source: devicemanager/manager.go, ``Allocate`` (kubernetes
@@ -176,7 +176,7 @@ class Version:
         cdi_devices_gate: default of the gate DevicePluginCDIDevices: a plugin may answer Allocate with CDI devices;
             None where it may not. Source: pkg/features/kube_features.go; devicemanager/pod_devices.go,
             ``deviceRunContainerOptions`` (kubernetes v1.27.16, v1.28.15, v1.29.6).
-        annotates_cdi_devices: the container runtime is told of them in an annotation too. Source: as above (kubernetes
+        annotates_cdi_devices: the container runtime gets them in an annotation too. Source: as above (kubernetes
             v1.28.15, v1.31.14, v1.32.13).
         has_container_restart_rules: default of the gate ContainerRestartRules: a container's own restart policy and
             rules count. Source: pkg/features/kube_features.go (kubernetes v1.34.4, v1.35.4).
@@ -220,7 +220,7 @@ class Version:
     has_queueing_hints: bool
     pops_from_backoff: bool
     untolerated_taint: str
-    tells_filtered_out_nodes: bool
+    counts_filtered_out_nodes: bool
     spares_best_effort_balance: bool
     preempted_event: str
     prefer_closest_level: str
@@ -234,12 +234,12 @@ class Version:
     spares_running_containers: bool
     spares_restarted_containers: bool
     observes_generation: bool
-    tells_container_resources: bool
-    tells_volume_mounts: bool
+    reports_container_resources: bool
+    reports_volume_mounts: bool
     kubelet_version: str
     retries_failed_registrations: bool
     has_device_plugin_check: bool
-    tells_why_registration_failed: bool
+    reports_registration_failure: bool
     limits_pod_resources_rate: bool
     has_pod_resources_get: bool
     pod_resources_get_gate: bool | None
@@ -306,7 +306,7 @@ def version(text: str) -> Version:
         has_queueing_hints=number >= 32,
         pops_from_backoff=number >= 33,
         untolerated_taint="node(s) had untolerated taint" + ("(s)" if number >= 34 else " {{{key}: {value}}}"),
-        tells_filtered_out_nodes=number >= 32,
+        counts_filtered_out_nodes=number >= 32,
         spares_best_effort_balance=number >= 33,
         preempted_event=f"Preempted by {'a pod' if number <= 28 else 'pod {pod}'} on node {{node}}",
         prefer_closest_level="alpha" if number <= 27 else "beta" if number <= 31 else "stable",
@@ -320,12 +320,12 @@ def version(text: str) -> Version:
         spares_running_containers=_has_fix(named, {26: 9, 27: 6}, from_minor=28),
         spares_restarted_containers=_has_fix(named, {34: 7, 35: 4}, from_minor=36),
         observes_generation=number >= 34,
-        tells_container_resources=number >= 33,
-        tells_volume_mounts=number >= 31,
+        reports_container_resources=number >= 33,
+        reports_volume_mounts=number >= 31,
         kubelet_version=f"v1.{number}.{named[1]}",
         retries_failed_registrations=number >= 36,
         has_device_plugin_check=number >= 32,
-        tells_why_registration_failed=_has_fix(named, {32: 11, 33: 7, 34: 3}, from_minor=35),
+        reports_registration_failure=_has_fix(named, {32: 11, 33: 7, 34: 3}, from_minor=35),
         limits_pod_resources_rate=number >= 27,
         has_pod_resources_get=number >= 27,
         pod_resources_get_gate=number >= 34 if number < 36 else None,

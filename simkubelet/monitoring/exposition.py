@@ -55,7 +55,7 @@ class _Family:
 
 @dataclass(frozen=True, slots=True)
 class PluginSockets:
-    """Sockets in the plugin manager's two books."""
+    """Sockets in the plugin manager's desired and actual state."""
 
     desired: frozenset[Path] = frozenset()
     registered: frozenset[Path] = frozenset()
@@ -77,8 +77,8 @@ def exposition(metrics: Metrics, plugins: PluginSockets, version: Version, *, is
         *_topology_families(metrics, version),
         *_node_families(metrics, plugins),
     ]
-    told = sorted((family for family in families if family.values), key=lambda family: family.name)
-    return "".join(f"{line}\n" for family in told for line in family.lines())
+    shown = sorted((family for family in families if family.values), key=lambda family: family.name)
+    return "".join(f"{line}\n" for family in shown for line in family.lines())
 
 
 def content_type(version: Version) -> str:
@@ -211,7 +211,7 @@ def _alignment_family(name: str, text: str, by_scope: Mapping[ScopeName, int]) -
 
 
 def _node_families(metrics: Metrics, plugins: PluginSockets) -> list[_Family]:
-    books = {"actual_state_of_world": plugins.registered, "desired_state_of_world": plugins.desired}
+    states = {"actual_state_of_world": plugins.registered, "desired_state_of_world": plugins.desired}
     return [
         _Family(
             "kubelet_running_pods",
@@ -232,7 +232,7 @@ def _node_families(metrics: Metrics, plugins: PluginSockets) -> list[_Family]:
             _Kind.GAUGE,
             "Number of plugins in Plugin Manager",
             ("socket_path", "state"),
-            {(str(socket), book): 1 for book, sockets in books.items() for socket in sockets},
+            {(str(socket), state): 1 for state, sockets in states.items() for socket in sockets},
         ),
     ]
 

@@ -1,26 +1,88 @@
-"""The kubelet's HTTP server, as far as a monitoring agent asks it about devices: /healthz and /metrics.
+"""The kubelet's HTTP server for monitoring agents: /healthz with its checks, and /metrics.
 
-It stands on the loopback interface or on a Unix socket, without TLS and without authentication, and only where it was
-asked for. The HTTP library is loaded by the first server that starts: nodes without one do not pay for it.
+It listens on the loopback interface or on a Unix socket, without TLS and without authentication, and only if the
+settings ask for it. The HTTP library is loaded by the first server that starts, so nodes without one do not load it.
+
+Source: k8s.io/apiserver, pkg/server/healthz/healthz.go (v0.34.4).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..model.errors import HostError
-from .health import Answer, Check, answer_of_all, answer_of_one
+from ..model.version import Version
+
+__all__ = ["Answer", "Check", "answer_of_all", "answer_of_one", "checks_of"]
+
+Check = Callable[[], str | None]
+"""Why something is not healthy, None when it is."""
+__all__ = ["KubeletHttp"]
+_log = logging.getLogger(__name__)
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An HTTP status and body; `forbids_sniffing` stands for the header ``X-Content-Type-Options: nosniff``."""
+
+    status: int
+    text: str
+    forbids_sniffing: bool = True
+
+
+def checks_of(version: Version, *, sync_loop: Check, device_plugin: Check) -> dict[str, Check]:
+    """The checks of a kubelet, in its order.
+
+    Args:
+        version: the minor.
+        sync_loop: whether pods are looked at.
+        device_plugin: whether plugins can register.
+
+    Source: kubelet/server/server.go, ``InstallAuthNotRequiredHandlers`` (kubernetes v1.34.4).
+    """
+    checks: dict[str, Check] = {"ping": _well, "log": _well, "syncloop": sync_loop}
+    return {**checks, "device-plugin": device_plugin} if version.has_device_plugin_check else checks
+
+
+def answer_of_all(checks: Mapping[str, Check], *, excluded: Collection[str] = (), is_verbose: bool = False) -> Answer:
+    """What /healthz answers; a failed check is named without its reason."""
+    lines: list[str] = []
+    has_failed = False
+    for name, check in checks.items():
+        if name in excluded:
+            lines.append(f"[+]{name} excluded: ok")
+        elif check() is None:
+            lines.append(f"[+]{name} ok")
+        else:
+            has_failed = True
+            lines.append(f"[-]{name} failed: reason withheld")
+    if unknown := sorted(set(excluded) - checks.keys()):
+        names = ",".join(f'"{name}"' for name in unknown)
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+    if has_failed:
+        return Answer(500, "\n".join([*lines, "healthz check failed"]) + "\n")
+    return Answer(200, "\n".join([*lines, "healthz check passed"]) + "\n" if is_verbose else "ok")
+
+
+def answer_of_one(check: Check) -> Answer:
+    """What /healthz/<name> answers, reason included."""
+    reason = check()
+    if reason is None:
+        return Answer(200, "ok", forbids_sniffing=False)
+    return Answer(500, f"internal server error: {reason}\n")
+
+
+def _well() -> None:
+    """The check of what cannot fail here."""
+
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-__all__ = ["KubeletHttp"]
-
-_log = logging.getLogger(__name__)
-_LOOPBACK: Final = "127.0.0.1"
 
 
 class KubeletHttp:

@@ -1,4 +1,4 @@
-"""Serves the PodResources API, v1 and v1alpha1, on ``pod-resources/kubelet.sock``.
+"""The PodResources API, v1 and v1alpha1, on ``pod-resources/kubelet.sock``, with its rate limit.
 
 There are no exclusive CPUs and no pinned memory: the kubelet's default policies give neither.
 
@@ -8,6 +8,8 @@ Source: kubelet/server/server.go, ``ListenAndServePodResources``; apis/podresour
 from __future__ import annotations
 
 import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +22,11 @@ from ..container_manager.metrics import Metrics, PodResourcesMethod
 from ..golang.server import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
-from .pod_resources_messages import PodResourcesBooks, allocatable_devices, pod_resources, pod_resources_v1alpha1
-from .rate_limit import RateLimit
+from .pod_resources_messages import PodResourcesProvider, allocatable_devices, pod_resources, pod_resources_v1alpha1
 
-__all__ = ["SOCKET_NAME", "PodResourcesServer"]
+__all__ = ["SOCKET_NAME", "PodResourcesServer", "RateLimit"]
 
 SOCKET_NAME: Final = "kubelet.sock"
-
 _CALLS_PER_SECOND: Final = 100
 _BURST: Final = 10
 _V1: Final = "v1"
@@ -35,19 +35,47 @@ _GET_GATE: Final = "KubeletPodResourcesGet"
 _LIST_ACTIVE_GATE: Final = "KubeletPodResourcesListUseActivePods"
 
 
+class RateLimit:
+    """A full bucket of `burst` tokens that gets `per_second` tokens a second.
+
+    The seconds are real, as callers are real processes.
+
+    Source: kubelet/apis/grpc/ratelimit.go (kubernetes v1.34.4); golang.org/x/time/rate, ``Limiter.Allow``.
+    """
+
+    def __init__(self, per_second: float, burst: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._now = now
+        self._tokens = float(burst)
+        self._last = now()
+
+    def allows(self) -> bool:
+        """Take a token; False when there is none."""
+        now = self._now()
+        self._tokens = min(self._burst, self._tokens + (now - self._last) * self._per_second)
+        self._last = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
 class PodResourcesServer:
     """The API on one socket, from `start` to `stop`.
 
     Args:
         directory: ``pod-resources/``, made when it is missing.
-        books: what is told.
+        provider: has the pods and devices.
         config: the version and the gates.
         metrics: counts the calls.
     """
 
-    def __init__(self, directory: Path, books: PodResourcesBooks, config: KubeletConfig, metrics: Metrics) -> None:
+    def __init__(
+        self, directory: Path, provider: PodResourcesProvider, config: KubeletConfig, metrics: Metrics
+    ) -> None:
         self._directory = directory
-        self._books = books
+        self._provider = provider
         self._version = version = config.version
         self._metrics = metrics
         is_get_on = version.pod_resources_get_gate
@@ -99,10 +127,10 @@ class PodResourcesServer:
     async def List(self, request: v1.ListPodResourcesRequest) -> v1.ListPodResourcesResponse:
         self._admit()
         self._metrics.pod_resources_called(_V1, PodResourcesMethod.LIST)
-        pods = self._books.active_pods() if self._lists_active else self._books.pods()
-        self._books.update_allocated_devices()
+        pods = self._provider.active_pods() if self._lists_active else self._provider.pods()
+        self._provider.update_allocated_devices()
         sidecars = self._version.lists_sidecars
-        messages = [pod_resources(pod, self._books, lists_sidecars=sidecars) for pod in pods]
+        messages = [pod_resources(pod, self._provider, lists_sidecars=sidecars) for pod in pods]
         return v1.ListPodResourcesResponse(pod_resources=messages)
 
     async def Get(self, request: v1.GetPodResourcesRequest) -> v1.GetPodResourcesResponse:
@@ -113,10 +141,10 @@ class PodResourcesServer:
         if not self.is_get_on:
             raise self._failed_get("PodResources API Get method disabled")
         wanted = (request.pod_namespace, request.pod_name)
-        pod = next((pod for pod in self._books.pods() if (pod.namespace, pod.name) == wanted), None)
+        pod = next((pod for pod in self._provider.pods() if (pod.namespace, pod.name) == wanted), None)
         if pod is None:
             raise self._failed_get(f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        message = pod_resources(pod, self._books, lists_sidecars=self._version.lists_sidecars)
+        message = pod_resources(pod, self._provider, lists_sidecars=self._version.lists_sidecars)
         return v1.GetPodResourcesResponse(pod_resources=message)
 
     async def GetAllocatableResources(self, request: v1.AllocatableResourcesRequest) -> v1.AllocatableResourcesResponse:
@@ -124,15 +152,15 @@ class PodResourcesServer:
         self._metrics.pod_resources_called(
             _V1, PodResourcesMethod.GET_ALLOCATABLE, requests=2 if self._version.counts_get_allocatable_twice else 1
         )
-        return v1.AllocatableResourcesResponse(devices=allocatable_devices(self._books.allocatable_devices()))
+        return v1.AllocatableResourcesResponse(devices=allocatable_devices(self._provider.allocatable_devices()))
 
     async def list_v1alpha1(self, request: v1alpha1.ListPodResourcesRequest) -> v1alpha1.ListPodResourcesResponse:
         """List as of v1alpha1: all pods whatever the version, no sidecars, no topology."""
         self._admit()
         self._metrics.pod_resources_called(_V1ALPHA1, None)
-        pods = self._books.pods()
-        self._books.update_allocated_devices()
-        messages = [pod_resources_v1alpha1(pod, self._books) for pod in pods]
+        pods = self._provider.pods()
+        self._provider.update_allocated_devices()
+        messages = [pod_resources_v1alpha1(pod, self._provider) for pod in pods]
         return v1alpha1.ListPodResourcesResponse(pod_resources=messages)
 
     def _admit(self) -> None:

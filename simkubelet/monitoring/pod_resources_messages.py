@@ -1,4 +1,4 @@
-"""The messages of the PodResources API from the kubelet's books, without I/O.
+"""The messages of the PodResources API from the kubelet's pods and devices, without I/O.
 
 Devices stand one by one, and one that has several NUMA nodes stands once for each.
 
@@ -17,11 +17,17 @@ from ..devices.pod_devices import NO_NUMA_NODE, DeviceID
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
 
-__all__ = ["PodResourcesBooks", "allocatable_devices", "container_devices", "pod_resources", "pod_resources_v1alpha1"]
+__all__ = [
+    "PodResourcesProvider",
+    "allocatable_devices",
+    "container_devices",
+    "pod_resources",
+    "pod_resources_v1alpha1",
+]
 
 
-class PodResourcesBooks(Protocol):
-    """What the PodResources API tells of; read at each call, in the event loop."""
+class PodResourcesProvider(Protocol):
+    """The pods and devices of a kubelet; read at each call, in the event loop."""
 
     def pods(self) -> Iterable[Pod]:
         """Pods that the kubelet knows, those that have ended too."""
@@ -67,25 +73,27 @@ def allocatable_devices(
     ]
 
 
-def pod_resources(pod: Pod, books: PodResourcesBooks, *, lists_sidecars: bool) -> v1.PodResources:
+def pod_resources(pod: Pod, provider: PodResourcesProvider, *, lists_sidecars: bool) -> v1.PodResources:
     """What a pod holds, by container: sidecars if they are listed, then app containers."""
     kinds = (ContainerKind.SIDECAR, ContainerKind.APP) if lists_sidecars else (ContainerKind.APP,)
     containers = [
-        v1.ContainerResources(name=container.name, devices=container_devices(books.devices_of(pod.uid, container.name)))
+        v1.ContainerResources(
+            name=container.name, devices=container_devices(provider.devices_of(pod.uid, container.name))
+        )
         for container in pod.containers
         if container.kind in kinds
     ]
     return v1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
 
 
-def pod_resources_v1alpha1(pod: Pod, books: PodResourcesBooks) -> v1alpha1.PodResources:
+def pod_resources_v1alpha1(pod: Pod, provider: PodResourcesProvider) -> v1alpha1.PodResources:
     """What the app containers of a pod hold; a device still stands once for each of its NUMA nodes."""
     containers = [
         v1alpha1.ContainerResources(
             name=container.name,
             devices=[
                 v1alpha1.ContainerDevices(resource_name=message.resource_name, device_ids=message.device_ids)
-                for message in container_devices(books.devices_of(pod.uid, container.name))
+                for message in container_devices(provider.devices_of(pod.uid, container.name))
             ],
         )
         for container in pod.containers

@@ -1,31 +1,31 @@
-"""What a kubelet finds around it: time, the cluster, an observer, an owner for its tasks."""
+"""The node context: what a kubelet is given from outside, namely time, cluster, observer and task group."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
 
-from ..cluster.store.store import Store
+from ..cluster_api import ClusterApi
 from ..model.clock import Clock
 from ..model.events import Observer
 
-__all__ = ["Surroundings"]
+__all__ = ["NodeContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class NodeContext:
     """Shared by everything on a node, and by all nodes of a cluster.
 
     Attributes:
         clock: the node's time.
-        store: the cluster it belongs to.
-        observe: told of everything that happens on the node.
+        cluster: the cluster it belongs to.
+        observe: called with every event of the node.
         tasks: owns the loops; a failure in one ends the group.
-        renews_leases: the cluster's controllers look for the nodes' leases, so kubelets write them.
+        renews_leases: whether kubelets renew the leases of their nodes; only a cluster with controllers reads these.
     """
 
     clock: Clock
-    store: Store
+    cluster: ClusterApi
     observe: Observer
     tasks: asyncio.TaskGroup
     renews_leases: bool = False

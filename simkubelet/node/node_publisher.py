@@ -1,16 +1,24 @@
-"""Publishes a node's status: at the kubelet's start, and every ten seconds whatever is new.
+"""What a kubelet publishes of its node: the status, Events about the node, and the lease.
+
+The status is published at the kubelet's start, then every ten seconds if it has changed; the lease is renewed every
+ten seconds.
 
 Source: kubelet/kubelet_node_status.go, ``syncNodeStatus``, ``tryUpdateNodeStatus`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from ..devices.device_manager import DeviceCapacity
+from ..cluster_api import ClusterApi
 from ..model.config import KubeletConfig
-from ..model.node_status import (
+from ..model.node import (
     NODE_STATUS_UPDATE_PERIOD_S,
+    ConditionStatus,
+    ConditionType,
+    DeviceCapacity,
+    NodeCondition,
     NodeStatus,
     ReportSchedule,
     has_changed,
@@ -18,12 +26,14 @@ from ..model.node_status import (
     with_conditions,
     with_extended_resources_reset,
 )
-from ..runtime.cri import Cri
-from ..runtime.runtime_state import RuntimeState
-from .context import Surroundings
-from .node_events import NodeEvents
+from ..runtime.cri import Cri, RuntimeState
+from .context import NodeContext
 
-__all__ = ["NodePublisher"]
+__all__ = ["NodeLease", "NodePublisher"]
+
+_COMPONENT: Final = "kubelet"
+_LEASE_DURATION_S: Final = 40
+_LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
 
 
 class NodePublisher:
@@ -35,7 +45,7 @@ class NodePublisher:
 
     Args:
         config: the node's name, version and machine.
-        surroundings: the cluster and the time.
+        context: the cluster and the time.
         cri: asked for its version before each update.
         state: what there is against it.
         is_new_node: no kubelet has worked in this node's folder before.
@@ -44,7 +54,7 @@ class NodePublisher:
     def __init__(
         self,
         config: KubeletConfig,
-        surroundings: Surroundings,
+        context: NodeContext,
         cri: Cri,
         state: RuntimeState,
         *,
@@ -54,18 +64,19 @@ class NodePublisher:
         self._config = config
         self._cri = cri
         self._state = state
-        self._store = surroundings.store
-        self._clock = surroundings.clock
+        self._cluster = context.cluster
+        self._clock = context.clock
         self._schedule = ReportSchedule(seed=config.node)
         self._is_new_node = is_new_node
         self._has_registered = False
-        self._events = NodeEvents(config.node, surroundings.store)
+        self._events = _NodeEvents(config.node, context.cluster)
         self._last = NodeStatus()
 
     @property
     def status(self) -> NodeStatus:
         """The node's status as it is published, or was when somebody removed the node's object."""
-        self._last = self._store.nodes.get(self._config.node, self._last)
+        node = self._cluster.node(self._config.node)
+        self._last = self._last if node is None else node.status
         return self._last
 
     async def run(self) -> None:
@@ -76,19 +87,19 @@ class NodePublisher:
             self.publish()
 
     def register(self) -> None:
-        """Publish for the first time; a node that was made anew has no extended resources left."""
+        """Publish for the first time; a node that was created again has no extended resources left."""
         if self._has_registered:
             self.publish()
             return
         self._has_registered = True
         self._events.started()
-        status = self._store.nodes.get(self._config.node)
-        if status is None:
+        node = self._cluster.node(self._config.node)
+        if node is None:
             new = self._next(NodeStatus())
             self._events.changed((), new.conditions)
-            self._store.register_node(self._config.node, new)
+            self._cluster.register_node(self._config.node, new)
         elif self._is_new_node:
-            self._store.publish_node(self._config.node, with_extended_resources_reset(status))
+            self._cluster.publish_node(self._config.node, with_extended_resources_reset(node.status))
         self.publish()
 
     def publish(self) -> None:
@@ -96,14 +107,14 @@ class NodePublisher:
 
         A node whose object somebody has removed comes back at the kubelet's next start, not before.
         """
-        if self._config.node not in self._store.nodes:
+        if self._cluster.node(self._config.node) is None:
             return
         old, now = self.status, self._clock.now()
         new = self._next(old)
         self._events.changed(old.conditions, new.conditions)
         is_changed = has_changed(old, new)
         if self._schedule.is_due(now, is_changed=is_changed):
-            self._store.publish_node(self._config.node, new)
+            self._cluster.publish_node(self._config.node, new)
             self._schedule.reported(now, is_changed=is_changed)
 
     def _next(self, old: NodeStatus) -> NodeStatus:
@@ -113,3 +124,59 @@ class NodePublisher:
             now=self._clock.now(),
             runtime_errors=self._state.errors(),
         )
+
+
+class NodeLease:
+    """The lease of one node, which shows that its kubelet runs.
+
+    Source: component-helpers, apimachinery/lease/controller.go (v0.34.4); kubelet/kubelet.go, ``NewMainKubelet``
+    (kubernetes v1.34.4): a lease of 40 s, renewed after a quarter of that.
+    """
+
+    def __init__(self, node: str, context: NodeContext) -> None:
+        self._node = node
+        self._cluster = context.cluster
+        self._clock = context.clock
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        while True:
+            self._cluster.renew_lease(self._node, _LEASE_DURATION_S)
+            await self._clock.sleep(_LEASE_PERIOD_S)
+
+
+class _NodeEvents:
+    """The Kubernetes Events that a kubelet records about its own node.
+
+    Source: kubelet/kubelet.go, ``BirthCry``; kubelet_node_status.go, ``recordNodeStatusEvent``; nodestatus/setters.go;
+    cm/node_container_manager_linux.go, ``enforceNodeAllocatableCgroups`` (kubernetes v1.34.4).
+    """
+
+    def __init__(self, node: str, cluster: ClusterApi) -> None:
+        self._node = node
+        self._cluster = cluster
+
+    def started(self) -> None:
+        """Record the start of a kubelet process, which remembers no Event of the one before."""
+        self._cluster.forget_events(self._node, _COMPONENT)
+        self._record("Starting", "Starting kubelet.")
+        self._record("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+
+    def changed(self, before: Sequence[NodeCondition], after: Sequence[NodeCondition]) -> None:
+        """Record the conditions that have changed."""
+        for reason in _reasons(before, after):
+            self._record(reason, f"Node {self._node} status is now: {reason}")
+
+    def _record(self, reason: str, message: str) -> None:
+        self._cluster.record_node_event(self._node, reason, message, _COMPONENT)
+
+
+def _reasons(before: Sequence[NodeCondition], after: Sequence[NodeCondition]) -> Iterable[str]:
+    known = {condition.type: condition.status for condition in before}
+    for condition in after:
+        if condition.status is known.get(condition.type):
+            continue
+        if condition.type is not ConditionType.READY:
+            yield condition.reason.replace("Kubelet", "Node", 1)
+        elif condition.type in known:
+            yield "NodeReady" if condition.status is ConditionStatus.TRUE else "NodeNotReady"

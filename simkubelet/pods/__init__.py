@@ -1,1 +1,1 @@
-"""Pods on their node: where they come from, how they live, what is told of them."""
+"""Pods on their node: where they come from, how they live, what is published of them."""

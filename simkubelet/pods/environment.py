@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..cluster.objects.objects import Key, Objects
+from ..cluster_api import ClusterApi
 from ..model.pod import Container, Pod
 from ..runtime.program import container_manifest
 
@@ -25,7 +25,7 @@ class MissingVariableError(Exception):
     """What a variable comes from is not there, in the kubelet's words."""
 
 
-def environment(pod: Pod, container: Container, objects: Objects) -> Mapping[str, str]:
+def environment(pod: Pod, container: Container, cluster: ClusterApi) -> Mapping[str, str]:
     """The container's own variables in order; references in them are not yet replaced.
 
     Raises:
@@ -35,16 +35,16 @@ def environment(pod: Pod, container: Container, objects: Objects) -> Mapping[str
     found: dict[str, str] = {}
     for source in manifest.get("envFrom") or ():
         for field in _KINDS:
-            values = _values(pod, field, source.get(f"{field}Ref"), objects) or {}
+            values = _values(pod, field, source.get(f"{field}Ref"), cluster) or {}
             found |= {f"{source.get('prefix') or ''}{name}": _plain(value) for name, value in values.items()}
     for entry in manifest.get("env") or ():
-        value = container.env[entry["name"]] or _from_elsewhere(pod, entry.get("valueFrom") or {}, objects)
+        value = container.env[entry["name"]] or _from_elsewhere(pod, entry.get("valueFrom") or {}, cluster)
         if value is not None:
             found[entry["name"]] = value
     return found
 
 
-def _from_elsewhere(pod: Pod, source: Mapping[str, Any], objects: Objects) -> str | None:
+def _from_elsewhere(pod: Pod, source: Mapping[str, Any], cluster: ClusterApi) -> str | None:
     """The value of a variable; None where it is optional and not there."""
     if reference := source.get("fieldRef"):
         return _plain(_field(pod, str(reference.get("fieldPath"))))
@@ -52,7 +52,7 @@ def _from_elsewhere(pod: Pod, source: Mapping[str, Any], objects: Objects) -> st
         reference = source.get(f"{field}KeyRef")
         if reference is None:
             continue
-        values, key = _values(pod, field, reference, objects), reference.get("key")
+        values, key = _values(pod, field, reference, cluster), reference.get("key")
         if values is not None and key in values:
             return _plain(values[key])
         if reference.get("optional"):
@@ -61,13 +61,13 @@ def _from_elsewhere(pod: Pod, source: Mapping[str, Any], objects: Objects) -> st
     return ""
 
 
-def _values(pod: Pod, field: str, reference: Mapping[str, Any] | None, objects: Objects) -> dict[str, str] | None:
+def _values(pod: Pod, field: str, reference: Mapping[str, Any] | None, cluster: ClusterApi) -> dict[str, str] | None:
     """The texts of a config map or secret; None where it is optional and not there."""
     if reference is None:
         return None
     plural, singular, _ = _KINDS[field]
     name = str(reference.get("name") or "")
-    found = objects.get(Key(plural, pod.namespace, name))
+    found = cluster.read_object(plural, pod.namespace, name)
     if found is None:
         if reference.get("optional"):
             return None

@@ -1,6 +1,7 @@
-"""A pod's phase, from the states of its containers.
+"""A pod's phase, from the states of its containers, and whether a container that has ended is started again.
 
-Source: kubelet/kubelet_pods.go, ``getPhase`` (kubernetes v1.34.4).
+Source: kubelet/kubelet_pods.go, ``getPhase``; kubelet/container/helpers.go, ``ShouldContainerBeRestarted``;
+pkg/api/v1/pod/util.go, ``ContainerShouldRestart`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -10,9 +11,22 @@ from dataclasses import dataclass
 
 from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
 from ..model.pod_status import ContainerStatus, PodPhase, Running, Terminated, Waiting
-from .restart import is_restarted
 
-__all__ = ["phase_of"]
+__all__ = ["is_restarted", "phase_of"]
+
+
+def is_restarted(pod: Pod, container: Container, exit_code: int, *, by_container: bool) -> bool:
+    """Whether a container that ended with `exit_code` gets another life.
+
+    A sidecar always does. Its own rules and policy count for another container where `by_container` says that the gate
+    ContainerRestartRules is on.
+    """
+    if container.kind is ContainerKind.SIDECAR:
+        return True
+    if by_container and any(rule.restarts_after(exit_code) for rule in container.restart_rules):
+        return True
+    own = container.restart_policy if by_container else None
+    return (own or pod.restart_policy).restarts_after(exit_code)
 
 
 def phase_of(

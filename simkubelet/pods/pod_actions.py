@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
 from ..runtime.container_records import ContainerRecord
-from .restart import is_restarted
+from .phase import is_restarted
 
 __all__ = ["PodActions", "actions_for"]
 
@@ -90,7 +90,7 @@ class _InitActions:
 def _init_actions(pod: Pod, lives: Mapping[str, ContainerRecord], by_container: bool) -> _InitActions | None:
     """What the init containers need; None when one has failed for good.
 
-    The last one that ever ran tells how far the pod has come; of those before it only sidecars matter.
+    The last one that ever ran shows how far the pod has come; of those before it only sidecars matter.
     """
     containers = pod.init_containers
     is_done = not containers or any(_is_running(lives.get(app.name)) for app in pod.app_containers)

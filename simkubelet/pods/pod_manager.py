@@ -20,22 +20,19 @@ from typing import Any, Final
 from ..admission import Rejection
 from ..container_manager.container_manager import ContainerManager
 from ..model.config import KubeletConfig
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus
 from ..model.resources import ResourceName
-from ..node.context import Surroundings
+from ..node.context import NodeContext
 from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
-from ..runtime.runtime_state import RuntimeState
-from .active_pods import ActivePods
-from .mirror_pods import MirrorPods
-from .pod_admission import PodAdmission
+from ..runtime.cri import RuntimeState
+from .pod_admission import ActivePods, PodAdmission
 from .pod_worker import PodTools, PodWorker
-from .static_pods import read_static_pods, watch_static_pods
-from .status_generator import StatusGenerator
-from .terminated_pod import terminated
-from .termination import end_orphan
+from .static_pods import MirrorPods, read_static_pods, watch_static_pods
+from .status import StatusGenerator
+from .termination import end_orphan, terminated
 from .volumes import Volumes
 
 __all__ = ["Pods"]
@@ -52,12 +49,12 @@ class Pods:
     Args:
         config: the kubelet's settings.
         records: what the runtime knows.
-        surroundings: the cluster, and the owner of all tasks.
+        context: the cluster, and the owner of all tasks.
         active: kept by this object.
         volumes: sets those of the pods up.
         allocatable: the node's allocatable as published.
         state: what keeps the kubelet from taking news of pods.
-        on_panic: told of a panic in a worker.
+        on_panic: called with a panic in a worker.
     """
 
     def __init__(
@@ -65,7 +62,7 @@ class Pods:
         config: KubeletConfig,
         containers: ContainerManager,
         records: ContainerRecords,
-        surroundings: Surroundings,
+        context: NodeContext,
         active: ActivePods,
         volumes: Volumes,
         allocatable: Callable[[], Mapping[ResourceName, int]],
@@ -76,33 +73,33 @@ class Pods:
         self._node = config.node
         self._containers = containers
         self._records = records
-        self._store = surroundings.store
-        self._around = surroundings
+        self._cluster = context.cluster
+        self._context = context
         self._active = active
         self._admission = PodAdmission(config, containers, active, allocatable)
         self._state = state
         self._on_panic = on_panic
         self._known: dict[PodUID, Pod] = {}
         self._static: dict[PodUID, Pod] = {}
-        self._mirrors = MirrorPods(surroundings.store)
+        self._mirrors = MirrorPods(context.cluster)
         self._workers: dict[PodUID, PodWorker] = {}
         self._tasks: dict[PodUID, asyncio.Task[None]] = {}
         self._listeners: list[asyncio.Task[None]] = []
         self._places: Mapping[str, int] = {}
         self._are_files_new = config.static_pod_path is not None
-        self._watch = self._store.watch_pods(self._node)
+        self._watch = self._cluster.watch_pods(self._node)
         self._tools = PodTools(
             config=config,
-            clock=surroundings.clock,
-            tasks=surroundings.tasks,
+            clock=context.clock,
+            tasks=context.tasks,
             containers=containers,
             records=records,
             statuses=StatusGenerator(config, containers, records),
-            back_off=CrashLoopBackOff.of(config, surroundings.clock),
+            back_off=CrashLoopBackOff.of(config, context.clock),
             publish=self._publish,
             record=self._record,
             volumes=volumes,
-            objects=surroundings.store.objects,
+            cluster=context.cluster,
         )
 
     async def run(self, first: Sequence[str] = ()) -> None:
@@ -119,7 +116,7 @@ class Pods:
         self._records.on_change = self._wake
         if self._config.static_pod_path is not None:
             self._listen(watch_static_pods(self._config.static_pod_path, self._note_files))
-        if self._tools.statuses.tells_health:
+        if self._tools.statuses.reports_health:
             self._listen(self._follow_health())
             self._listen(self._sync_again())
         while True:
@@ -133,12 +130,12 @@ class Pods:
             await self._watch.change.wait(seen)
 
     def cut(self) -> list[asyncio.Task[None]]:
-        """Give up all pods as a process that ends does: containers go on, nothing more is told.
+        """Give up all pods as a process that ends does: containers continue, nothing more is published.
 
         Returns:
             The tasks that have been cancelled.
         """
-        self._store.end_watch(self._node, self._watch)
+        self._cluster.end_watch(self._node, self._watch)
         self._records.on_change = None
         tasks = [*self._tasks.values(), *self._listeners]
         # A task that is cancelled again while it cleans up would leave a container behind.
@@ -156,23 +153,23 @@ class Pods:
         return tuple(pod for uid, pod in self._known.items() if uid in self._active)
 
     def _listen(self, work: Coroutine[Any, Any, None]) -> None:
-        self._listeners.append(self._around.tasks.create_task(work, name=f"pods of {self._node}"))
+        self._listeners.append(self._context.tasks.create_task(work, name=f"pods of {self._node}"))
 
     async def _follow_health(self) -> None:
-        """Look at the pods again that the device manager tells of."""
+        """Sync the pods that the device manager reports for a change of health."""
         while True:
             for uid in await self._containers.health_updates.get():
                 self._wake(uid)
 
     async def _sync_again(self) -> None:
-        """Look at every pod from time to time: a health that no update told of is seen then.
+        """Sync every pod from time to time, for a change of health that no update has reported.
 
-        Nothing else of a pod changes without a word, so where health is not told no pod is looked at in vain.
+        Every other change wakes the pod's worker, so this runs only where health is reported.
 
         Source: kubelet/pod_workers.go, ``completeWork`` (kubernetes v1.36.3): after a minute, up to half of it more.
         """
         while True:
-            await self._around.clock.sleep(_SYNC_PERIOD_S)
+            await self._context.clock.sleep(_SYNC_PERIOD_S)
             for uid in list(self._workers):
                 self._wake(uid)
 
@@ -205,7 +202,7 @@ class Pods:
         return self._places.get(pod.key, len(self._places)), pod.ordinal
 
     def _read(self, uid: PodUID) -> Pod | None:
-        pod = self._store.pod(uid)
+        pod = self._cluster.pod(uid)
         return None if pod is None else self._as_understood(pod)
 
     def _as_understood(self, pod: Pod) -> Pod:
@@ -226,7 +223,7 @@ class Pods:
             self._reject(pod, rejection)
             return
         shown = self._shown(pod)
-        worker = PodWorker(pod, self._tools, told=(shown or pod).status)
+        worker = PodWorker(pod, self._tools, published=(shown or pod).status)
         self._workers[pod.uid] = worker
         if pod.deletion_grace_s is not None:
             worker.end(pod.deletion_grace_s)
@@ -244,7 +241,7 @@ class Pods:
         if worker is not None:
             worker.update(pod)
         elif pod.is_deleting:
-            self._store.remove_pod(pod.uid)
+            self._cluster.remove_pod(pod.uid)
         if pod.status.phase.is_terminal and not (worker is not None and worker.is_ending):
             self._active.discard(pod.uid)
 
@@ -274,7 +271,7 @@ class Pods:
             worker.wake()
 
     def _run(self, pod: Pod, work: Coroutine[Any, Any, None]) -> None:
-        task = self._around.tasks.create_task(work, name=f"pod {pod.key}")
+        task = self._context.tasks.create_task(work, name=f"pod {pod.key}")
         self._tasks[pod.uid] = task
         task.add_done_callback(partial(self._forget_task, pod.uid))
 
@@ -297,7 +294,7 @@ class Pods:
         self._tools.back_off.forget(uid)
         if worker.pod.is_deleting:
             self._known.pop(uid, None)
-            self._store.remove_pod(uid)
+            self._cluster.remove_pod(uid)
         if uid not in self._known:
             self._records.remove(uid)
         if worker.pod.is_static:
@@ -320,10 +317,10 @@ class Pods:
         self._publish(pod, terminated(pod, pod.status, status))
 
     async def _end_orphan(self, pod: Pod) -> None:
-        def tell(container: str) -> None:
+        def record(container: str) -> None:
             self._record(pod, "Normal", "Killing", f"Stopping container {container}", container)
 
-        await end_orphan(pod, self._records, self._around.clock, tell)
+        await end_orphan(pod, self._records, self._context.clock, record)
         if pod.uid not in self._known:
             self._records.remove(pod.uid)
 
@@ -360,11 +357,11 @@ class Pods:
     def _publish(self, pod: Pod, status: PodStatus) -> None:
         shown = self._shown(pod)
         if shown is not None:
-            self._store.set_pod_status(shown.uid, status)
+            self._cluster.set_pod_status(shown.uid, status)
 
     def _shown(self, pod: Pod) -> Pod | None:
-        """The object that tells a pod's status: of a static pod its mirror, while there is one."""
+        """Return the object that shows a pod's status: for a static pod its mirror, while there is one."""
         return self._mirrors.of(pod) if pod.is_static else pod
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:
-        self._store.record(pod, type_, reason, message, _COMPONENT, container=container)
+        self._cluster.record(pod, type_, reason, message, _COMPONENT, container=container)

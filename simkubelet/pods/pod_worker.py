@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from .._internal.change import Change
 from ..admission import AllocationError
-from ..cluster.objects.objects import Objects
+from ..cluster_api import ClusterApi
 from ..container_manager.container_manager import ContainerManager
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
@@ -28,9 +28,8 @@ from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
 from .environment import MissingVariableError, environment
 from .pod_actions import PodActions, actions_for
-from .status_generator import StatusGenerator
-from .terminated_pod import terminated
-from .termination import end_containers
+from .status import StatusGenerator
+from .termination import end_containers, terminated
 from .volumes import VolumeRetry, Volumes
 
 __all__ = ["PodTools", "PodWorker"]
@@ -56,7 +55,7 @@ class PodTools:
     """What the workers of one kubelet instance share.
 
     Attributes:
-        publish: tells the cluster a pod's status.
+        publish: sends a pod's status to the cluster.
         record: records an Event about a pod, or about one of its containers.
         tasks: owns the pauses.
     """
@@ -69,7 +68,7 @@ class PodTools:
     statuses: StatusGenerator
     back_off: CrashLoopBackOff
     volumes: Volumes
-    objects: Objects
+    cluster: ClusterApi
     publish: Callable[[Pod, PodStatus], None]
     record: RecordEvent
 
@@ -78,17 +77,17 @@ class PodWorker:
     """One pod; `run` returns when its containers have ended and none is to be started again.
 
     Args:
-        told: the status that the cluster knows.
+        published: the status that the cluster knows.
     """
 
-    def __init__(self, pod: Pod, tools: PodTools, told: PodStatus) -> None:
+    def __init__(self, pod: Pod, tools: PodTools, published: PodStatus) -> None:
         self.pod = pod
         self.is_ending = False
         """Its containers are being ended: its devices are still its own."""
         self._tools = tools
         self._records = tools.records
         self._by_container = tools.statuses.by_container
-        self._told = told
+        self._published = published
         self._grace_s: float | None = None
         self._reasons: dict[str, Waiting] = {}
         self._change = Change()
@@ -134,7 +133,7 @@ class PodWorker:
         await self._end_containers()
 
     def _publish(self, status: PodStatus) -> None:
-        self._told = status
+        self._published = status
         self._tools.publish(self.pod, status)
 
     def _status(self, *, is_over: bool = False) -> PodStatus:
@@ -226,9 +225,9 @@ class PodWorker:
         created = version.created_event.format(name=container.name)
         try:
             options = await self._tools.containers.allocator.run_options(self.pod, container)
-            env = environment(self.pod, container, self._tools.objects)
+            env = environment(self.pod, container, self._tools.cluster)
         except (AllocationError, MissingVariableError) as error:
-            # Of an error that is a gRPC status, only the description is told.
+            # Of an error that is a gRPC status, only the description is shown.
             message = _RPC_ERROR.sub("", str(error))
             self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)
             self._explain(container, Waiting(_CONFIG_ERROR, message))
@@ -292,18 +291,18 @@ class PodWorker:
         return ending.done()
 
     def _before_the_end(self, status: PodStatus) -> PodStatus:
-        """A terminal phase is not told while a container may run: the scheduler would take the pod's place for free.
+        """Hold back a terminal phase while a container may run: the scheduler would take the pod's place for free.
 
         Source: status/status_manager.go, ``mergePodStatus`` (kubernetes v1.34.4).
         """
-        told = self._told
-        if status.phase.is_terminal and not told.phase.is_terminal:
-            return replace(status, phase=told.phase, reason=told.reason, message=told.message)
+        known = self._published
+        if status.phase.is_terminal and not known.phase.is_terminal:
+            return replace(status, phase=known.phase, reason=known.reason, message=known.message)
         return status
 
     def _final_status(self) -> PodStatus:
         version = self._tools.config.version
-        status = terminated(self.pod, self._told, self._status(is_over=version.ends_deleted_pods))
+        status = terminated(self.pod, self._published, self._status(is_over=version.ends_deleted_pods))
         if version.ends_deleted_pods and not status.phase.is_terminal and not self.pod.is_static:
             # A pod that was deleted before it ran.
             return replace(status, phase=PodPhase.FAILED)

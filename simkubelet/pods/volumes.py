@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..cluster.objects.objects import Key, Objects
+from ..cluster_api import ClusterApi
 from ..model.clock import Clock
 from ..model.pod import Pod
 from ..node.node_paths import KUBELET_FOLDERS, node_path
@@ -59,12 +59,12 @@ class Volumes:
 
     Args:
         directory: the node's folder, see `node_path`.
-        objects: of the cluster.
+        cluster: has the config maps and secrets.
     """
 
-    def __init__(self, directory: Path, objects: Objects) -> None:
+    def __init__(self, directory: Path, cluster: ClusterApi) -> None:
         self._directory = directory
-        self._objects = objects
+        self._cluster = cluster
 
     def set_up(self, pod: Pod) -> list[str]:
         """Make what volumes of a pod ask for; the messages of those that cannot be set up."""
@@ -91,7 +91,7 @@ class Volumes:
             if wanted is None or wanted.get("optional"):
                 continue
             name = wanted.get("secretName") or wanted.get("name") or ""
-            found = self._objects.get(Key(kind, namespace, name))
+            found = self._cluster.read_object(kind, namespace, name)
             if found is None:
                 yield f'{word} "{name}" not found'
                 continue

@@ -111,7 +111,7 @@ class RegistrationServer:
         self._remove_socket()
         await self._stop_listening()
         self.failure = _FAILED
-        if self._version.tells_why_registration_failed:
+        if self._version.reports_registration_failure:
             reason = f"accept unix {self.socket}: use of closed network connection"
             self.failure = f"device registration error: {_FAILED}: {reason}"
 

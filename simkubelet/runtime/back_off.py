@@ -2,7 +2,7 @@
 
 Source: client-go/util/flowcontrol/backoff.go (v0.34.4); kubelet/kubelet.go, ``newCrashLoopBackOff``;
 kubelet_pods.go, ``HandlePodCleanups``, which drops old entries whether or not their containers still run (kubernetes
-v1.34.4). A kubelet keeps it in memory, so it begins anew after a restart.
+v1.34.4). A kubelet keeps it in memory, so it starts from zero after a restart.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A container runtime without processes: its containers start, are told to end, and end.
+"""A container runtime without processes: its containers start, are asked to end, and end.
 
-An init container ends with 0 as soon as it has started. Every other one runs until it is told to end, and takes SIGTERM
-as the pause image does: it ends with 0 at once.
+An init container ends with 0 as soon as it has started. Every other one runs until it is asked to end; on SIGTERM it
+ends with 0 at once, as the pause image does.
 
 Source: build/pause/linux/pause.c, ``sigdown`` (kubernetes v1.34.4).
 """
@@ -50,7 +50,7 @@ class BookKeepingRuntime:
     """The containers of one node that run without processes."""
 
     def __init__(self) -> None:
-        # Whoever keeps the record of a container keeps its handle.
+        # The record of a container holds its handle.
         self._containers: WeakValueDictionary[tuple[PodUID, str], BookKeepingContainer] = WeakValueDictionary()
 
     async def start(

@@ -2,7 +2,7 @@
 
 A container has its own mounts, process ids, IPC and host name; it shares the network of the host. Its root file system
 is the host's image (`host_image`), its ``/dev`` has the standard nodes and those that were asked for. Inside, the
-program is process 1 and user 0 without a single capability, whoever runs the simulator.
+program is process 1 and user 0 without a single capability, whichever user runs the simulator.
 """
 
 from __future__ import annotations

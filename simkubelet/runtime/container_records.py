@@ -78,7 +78,7 @@ class ContainerRecords:
         node: the node's name.
         runtime: starts them.
         clock: the node's time.
-        observe: told when a container starts, and of its end when a kubelet knows; see `catch_up`.
+        observe: called when a container starts, and with its end when a kubelet knows it; see `catch_up`.
         tasks: owns the waits for their ends; `close` ends these.
     """
 
@@ -154,7 +154,7 @@ class ContainerRecords:
         return record is not None and record.sandboxes > 0
 
     def make_sandbox(self, pod: Pod) -> None:
-        """Give a pod a sandbox; its init containers begin anew in it."""
+        """Give a pod a sandbox; its init containers start again in it."""
         record = self._pods.setdefault(pod.uid, _PodRecord(pod))
         record.has_sandbox = True
         record.sandboxes += 1
@@ -184,7 +184,7 @@ class ContainerRecords:
         except ContainerStartError as error:
             if error.failure is StartFailure.RUN:
                 self._add(record, _never_alive(life, error))
-                self._tell(pod.uid)
+                self._notify(pod.uid)
             raise
         self._add(record, life)
         record.handles[container.name] = handle
@@ -192,7 +192,7 @@ class ContainerRecords:
         wait = self._group.create_task(self._await_end(record, life, handle), name=f"{pod.key}/{container.name}")
         self._waits.add(wait)
         wait.add_done_callback(self._waits.discard)
-        self._tell(pod.uid)
+        self._notify(pod.uid)
 
     async def stop(self, pod_uid: PodUID, container: str, grace_s: float) -> None:
         """End a container and wait for its end; nothing happens to one that does not run."""
@@ -203,9 +203,9 @@ class ContainerRecords:
         self._ended(record, life, await record.handles[container].stop(grace_s))
 
     def catch_up(self, pod_uid: PodUID) -> None:
-        """A kubelet begins to look after a pod, or to learn of it again: what ended while it did not is told.
+        """A kubelet begins to look after a pod, or to learn of it again: what ended meanwhile is reported.
 
-        The ends of a pod that no kubelet takes back are told to nobody, as its status never has them.
+        The ends of a pod that no kubelet takes back are not reported, as its status never has them.
         """
         record = self._pods.get(pod_uid)
         if record is not None:
@@ -214,7 +214,7 @@ class ContainerRecords:
                 self._observe(end)
 
     async def relisted(self, pod_uid: PodUID) -> None:
-        """Wait until a kubelet knows what runs of a pod; what ended while the runtime did not tell is told then."""
+        """Wait until a kubelet knows what runs of a pod; what ended while the runtime was silent is reported then."""
         if self.cri.of_lists:
             await self.cri.until_lists()
             self.catch_up(pod_uid)
@@ -249,7 +249,7 @@ class ContainerRecords:
         record.lives[life.name] = [*record.lives.get(life.name, ()), life][-_KEPT:]
 
     def _ended(self, record: _PodRecord, life: ContainerRecord, status: ExitStatus) -> None:
-        """Record an end once; whoever waits for it and whoever brought it about both come here."""
+        """Record an end once; the task that waits for it and the one that caused it both call this."""
         lives = record.lives.get(life.name, [])
         for place, known in enumerate(lives):
             if known.attempt == life.attempt and known.is_running:
@@ -260,9 +260,9 @@ class ContainerRecords:
                     record.unseen_ends.append(end)
                 else:
                     self._observe(end)
-                self._tell(record.pod.uid)
+                self._notify(record.pod.uid)
 
-    def _tell(self, pod_uid: PodUID) -> None:
+    def _notify(self, pod_uid: PodUID) -> None:
         if self.on_change is not None:
             self.on_change(pod_uid)
 

@@ -1,11 +1,15 @@
-"""What the kubelet asks of a container runtime, whether containers are book-keeping or processes.
+"""What the kubelet asks of a container runtime, whether containers are book-keeping or processes, and its errors.
 
-A runtime belongs to the node and not to a kubelet instance: containers go on while the kubelet restarts, and end at
-once, without a word to them, when the node reboots.
+A runtime belongs to the node and not to a kubelet instance: containers continue while the kubelet restarts, and end at
+once, without a signal, when the node reboots. The kubelet shows the texts of the errors as they are.
+
+Source: internal/cri/server/container_create.go and container_start.go (containerd v2.1.4),
+libcontainer/process_linux.go and container_linux.go (runc v1.4.0), for these texts.
 """
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -21,6 +25,10 @@ __all__ = [
     "ExitReason",
     "ExitStatus",
     "StartFailure",
+    "init_error",
+    "injection_error",
+    "refused_container",
+    "refused_spec",
 ]
 
 START_FAILED_EXIT_CODE: Final = 128
@@ -115,3 +123,29 @@ class ContainerRuntime(Protocol):
 
     async def reboot(self) -> None:
         """End all containers at once, as a power cut does; their status is `ExitStatus.power_cut`."""
+
+
+def refused_spec(words: str) -> ContainerStartError:
+    """What the kubelet asked for cannot be put into an OCI spec."""
+    container_id = secrets.token_hex(32)
+    message = f'failed to generate container "{container_id}" spec: failed to generate spec: {words}'
+    return ContainerStartError(StartFailure.CREATE, message)
+
+
+def refused_container(words: str) -> ContainerStartError:
+    """The spec stands, and what changes it further failed."""
+    return ContainerStartError(StartFailure.CREATE, f"failed to create containerd container: {words}")
+
+
+def injection_error(words: str) -> ContainerStartError:
+    """CDI devices cannot be given to the container."""
+    return refused_container(f"CDI device injection failed: {words}")
+
+
+def init_error(words: str) -> ContainerStartError:
+    """The container was created, and its first process could not become the program."""
+    return ContainerStartError(
+        StartFailure.RUN,
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+        f"unable to start container process: error during container init: {words}: unknown",
+    )

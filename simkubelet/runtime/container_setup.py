@@ -1,16 +1,19 @@
-"""What stands in a container's sandbox: the answers of the plugins, CDI and the node itself, found on this host.
+"""What a container's sandbox holds: the answers of the plugins, CDI and the node itself, resolved on this host.
 
 A path of the node is looked for below the node's root first, on the host next, and then among what plugins wrote into
 folders that the node shares with the host: what a fake machine or a story put there is the node's, the rest of a node
-is the host. No container may change the host, so what comes from there is read-only.
+is the host. No container may change the host, so what comes from there is mounted read-only. The links that hooks of
+NVIDIA's container toolkit create are made here too.
 
 Source: internal/cri/opts/spec_linux_opts.go and container_create.go (containerd v2.1.4), also for the texts and for
-the order in which one thing replaces another: plugins, CDI, then the node's own hook.
+the order in which one thing replaces another: plugins, CDI, then the node's own hook;
+cmd/nvidia-cdi-hook/create-symlinks (nvidia-container-toolkit v1.19.0).
 """
 
 from __future__ import annotations
 
 import os
+import posixpath
 import secrets
 import stat
 from collections.abc import Callable, Mapping
@@ -31,18 +34,33 @@ from ..cdi import (
 from ..cdi import DeviceNode as CdiDeviceNode
 from ..devices.run_options import DeviceRunOptions
 from .bubblewrap import Bind
-from .cri_errors import init_error, injection_error, refused_container, refused_spec
-from .toolkit_hook import links_of
+from .container_runtime import init_error, injection_error, refused_container, refused_spec
 
-__all__ = ["ContainerSetup", "NodeHook", "no_hook", "set_up"]
+__all__ = ["ContainerSetup", "NodeHook", "links_of", "no_hook", "set_up"]
 
+_COMMAND: Final = "create-symlinks"
+_OPTION: Final = "--link"
 NodeHook = Callable[[Mapping[str, str]], ContainerEdits]
 """What a node adds to each container by itself, from the environment that the container has by then.
 
 On a real node that is the vendor's container toolkit, which looks at ``NVIDIA_VISIBLE_DEVICES``.
 """
-
 _ALL: Final = "rwm"
+
+
+def links_of(hook: Hook) -> Mapping[str, str] | None:
+    """Path in the container -> what the link there says; None for a hook that does anything else.
+
+    The arguments are ``nvidia-cdi-hook create-symlinks --link TARGET::LINK …``, or ``nvidia-ctk hook`` and the same.
+    """
+    name, *words = hook.args or ("",)
+    if posixpath.basename(name) == "nvidia-ctk":
+        words = words[1:]
+    if words[:1] != [_COMMAND]:
+        return None
+    given = [word for option, word in zip(words[1::2], words[2::2], strict=False) if option == _OPTION]
+    pairs = (word.split("::") for word in given)
+    return {link: target for target, link in pairs}
 
 
 def no_hook(_env: Mapping[str, str]) -> ContainerEdits:

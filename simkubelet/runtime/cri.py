@@ -1,4 +1,10 @@
-"""Which calls of its kubelet a node's container runtime answers: all of them, as long as nobody says otherwise."""
+"""The CRI as one kubelet sees it: which calls the container runtime answers, and the runtime's state as a result.
+
+The runtime answers all calls until a story makes it silent.
+
+Source: kubelet/runtime.go, ``runtimeErrors``; kubelet.go, ``updateRuntimeUp``, ``syncLoop``; pleg/generic.go,
+``Healthy``, ``Relist`` (kubernetes v1.34.4).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +15,17 @@ from typing import Final
 from .._internal.change import Change
 from .._internal.first_done import first_done
 from ..model.clock import Clock
+from .back_off import go_duration
 from .cri_call import CriCall
 
-__all__ = ["Cri", "Silence"]
+__all__ = ["Cri", "RuntimeState", "Silence"]
+
 
 _TIMEOUT_S: Final = 120.0
 """How long a kubelet waits for the answer to most calls. Source: ``RuntimeRequestTimeout`` (kubernetes v1.34.4)."""
-
-
 _LISTS: Final = frozenset({CriCall.LIST_POD_SANDBOX, CriCall.LIST_CONTAINERS})
+_STATUS_GRACE_S: Final = 30.0
+_RELIST_GRACE_S: Final = 180.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +40,7 @@ class Cri:
     """The runtime's side of the CRI; it belongs to the node and outlives its kubelets.
 
     Attributes:
-        change: Told when it answers other calls than before.
+        change: Notified when it answers other calls than before.
         of_status: Since when a kubelet does not learn whether it is well; None while it does.
         of_lists: Since when a kubelet does not learn what runs, for which it needs both lists; None while it does.
     """
@@ -81,12 +89,12 @@ class Cri:
             await first_done(self.until_resumed(), self._clock.sleep(_TIMEOUT_S))
 
     async def until_status(self) -> None:
-        """Wait until it tells that it is well."""
+        """Wait until it answers that it is ready."""
         while self.of_status:
             await self.change.wait(self.change.count)
 
     async def until_lists(self) -> None:
-        """Wait until it tells what runs."""
+        """Wait until it answers which containers run."""
         while self.of_lists:
             await self.change.wait(self.change.count)
 
@@ -99,3 +107,41 @@ class Cri:
         if not (is_silent or self._is_paused):
             return None
         return before or Silence(self._clock.now(), self.change.count)
+
+
+class RuntimeState:
+    """Errors of the runtime, for a kubelet that starts when this object is made.
+
+    Args:
+        cri: The node's runtime.
+        clock: The node's time.
+    """
+
+    def __init__(self, cri: Cri, clock: Clock) -> None:
+        self._cri = cri
+        self._clock = clock
+        self._start = cri.change.count
+
+    def errors(self) -> tuple[str, ...]:
+        """Why the node is not ready, in the kubelet's words; empty while the runtime is well."""
+        errors = []
+        if silence := self._cri.of_status:
+            if silence.change < self._start:
+                errors.append("container runtime status check may not have completed yet")
+            elif self._seconds_of(silence) >= _STATUS_GRACE_S:
+                errors.append("container runtime is down")
+        if silence := self._cri.of_lists:
+            if silence.change < self._start:
+                errors.append("PLEG is not healthy: pleg has yet to be successful")
+            elif (elapsed_s := self._seconds_of(silence)) > _RELIST_GRACE_S:
+                elapsed, limit = go_duration(elapsed_s), go_duration(_RELIST_GRACE_S)
+                errors.append(f"PLEG is not healthy: pleg was last seen active {elapsed} ago; threshold is {limit}")
+        return tuple(errors)
+
+    async def until_well(self) -> None:
+        """Wait until there is no error; a kubelet takes no news of pods before."""
+        while self.errors():
+            await self._cri.change.wait(self._cri.change.count)
+
+    def _seconds_of(self, silence: Silence) -> float:
+        return self._clock.now() - silence.since_s

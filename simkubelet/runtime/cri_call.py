@@ -1,4 +1,7 @@
-"""The calls of the CRI that tell a kubelet whether the container runtime is well, and what runs."""
+"""The calls of the CRI with which a kubelet asks for the runtime's state and for its containers.
+
+The image of a kind node holds this module without the rest of the package, so it imports nothing of the package.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod
 from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
+from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
-from .cri_errors import init_error, refused_spec
 from .host_image import HostImage
 from .process_container import ContainerFiles, ProcessContainer, tail
 from .program import Program, program_of
@@ -112,9 +112,9 @@ class ProcessRuntime:
                 argv += [self._image.python, "-I", "-S", "-c", _INIT, str(status.write_end), program.working_dir]
                 argv += [str(len(inside)), *inside, *program.argv]
                 process = await _run(argv, log, (options.fileno(), info.write_end, status.write_end))
-            told = await info.read()
+            answer = await info.read()
             said = await status.read()
-        return process, json.loads(told)["child-pid"] if told else 0, said
+        return process, json.loads(answer)["child-pid"] if answer else 0, said
 
     def _arguments(self, pod: Pod, program: Program, setup: ContainerSetup, files: ContainerFiles) -> list[str]:
         message = Bind(str(files.message), program.termination_message_path)

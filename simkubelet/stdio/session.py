@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ..admission import AllocationError
-from ..model.errors import SimkubeletError
-from ..model.panic import KubeletPanicError
+from ..model.errors import KubeletPanicError, SimkubeletError
 from .command import Command, CommandFailedError
 from .commands import COMMANDS
 from .node import Node

@@ -15,8 +15,8 @@ from plugin.apiserver import JSON, ApiClient, ApiError, ServerAccess
 from plugin.framework import DeviceID
 from plugin.gpumemory.shared_gpu import SharedGpuPlugin
 from simkubelet.cluster import Objects, WallTime
-from simkubelet.cluster.api.namespaces import NamespaceController
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
 

@@ -27,7 +27,7 @@ from simkubelet.model.events import NodeEvent
 from simkubelet.model.pod_status import ContainerStatus, PodStatus
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.node.context import Surroundings
+from simkubelet.node.context import NodeContext
 
 RESOURCE = "example.com/stub"
 WAIT_S = 10.0
@@ -269,7 +269,7 @@ async def running_node(
     store = Store(Objects(WallTime(clock)), observe)
     async with asyncio.TaskGroup() as tasks:
         config = KubeletConfig("node-1", behaviour, **settings)
-        kubelet = Kubelet(folder, config, Surroundings(clock, store, observe, tasks))
+        kubelet = Kubelet(folder, config, NodeContext(clock, store, observe, tasks))
         await kubelet.start()
         node = Node(kubelet, store, clock, kubelet.folder.directory, events, changed)
         scheduling = tasks.create_task(Scheduler(store, clock, behaviour).run()) if scheduler else None

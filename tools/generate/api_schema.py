@@ -1,4 +1,4 @@
-"""Write ``schema.json`` and ``field_numbers.json`` in ``simkubelet/cluster/api``: the fields of the served kinds.
+"""Write ``schema.json`` and ``field_numbers.json`` of `cluster.api.decoding`: the fields of the served kinds.
 
 The first has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required fields, and
 how lists and maps are merged; no descriptions and no defaults. The second has the fields' numbers in protobuf, from
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-TARGET = Path(__file__).resolve().parents[2] / "simkubelet" / "cluster" / "api"
+TARGET = Path(__file__).resolve().parents[2] / "simkubelet" / "cluster" / "api" / "decoding"
 REF: Final = "#/components/schemas/"
 
 ROOTS: Final = {

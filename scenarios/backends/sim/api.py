@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from simkubelet.cluster import Objects
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.node_logs import NodeLogs
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import strategies

@@ -27,7 +27,7 @@ from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopp
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import Version, version
-from simkubelet.node.context import Surroundings
+from simkubelet.node.context import NodeContext
 from simkubelet.runtime.bubblewrap import check_bubblewrap
 
 from ...evaluation.verdict import is_failure
@@ -218,8 +218,8 @@ class SimBackend:
             node = SimNode(spec, self._folder / spec.name, self._scenario.changed_files)
             self._nodes[node.name] = node
             node.create()
-            around = Surroundings(self._clock, self._store, self._observe, self._group)
-            kubelet = Kubelet(node.directory, node.kubelet_config(), around)
+            context = NodeContext(self._clock, self._store, self._observe, self._group)
+            kubelet = Kubelet(node.directory, node.kubelet_config(), context)
             self._logs.add_node(node.name, node.kubelet_log)
             with self._logs.of(node.name):
                 await kubelet.start()

@@ -1,4 +1,4 @@
 """The cluster's API server: what kubectl and client libraries talk to, over `Objects`.
 
-`registry` decides (create, update, delete with a kind's `Strategy`), `server` and what it needs answer HTTP.
+`registry` creates, updates and deletes with the `Strategy` of each kind; `endpoints` answers HTTP.
 """

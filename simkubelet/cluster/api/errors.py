@@ -32,7 +32,7 @@ _WITHOUT_VALUE: Final = ("FieldValueRequired", "FieldValueForbidden", "FieldValu
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """What is wrong with one field: the path as ``spec.containers[0].name``, why, and the value where it is told."""
+    """What is wrong with one field: its path (``spec.containers[0].name``), the reason, and the value if shown."""
 
     reason: str
     path: str

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ..._internal.change import Change
 from ..api.errors import StatusError
-from ..api.kinds import KINDS, Kind
-from ..api.registry import DeleteOptions, Registry
+from ..api.registry.kinds import KINDS, Kind
+from ..api.registry.registry import DeleteOptions, Registry
 from ..objects.objects import JSON, Verb, Written
 
 __all__ = ["GarbageCollector"]

@@ -46,9 +46,9 @@ _OWN: Final = frozenset({(key, "NoSchedule") for key in (*_TAINTS.values(), _UNS
 
 @dataclass(slots=True)
 class _Health:
-    """What a node said last, and when that was first seen."""
+    """What a node reported last, and when that was first seen."""
 
-    said: tuple[object, ...]
+    reported: tuple[object, ...]
     seen_at: float
 
 
@@ -87,16 +87,16 @@ class NodeLifecycle:
             await self._clock.sleep(_PERIOD_S)
 
     def _look_at(self, node: Node) -> None:
-        said, now = self._said_by(node), self._clock.now()
+        reported, now = self._reported_by(node), self._clock.now()
         health = self._health.get(node.name)
         if health is None:
             self._record(node, "RegisteredNode", f"Node {node.name} event: Registered Node {node.name} in Controller")
-        if health is None or health.said != said:
-            self._health[node.name] = _Health(said, now)
+        if health is None or health.reported != reported:
+            self._health[node.name] = _Health(reported, now)
         elif now - health.seen_at > _GRACE_S:
             self._mark_silent(node)
 
-    def _said_by(self, node: Node) -> tuple[object, ...]:
+    def _reported_by(self, node: Node) -> tuple[object, ...]:
         ready = _condition(node, _READY) or {}
         lease = self._store.objects.get(Key(*_LEASES, node.name)) or {}
         return ready.get("lastHeartbeatTime"), (lease.get("spec") or {}).get("renewTime")

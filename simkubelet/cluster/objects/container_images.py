@@ -28,7 +28,7 @@ def image_name(image: str) -> str:
 
 @lru_cache
 def image_id(image: str) -> str:
-    """The image by its digest: the one in its name, or one that stands for what a registry would tell."""
+    """The image by its digest: the one in its name, or one computed in place of a registry's answer."""
     repository, tag = _split(image)
     return f"{repository}{tag}" if tag.startswith("@") else f"{repository}@sha256:{_digest(repository + tag)}"
 

@@ -13,9 +13,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from ...model.node import Node, Taint
-from ...model.node_condition import ConditionStatus, ConditionType, NodeCondition
-from ...model.node_status import NodeStatus
+from ...model.node import ConditionStatus, ConditionType, Node, NodeCondition, NodeStatus, Taint
 from ...model.resources import ResourceName, format_amount, parse_amount
 from .objects import JSON
 from .wall_time import WallTime

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 __all__ = [
     "as_integer",
-    "is_beyond_telling",
+    "is_undecidable",
     "matches_required_affinity",
     "matches_term",
     "meets",
@@ -34,7 +34,7 @@ def matches_required_affinity(pod_spec: Mapping[str, Any], node: Mapping[str, An
     return terms is None or any(matches_term(term, labels, name) for term in terms)
 
 
-def is_beyond_telling(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
+def is_undecidable(pod_spec: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     """Whether one of the terms that a pod insists on, but not its selector, compares with a number that is none.
 
     The API server lets it pass. Such a term is met by no node, yet counts as an error.

@@ -76,7 +76,7 @@ Subscriber = Callable[[Written], None]
 
 
 class Objects:
-    """All objects of a cluster; `change` tells of each write."""
+    """All objects of a cluster; `change` is notified of each write."""
 
     def __init__(self, wall_time: WallTime) -> None:
         self.change = Change()
@@ -151,7 +151,7 @@ class Objects:
         return list(newer)[::-1]
 
     def subscribe(self, kind: str, subscriber: Subscriber) -> None:
-        """Have a function called at each write to a kind, before anyone else is told."""
+        """Call a function at each write to a kind, before `change` is notified."""
         self._subscribers.setdefault(kind, []).append(subscriber)
 
     def _write(self, verb: Verb, key: Key, body: Mapping[str, Any], before: JSON | None) -> JSON:

@@ -12,16 +12,12 @@ from itertools import chain, islice
 from typing import Any, Final
 
 from ...model.version import Version
-from .cluster_state import ClusterState
+from .cluster_state import ClusterState, NodeInfo
 from .filters import Filters
-from .messages import NO_NODES, failed_scheduling, nodes_available
-from .node_info import NodeInfo
-from .plugins import Plugin
+from .plugins import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 from .pod_info import PodInfo
 from .preemption import Candidate, Dismissal, Preemption, best_candidate
-from .preferred_nodes import PreferredNodes
-from .refusal import Refusal
-from .scores import scores
+from .scores import PreferredNodes, scores
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]
 
@@ -108,7 +104,7 @@ class _Cycle:
             return Assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
         if feasible:
             return Assignment(feasible[0].name)
-        others = len(self._nodes) - len(self._refusals) if self._version.tells_filtered_out_nodes else 0
+        others = len(self._nodes) - len(self._refusals) if self._version.counts_filtered_out_nodes else 0
         refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
         rejectors = {refusal.plugin for refusal in self._refusals.values()}
         reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))

@@ -12,11 +12,10 @@ from typing import Final
 from ...model.fit import insufficient_resources
 from ...model.version import Version
 from ..objects.node_selection import matches_required_affinity, tolerates, untolerated_taint
-from .node_info import NodeInfo
-from .plugins import Plugin
+from .cluster_state import NodeInfo
+from .plugins import Plugin, Refusal
 from .pod_affinity import PodAffinityFilter
 from .pod_info import PodInfo
-from .refusal import Refusal
 
 __all__ = ["HARD_TAINTS", "Filters", "tolerates_cordon"]
 

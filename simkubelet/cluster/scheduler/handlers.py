@@ -20,7 +20,7 @@ __all__ = ["Handlers"]
 
 
 class Handlers:
-    """Keeps the view and the queue as the objects are told."""
+    """Updates the view and the queue at each change of the objects."""
 
     def __init__(self, state: ClusterState, queue: SchedulingQueue, version: Version) -> None:
         self._state = state

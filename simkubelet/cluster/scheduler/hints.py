@@ -13,7 +13,7 @@ from typing import Final
 
 from ...model.fit import PODS, insufficient_resources
 from ...model.node import Node
-from ..objects.node_selection import is_beyond_telling, matches_required_affinity, untolerated_taint
+from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
 from .filters import HARD_TAINTS, tolerates_cordon
 from .plugins import Plugin
 from .pod_affinity import matches_all, required_affinity, required_anti_affinity
@@ -23,7 +23,7 @@ __all__ = ["Kind", "NodeEvent", "PodEvent", "is_of_interest", "is_worth_a_try", 
 
 
 class Kind(Enum):
-    """What happened; what changed of a node or of a pod is told one by one."""
+    """What happened; each changed part of a node or a pod is an event of its own."""
 
     NODE_ADDED = auto()
     NODE_ALLOCATABLE = auto()
@@ -120,7 +120,7 @@ def _tolerates(pod: PodInfo, node: Node) -> bool:
 
 def _matches_now(pod: PodInfo, old: Node | None, new: Node) -> bool:
     if not matches_required_affinity(pod.spec, new.manifest):
-        return is_beyond_telling(pod.spec, new.manifest)
+        return is_undecidable(pod.spec, new.manifest)
     return old is None or not matches_required_affinity(pod.spec, old.manifest)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..objects.node_selection import meets
-from .node_info import NodeInfo
-from .plugins import Plugin
+from .cluster_state import NodeInfo
+from .plugins import Plugin, Refusal
 from .pod_info import PodInfo
-from .refusal import Refusal
 
 __all__ = [
     "PodAffinityFilter",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from .node_info import NodeInfo
+from .cluster_state import NodeInfo
+from .plugins import Refusal
 from .pod_info import PodInfo
-from .refusal import Refusal
 
 __all__ = ["Candidate", "Dismissal", "Preemption", "best_candidate"]
 

@@ -19,7 +19,7 @@ from ..store.store import Store
 from .cluster_state import ClusterState
 from .cycle import Assignment, Failure, SchedulingCycles
 from .handlers import Handlers
-from .messages import event_note
+from .plugins import event_note
 from .pod_info import DEFAULT_SCHEDULER, PodInfo
 from .queue import SchedulingQueue
 

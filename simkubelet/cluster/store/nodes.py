@@ -1,18 +1,51 @@
-"""The nodes of a cluster: what their kubelets write, and what there is of each, whoever wrote it."""
+"""The nodes of a cluster: what their kubelets write, their current state, and the addresses of their pods.
+
+All pod addresses are loopback, so a server that listens on any address can be reached there. Each node has a range of
+256 addresses, as a cluster's controller manager assigns them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
+from ipaddress import ip_network
+from itertools import count
+from typing import Final
 
 from ..._internal.change import Change
 from ...model.events import NodeStatusUpdated, Observer
-from ...model.node import Node
-from ...model.node_status import NodeStatus, has_changed
+from ...model.node import Node, NodeStatus, has_changed
 from ..objects.node_json import new_node_json, node_status_json, read_node, read_node_status
 from ..objects.objects import Key, Objects, Verb, Written
-from .addresses import NodeRanges
 
-__all__ = ["Nodes"]
+__all__ = ["NodeRanges", "Nodes", "free_address"]
+
+_CLUSTER: Final = ip_network("127.64.0.0/10")
+_RANGE: Final = 256
+_FIRST: Final = 2
+
+
+class NodeRanges:
+    """Gives each new node a range; after 16,384 nodes the first one comes again."""
+
+    def __init__(self) -> None:
+        self._count = count()
+
+    def next(self) -> str:
+        """The next range, as ``127.64.0.0/24``."""
+        place = next(self._count) * _RANGE % _CLUSTER.num_addresses
+        return f"{_CLUSTER.network_address + place}/24"
+
+
+def free_address(pod_range: str, used: Container[str]) -> str:
+    """The first free address of a node's range; empty where none is left, or where the node has no range."""
+    if not pod_range:
+        return ""
+    network = ip_network(pod_range, strict=False)
+    for place in range(_FIRST, network.num_addresses - 1):
+        if (address := str(network.network_address + place)) not in used:
+            return address
+    return ""
 
 
 class Nodes:
@@ -20,8 +53,8 @@ class Nodes:
 
     Args:
         objects: what is stored; no node is in there yet.
-        observe: told of each change of what a node offers.
-        change: told of every change but heartbeats.
+        observe: called with each change of capacity or allocatable.
+        change: notified of every change except heartbeats.
 
     Attributes:
         by_name: node -> what it is; read only.
@@ -58,6 +91,25 @@ class Nodes:
             # Nothing that the API shows has changed.
             self._own = None
             self.by_name[node], self.statuses[node] = replace(known, status=status), status
+
+    def renew_lease(self, node: str, duration_s: int) -> None:
+        """Write the lease of a node with the date of now; a removed lease is created again.
+
+        Source: component-helpers, apimachinery/lease/controller.go, ``newLease`` (v0.34.4).
+        """
+        key = Key("leases.coordination.k8s.io", "kube-node-lease", node)
+        renewed = {
+            "holderIdentity": node,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": self._objects.wall_time.now_micro(),
+        }
+        old = self._objects.get(key)
+        if old is not None:
+            self._objects.replace(key, {**old, "spec": {**(old.get("spec") or {}), **renewed}})
+            return
+        known = self.by_name.get(node)
+        owner = known and {"apiVersion": "v1", "kind": "Node", "name": node, "uid": known.manifest["metadata"]["uid"]}
+        self._objects.create(key, {"metadata": {"ownerReferences": [owner]} if owner else {}, "spec": renewed})
 
     def _follow(self, written: Written) -> None:
         own, self._own = self._own, None

@@ -1,12 +1,11 @@
-"""The Kubernetes Events about pods: recording them, and what there is of each pod, whoever recorded it."""
+"""The Kubernetes Events about pods: how they are recorded, and those of each pod from any component."""
 
 from __future__ import annotations
 
 from ..._internal.change import Change
 from ...model.events import EventRecorded, Observer
 from ...model.pod import Pod, PodUID
-from ..objects.event_json import KubeEvent, read_event
-from ..objects.event_recorder import EventRecorder
+from ..objects.events import EventRecorder, KubeEvent, read_event
 from ..objects.objects import JSON, Key, Objects, Verb, Written
 
 __all__ = ["PodEvents"]
@@ -17,8 +16,8 @@ class PodEvents:
 
     Args:
         objects: what is stored.
-        observe: told of each Event about a pod.
-        change: told of every Event.
+        observe: called with each Event about a pod.
+        change: notified of every Event.
     """
 
     def __init__(self, objects: Objects, observe: Observer, change: Change) -> None:

@@ -13,36 +13,40 @@ from types import MappingProxyType
 from typing import Any
 
 from ..._internal.change import Change
+from ...cluster_api import ClusterApi, PodWatch
 from ...model.errors import InputError
 from ...model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ...model.node import Node
-from ...model.node_status import NodeStatus
+from ...model.node import Node, NodeStatus
 from ...model.pod import Pod, PodUID, pod_from_manifest
 from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
 from ...model.version import DEFAULT, Version, version
-from ..objects.event_json import KubeEvent
-from ..objects.event_recorder import EventRecorder
+from ..objects.events import EventRecorder, KubeEvent
 from ..objects.node_json import HOST
-from ..objects.objects import JSON, Objects, Verb, Written
-from ..objects.pod_json import deleting_json, pod_key, read_pod, reread_pod, with_condition
-from ..objects.pod_status_json import condition_json, kubelet_status_json
+from ..objects.objects import JSON, Key, Objects, Verb, Written
+from ..objects.pod_json import (
+    condition_json,
+    deleting_json,
+    kubelet_status_json,
+    pod_key,
+    read_pod,
+    reread_pod,
+    with_condition,
+)
 from ..strategies.not_simulated import not_simulated
 from ..strategies.pod_creation import created_pod, decoded_pod
-from ..strategies.priority import PriorityError
-from .addresses import free_address
-from .nodes import Nodes
+from ..strategies.priority_classes import PriorityError
+from .nodes import Nodes, free_address
 from .pod_events import PodEvents
-from .pod_watch import PodWatch
 
 __all__ = ["KubeEvent", "Store"]
 
 
-class Store:
-    """Pods, nodes and Events of one cluster; `change` tells of every change of theirs but heartbeats.
+class Store(ClusterApi):
+    """Pods, nodes and Events of one cluster; `change` is notified of every change of them except heartbeats.
 
     Args:
         objects: what is stored; nothing of these kinds is in there yet.
-        observe: told of what changes.
+        observe: called with each change.
     """
 
     def __init__(self, objects: Objects, observe: Observer) -> None:
@@ -65,6 +69,9 @@ class Store:
         return self._events.recorder
 
     # Reading
+
+    def read_object(self, kind: str, namespace: str, name: str) -> JSON | None:
+        return self.objects.get(Key(kind, namespace, name))
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -227,6 +234,9 @@ class Store:
         """Publish a node's status as its kubelet; nothing happens where the node's object is gone."""
         self._nodes.publish(node, status)
 
+    def renew_lease(self, node: str, duration_s: int) -> None:
+        self._nodes.renew_lease(node, duration_s)
+
     # Events
 
     def record(
@@ -243,6 +253,14 @@ class Store:
     ) -> None:
         """Record an Event about a pod; see `PodEvents.record`."""
         self._events.record(pod, type_, reason, message, component, container=container, host=host, action=action)
+
+    def record_node_event(self, node: str, reason: str, message: str, component: str) -> None:
+        # To a kubelet, its node's name is the node's uid.
+        about = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node}
+        self.recorder.record(about, "Normal", reason, message, component, host=node)
+
+    def forget_events(self, node: str, component: str) -> None:
+        self.recorder.forget(component, node)
 
     # What was written
 
@@ -277,7 +295,7 @@ class Store:
             self._on_node.setdefault(pod.node_name, {})[uid] = None
         if old is not None:
             self._report_pod(old, pod)
-        self._tell(pod)
+        self._notify(pod)
         if old is None:
             self._report_not_simulated(pod)
 
@@ -297,9 +315,9 @@ class Store:
         if pod.node_name is not None:
             del self._on_node[pod.node_name][pod.uid]
         self._observe(PodRemoved(pod.key))
-        self._tell(pod)
+        self._notify(pod)
 
-    def _tell(self, pod: Pod) -> None:
+    def _notify(self, pod: Pod) -> None:
         for watch in self._watches.get(pod.node_name or "", ()):
             watch.note(pod.uid)
         self.change.notify()

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_label
+from ..api.registry.names import is_dns_label
 from .resource_validation import validate_requirements
 
 __all__ = ["choose", "validate_containers", "validate_init_containers"]

@@ -10,8 +10,7 @@ import re
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.strategy import Strategy, keep_status
-from ..controllers.daemonsets.placement import GENERATION_ANNOTATION, template_generation
+from ..api.registry.strategy import Strategy, keep_status
 from ..objects.node_selection import as_integer
 from ..objects.objects import JSON
 from .label_validation import validate_label_selector
@@ -19,7 +18,9 @@ from .not_simulated import not_simulated
 from .pod_defaults import default_pod_spec
 from .pod_validation import validate_pod_spec
 
-__all__ = ["DaemonSetStrategy"]
+__all__ = ["DaemonSetStrategy", "template_generation"]
+
+_GENERATION_ANNOTATION: Final = "deprecated.daemonset.template.generation"
 
 _ROLLING: Final = "RollingUpdate"
 _PERCENT: Final = re.compile(r"[0-9]+%")
@@ -81,6 +82,13 @@ class DaemonSetStrategy(Strategy):
         return not_simulated(template.get("spec") or {}, "spec.template.spec") if is_new else []
 
 
+def template_generation(daemon_set: JSON) -> str | None:
+    """Return the template's generation, which an annotation held before there were revisions."""
+    annotations = daemon_set["metadata"].get("annotations") or {}
+    generation: str | None = annotations.get(_GENERATION_ANNOTATION)
+    return generation
+
+
 def _no_pods() -> JSON:
     """The counts that have no ``omitempty``; the controller fills them."""
     names = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
@@ -94,7 +102,7 @@ def _generation(daemon_set: JSON) -> int:
 
 def _set_template_generation(new: JSON, generation: int) -> None:
     annotations = new["metadata"].get("annotations") or {}
-    new["metadata"]["annotations"] = {**annotations, GENERATION_ANNOTATION: str(generation)}
+    new["metadata"]["annotations"] = {**annotations, _GENERATION_ANNOTATION: str(generation)}
 
 
 def _selector(spec: JSON) -> list[FieldError]:

@@ -9,8 +9,8 @@ import copy
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.names import is_qualified_name
-from ..api.strategy import Strategy
+from ..api.registry.names import is_qualified_name
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON
 
 __all__ = ["CoreEventStrategy", "EventStrategy"]

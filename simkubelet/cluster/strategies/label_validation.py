@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.names import is_label_value, is_qualified_name
+from ..api.registry.names import is_label_value, is_qualified_name
 
 __all__ = ["SET_OPERATORS", "validate_label_keys", "validate_label_selector", "validate_labels", "validate_set"]
 

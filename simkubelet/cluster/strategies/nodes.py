@@ -12,12 +12,11 @@ from ipaddress import ip_network
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.names import is_label_value, is_qualified_name
-from ..api.strategy import Strategy, keep_status
+from ..api.registry.names import is_label_value, is_qualified_name
+from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON
 from .pod_validation import validate_taint_effect
-from .quantities import canonical_amounts
-from .resource_validation import validate_amounts
+from .resource_validation import canonical_amounts, validate_amounts
 
 __all__ = ["NodeStrategy"]
 

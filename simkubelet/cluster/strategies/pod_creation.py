@@ -1,27 +1,87 @@
-"""What becomes of a pod that is created: what defaults, admission and the pod's strategy fill in.
+"""The creation of a pod: what defaults, admission and the pod's strategy fill in.
 
-Source: registry/core/pod/strategy.go, ``PrepareForCreate``; pkg/kubeapiserver/options/plugins.go (kubernetes v1.34.4).
+Label keys become requirements about the pod's own labels, in the selectors beside them. The quality of service class
+does not consider requests at pod level.
+
+Source: pkg/registry/core/pod/strategy.go, ``PrepareForCreate``, ``mutatePodAffinity``,
+``mutateTopologySpreadConstraints``; pkg/apis/core/v1/helper/qos/qos.go, ``ComputePodQOS``;
+pkg/kubeapiserver/options/plugins.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, Final
 
 from ...model.errors import InputError
+from ...model.resources import parse_quantity
+from ..api.decoding.schema import read_value, schema_of
 from ..api.errors import GroupName, StatusError
-from ..api.schema import schema_of
-from ..api.typed_values import read_value
 from ..objects.objects import JSON, Objects
-from .label_keys import merge_label_keys
 from .pod_defaults import default_pod, default_service_account, default_tolerations
 from .pod_validation import validate_placement
-from .priority import set_priority
-from .quality_of_service import quality_of_service
+from .priority_classes import set_priority
 
-__all__ = ["admit_pod", "created_pod", "decoded_pod", "prepare_pod"]
+__all__ = ["admit_pod", "created_pod", "decoded_pod", "merge_label_keys", "prepare_pod", "quality_of_service"]
 
+_NONE: Final = Decimal(0)
+_COUNTED: Final = ("cpu", "memory")
+_OPERATORS: Final = {"matchLabelKeys": "In", "mismatchLabelKeys": "NotIn"}
 _GATED = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+def quality_of_service(spec: Mapping[str, Any]) -> str:
+    """``Guaranteed``, ``Burstable`` or ``BestEffort``; only CPU and memory count.
+
+    Raises:
+        InputError: a quantity is none.
+    """
+    is_guaranteed = True
+    requests: dict[str, Decimal] = {}
+    limits: dict[str, Decimal] = {}
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        resources = container.get("resources") or {}
+        asked, limit = _amounts(resources.get("requests")), _amounts(resources.get("limits"))
+        is_guaranteed = is_guaranteed and set(limit) == set(_COUNTED)
+        requests = {name: requests.get(name, _NONE) + asked.get(name, _NONE) for name in {*requests, *asked}}
+        limits = {name: limits.get(name, _NONE) + limit.get(name, _NONE) for name in {*limits, *limit}}
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if is_guaranteed and requests == limits else "Burstable"
+
+
+def _amounts(quantities: Mapping[str, Any] | None) -> dict[str, Decimal]:
+    amounts = {name: parse_quantity(text) for name, text in (quantities or {}).items() if name in _COUNTED}
+    return {name: amount for name, amount in amounts.items() if amount > 0}
+
+
+def merge_label_keys(pod: JSON) -> None:
+    """Write the requirements into the selectors of a new pod, which is the caller's own."""
+    labels = pod["metadata"].get("labels") or {}
+    for term, names in _terms(pod["spec"]):
+        selector = term.get("labelSelector")
+        added = [
+            {"key": key, "operator": _OPERATORS[name], "values": [labels[key]]}
+            for name in names
+            for key in term.get(name) or ()
+            if key in labels
+        ]
+        if selector is not None and added:
+            selector["matchExpressions"] = [*(selector.get("matchExpressions") or ()), *added]
+
+
+def _terms(spec: JSON) -> Iterator[tuple[JSON, tuple[str, ...]]]:
+    """What has a selector with keys beside it, and the fields with the keys."""
+    affinity = spec.get("affinity") or {}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        for each in terms.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+            yield each.get("podAffinityTerm") or {}, tuple(_OPERATORS)
+        for each in terms.get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+            yield each, tuple(_OPERATORS)
+    for each in spec.get("topologySpreadConstraints") or ():
+        yield each, ("matchLabelKeys",)
 
 
 def decoded_pod(manifest: Mapping[str, Any]) -> JSON:

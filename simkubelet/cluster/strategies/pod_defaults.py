@@ -15,7 +15,7 @@ from typing import Final
 from ...model.pod import MIRROR_ANNOTATION
 from ..objects.container_images import image_name
 from ..objects.objects import JSON
-from .quantities import canonical_amounts
+from .resource_validation import canonical_amounts
 
 __all__ = ["default_pod", "default_pod_spec", "default_service_account", "default_tolerations"]
 

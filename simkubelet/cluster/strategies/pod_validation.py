@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
-from .affinity_validation import validate_affinity
+from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .container_validation import choose, validate_containers, validate_init_containers
 from .label_validation import validate_labels
-from .priority import PREEMPTION_POLICIES
-from .spread_validation import validate_spread_constraints
+from .priority_classes import PREEMPTION_POLICIES
+from .scheduling_validation import validate_affinity, validate_spread_constraints
 
 __all__ = [
     "validate_placement",

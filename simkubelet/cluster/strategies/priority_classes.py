@@ -1,4 +1,4 @@
-"""Priority classes: what the API server refuses, and the two that every cluster begins with.
+"""Priority classes: their validation, the two that every cluster has, and the priority that they give to pods.
 
 Source: pkg/registry/scheduling/priorityclass/strategy.go, pkg/apis/scheduling/validation/validation.go,
 pkg/apis/scheduling/v1/helpers.go, plugin/pkg/admission/priority/admission.go (kubernetes v1.34.4).
@@ -9,17 +9,81 @@ from __future__ import annotations
 from typing import Final
 
 from ..api.errors import FieldError, StatusError
-from ..api.kinds import kind_named
-from ..api.registry import Registry
-from ..api.strategy import Strategy
-from ..objects.objects import JSON, Objects
-from .priority import PREEMPTION_POLICIES, PRIORITY_CLASSES, SYSTEM_PRIORITIES
+from ..api.registry.kinds import kind_named
+from ..api.registry.registry import Registry
+from ..api.registry.strategy import Strategy
+from ..objects.objects import JSON, Key, Objects
 
-__all__ = ["PriorityClassStrategy", "ensure_priority_classes"]
+__all__ = [
+    "PREEMPTION_POLICIES",
+    "PRIORITY_CLASSES",
+    "SYSTEM_PRIORITIES",
+    "PriorityClassStrategy",
+    "PriorityError",
+    "ensure_priority_classes",
+    "set_priority",
+]
 
+PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
+SYSTEM_PRIORITIES: Final = {
+    "system-node-critical": (
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
+    "system-cluster-critical": (
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+}
+"""The classes that every cluster has: value and description."""
+
+PREEMPTION_POLICIES: Final = ("PreemptLowerPriority", "Never")
+_PREEMPTS: Final = PREEMPTION_POLICIES[0]
 _KIND: Final = kind_named(PRIORITY_CLASSES)
 _RESERVED: Final = "system-"
 _HIGHEST: Final = 1_000_000_000
+
+
+class PriorityError(Exception):
+    """The pod's priority is not what its class says, or there is no such class."""
+
+
+def set_priority(spec: JSON, objects: Objects) -> None:
+    """Write the priority and the preemption policy into a pod's spec.
+
+    Raises:
+        PriorityError: the author named a class that there is not, or other values than the class has.
+    """
+    if not spec.get("priorityClassName") and (default := _default_class(objects)) is not None:
+        spec["priorityClassName"] = default["metadata"]["name"]
+    name = spec.get("priorityClassName")
+    priority, policy = _values(name, objects) if name else (0, _PREEMPTS)
+    if spec.get("priority", priority) != priority:
+        raise PriorityError(
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {priority} from the given PriorityClass name"
+        )
+    if spec.get("preemptionPolicy", policy) != policy:
+        raise PriorityError(
+            f"the string value of PreemptionPolicy ({spec['preemptionPolicy']}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+    spec.update(priority=priority, preemptionPolicy=policy)
+
+
+def _values(name: str, objects: Objects) -> tuple[int, str]:
+    found = objects.get(Key(PRIORITY_CLASSES, "", name))
+    if found is not None:
+        return int(found["value"]), str(found.get("preemptionPolicy") or _PREEMPTS)
+    if name not in SYSTEM_PRIORITIES:
+        raise PriorityError(f"no PriorityClass with name {name} was found")
+    return SYSTEM_PRIORITIES[name][0], _PREEMPTS
+
+
+def _default_class(objects: Objects) -> JSON | None:
+    """Of several default classes the one with the lowest value."""
+    defaults = [each for each in objects.all_of(PRIORITY_CLASSES) if each.get("globalDefault")]
+    return min(defaults, key=lambda each: int(each["value"]), default=None)
 
 
 class PriorityClassStrategy(Strategy):

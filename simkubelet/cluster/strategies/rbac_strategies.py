@@ -1,4 +1,4 @@
-"""The rules of cluster roles and their bindings, which are kept and not enforced: whoever calls may do everything.
+"""The rules of cluster roles and their bindings, which are stored and not enforced: every client may do everything.
 
 Source: pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go (kubernetes v1.34.4).
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.names import is_dns_subdomain, is_path_segment
-from ..api.strategy import Strategy
+from ..api.registry.names import is_dns_subdomain, is_path_segment
+from ..api.registry.strategy import Strategy
 from ..objects.objects import JSON
 
 __all__ = ["rbac_strategies"]

@@ -1,7 +1,7 @@
-"""What an API server refuses in amounts of resources: those that containers ask for and those that nodes offer.
+"""Quantities of resources in pods and nodes: the canonical form, and their validation.
 
-Source: pkg/apis/core/validation/validation.go, ``validateResourceRequirements``, ``ValidateResourceQuantityValue``
-(kubernetes v1.34.4).
+Source: apimachinery/pkg/api/resource/quantity.go, ``ErrFormatWrong`` (v0.34.4); pkg/apis/core/validation/validation.go,
+``validateResourceRequirements``, ``ValidateResourceQuantityValue`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...model.resources import is_extended_resource, parse_quantity
-from ..api.errors import FieldError
-from ..api.names import is_qualified_name
+from ...model.errors import InputError
+from ...model.resources import canonical_quantity, is_extended_resource, parse_quantity
+from ..api.errors import FieldError, StatusError
+from ..api.registry.names import is_qualified_name
 
-__all__ = ["validate_amounts", "validate_requirements"]
+__all__ = ["canonical_amounts", "validate_amounts", "validate_requirements"]
 
+_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _CONTAINER: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _STANDARD: Final = _CONTAINER | {
     "requests.cpu",
@@ -36,6 +38,22 @@ _STANDARD: Final = _CONTAINER | {
 }
 _COUNTED: Final = frozenset({"pods"})
 _HUGE_PAGES: Final = "hugepages-"
+
+
+def canonical_amounts(amounts: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """Resource -> quantity, each as it is written back.
+
+    Args:
+        amounts: what the author wrote.
+        kind: of the object, for the error.
+
+    Raises:
+        StatusError: one is no quantity.
+    """
+    try:
+        return {name: canonical_quantity(text) for name, text in amounts.items()}
+    except InputError:
+        raise StatusError.bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {_RULE}') from None
 
 
 def validate_requirements(resources: Mapping[str, Any], path: str) -> list[FieldError]:

@@ -1,20 +1,183 @@
-"""The rules of every kind."""
+"""The strategy of every kind, and the strategies that are short: namespaces, config maps, secrets, leases, revisions.
+
+Source: pkg/registry/core/{namespace,secret}/strategy.go, pkg/registry/coordination/lease/strategy.go,
+pkg/apis/core/validation/validation.go (kubernetes v1.34.4).
+"""
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Mapping
+from typing import Final
 
-from ..api.strategy import Strategy
-from ..objects.objects import Objects
-from .basic_strategies import basic_strategies
+from ..api.errors import FieldError
+from ..api.registry.strategy import Strategy, keep_status
+from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
+from .event_strategies import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
 from .pods import PodStrategy
-from .priority import PRIORITY_CLASSES
-from .priority_classes import PriorityClassStrategy
+from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
 from .rbac_strategies import rbac_strategies
 
-__all__ = ["strategies"]
+__all__ = ["basic_strategies", "strategies"]
+
+_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_KEY_RULE: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+    "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_BASIC_AUTH: Final = "kubernetes.io/basic-auth"
+_NEEDED_IN_SECRETS: Final = {
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    _BASIC_AUTH: ("username", "password"),
+}
+"""Type -> keys that must be there; of those of the last, one."""
+_MAX_BYTES: Final = 1024 * 1024
+_IMMUTABLE: Final = "field is immutable when `immutable` is set"
+
+
+def _decoded_bytes(data: Mapping[str, str]) -> int:
+    return sum(len(base64.b64decode(text)) for text in data.values())
+
+
+class NamespaceStrategy(Strategy):
+    """A namespace has a label with its name, and goes when its finalizers in ``spec`` have gone."""
+
+    def default(self, new: JSON) -> None:
+        metadata = new["metadata"]
+        if metadata.get("name"):
+            metadata["labels"] = {**(metadata.get("labels") or {}), _NAME_LABEL: metadata["name"]}
+
+    def prepare_for_create(self, new: JSON) -> None:
+        finalizers = (new.get("spec") or {}).get("finalizers") or []
+        new["spec"] = {"finalizers": [*finalizers, *(() if "kubernetes" in finalizers else ("kubernetes",))]}
+        new["status"] = {"phase": "Active"}
+
+    def prepare_for_update(self, new: JSON, old: JSON) -> None:
+        new["spec"] = {**(new.get("spec") or {}), "finalizers": list((old.get("spec") or {}).get("finalizers") or ())}
+        keep_status(new, old)
+
+    def prepare_for_delete(self, new: JSON) -> bool:
+        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
+        return bool((new.get("spec") or {}).get("finalizers"))
+
+
+class _DataStrategy(Strategy):
+    """What config maps and secrets have in common: keys, a size, and that they can be made immutable."""
+
+    _too_long = "[]"
+    """The path in the message about their size; Go's for the whole object."""
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        texts, binary = new.get("data") or {}, new.get("binaryData") or {}
+        errors = [
+            FieldError.invalid(f"{name}[{key}]", key, _KEY_RULE)
+            for name, data in (("data", texts), ("binaryData", binary))
+            for key in data
+            if not _KEY.fullmatch(key) or len(key) > 253
+        ]
+        both = "duplicate of key present in binaryData"
+        errors += [FieldError.invalid(f"data[{key}]", key, both) for key in texts if key in binary]
+        if self._bytes(new) > _MAX_BYTES:
+            errors.append(FieldError.too_long(self._too_long, _MAX_BYTES))
+        return errors
+
+    def _bytes(self, new: JSON) -> int:
+        """The size of all values, as they are once base64 is decoded."""
+        texts = sum(len(text.encode()) for text in (new.get("data") or {}).values())
+        return texts + _decoded_bytes(new.get("binaryData") or {})
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = []
+        if old.get("immutable"):
+            if not new.get("immutable"):
+                errors.append(FieldError.forbidden("immutable", _IMMUTABLE))
+            errors += [
+                FieldError.forbidden(name, _IMMUTABLE)
+                for name in ("data", "binaryData")
+                if (new.get(name) or {}) != (old.get(name) or {})
+            ]
+        return errors + self.validate(new)
+
+
+class SecretStrategy(_DataStrategy):
+    """A secret's texts are stored as bytes, its type stays."""
+
+    _too_long = "data"
+
+    def default(self, new: JSON) -> None:
+        new.setdefault("type", "Opaque")
+        texts = new.pop("stringData", None) or {}
+        if texts:
+            coded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+            new["data"] = {**(new.get("data") or {}), **coded}
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        data, errors = new.get("data") or {}, super().validate(new)
+        needed = _NEEDED_IN_SECRETS.get(new["type"], ())
+        if new["type"] == _BASIC_AUTH and not data.keys().isdisjoint(needed):
+            return errors
+        return errors + [FieldError.required(f"data[{key}]") for key in needed if key not in data]
+
+    def _bytes(self, new: JSON) -> int:
+        return _decoded_bytes(new.get("data") or {})
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = super().validate_update(new, old)
+        if new.get("type") != old.get("type"):
+            errors.append(FieldError.invalid("type", new.get("type"), "field is immutable"))
+        return errors
+
+
+class LeaseStrategy(Strategy):
+    """A lease may be created by a PUT, and is updated only by who knows its version."""
+
+    allow_unconditional_update = False
+    allow_create_on_update = True
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        spec = new.get("spec") or {}
+        errors = []
+        if spec.get("leaseDurationSeconds", 1) <= 0:
+            value = spec["leaseDurationSeconds"]
+            errors.append(FieldError.invalid("spec.leaseDurationSeconds", value, "must be greater than 0"))
+        if spec.get("leaseTransitions", 0) < 0:
+            value = spec["leaseTransitions"]
+            errors.append(FieldError.invalid("spec.leaseTransitions", value, "must be greater than or equal to 0"))
+        return errors
+
+
+class ControllerRevisionStrategy(Strategy):
+    """A controller's revision keeps its data."""
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        if new.get("revision", 0) < 0:
+            return [FieldError.invalid("revision", new["revision"], "must be greater than or equal to 0")]
+        return []
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        if new.get("data") != old.get("data"):
+            return [FieldError.invalid("data", new.get("data"), "field is immutable")]
+        return self.validate(new)
+
+
+def basic_strategies() -> Mapping[str, Strategy]:
+    """The rules by the text of `Kind.resource`."""
+    return {
+        "namespaces": NamespaceStrategy(),
+        "configmaps": _DataStrategy(),
+        "secrets": SecretStrategy(),
+        "leases.coordination.k8s.io": LeaseStrategy(),
+        "events": CoreEventStrategy(),
+        "events.events.k8s.io": EventStrategy(),
+        "controllerrevisions.apps": ControllerRevisionStrategy(),
+    }
 
 
 def strategies(objects: Objects) -> Mapping[str, Strategy]:

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from plugin.cli.main import PLUGINS, main
-from simkubelet.cluster.api.namespaces import NamespaceController
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.cluster.strategies.table import strategies

@@ -30,7 +30,7 @@ from simkubelet.cluster.objects.objects import Key
 from simkubelet.cluster.objects.pod_json import pod_key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 
 NAMES = {"node-1": "dev-control-plane"}
 

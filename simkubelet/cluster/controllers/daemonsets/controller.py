@@ -1,35 +1,107 @@
-"""The controller of DaemonSets: looks at each after every change, creates and deletes its pods, writes its status.
+"""The controller of DaemonSets: creates and deletes their pods, writes their status, and keeps their revisions.
 
-What to do is decided in `plan`. A failed pod is replaced after a back-off of 1 s that doubles up to 15 minutes.
+It looks at each DaemonSet after every change; what to do is decided in `plan`. A failed pod is replaced after a
+back-off of 1 s that doubles up to 15 minutes. A ControllerRevision holds each template, the current one with the
+highest number; the hash in its name is computed from the template's JSON, so it has another value than a real one.
 
-Source: pkg/controller/daemon/daemon_controller.go, ``syncDaemonSet``, ``syncNodes``; pkg/controller/
-controller_utils.go, ``RealPodControl``; cmd/kube-controller-manager/app/apps.go (kubernetes v1.34.4).
+Source: pkg/controller/daemon/daemon_controller.go, ``syncDaemonSet``, ``syncNodes``; pkg/controller/daemon/update.go,
+``constructHistory``, ``snapshot``, ``cleanupHistory``; pkg/controller/controller_utils.go, ``RealPodControl``;
+cmd/kube-controller-manager/app/apps.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Container, Sequence
 from typing import Final
 
 from ...._internal.change import Change
 from ...._internal.first_done import first_done
 from ....model.clock import Clock
 from ...api.errors import StatusError
-from ...api.kinds import kind_named
-from ...api.registry import Registry
-from ...objects.event_recorder import EventRecorder
+from ...api.registry.kinds import Kind, kind_named
+from ...api.registry.registry import Registry
+from ...objects.events import EventRecorder
 from ...objects.objects import JSON
-from .placement import HASH_LABEL, new_pod
+from .placement import HASH_LABEL, new_pod, owner_reference
 from .plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
-from .revisions import current_revision, drop_old_revisions
 
-__all__ = ["DaemonSetController"]
+__all__ = ["REVISIONS", "DaemonSetController", "current_revision", "drop_old_revisions"]
 
+REVISIONS: Final[Kind] = kind_named("controllerrevisions.apps")
+
+_FNV_OFFSET: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 COMPONENT: Final = "daemonset-controller"
 _DAEMON_SETS: Final = kind_named("daemonsets.apps")
 _PODS: Final = kind_named("pods")
 _FIRST_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 15 * 60.0
 _RETRY_S: Final = 1.0
+_ALWAYS_TOLD: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+"""Counts that stand in a status even where they are 0."""
+
+
+def current_revision(registry: Registry, daemon_set: JSON) -> str:
+    """Make sure that the current template is the newest revision; its hash."""
+    history = _history(registry, daemon_set)
+    data = {"spec": {"template": {**daemon_set["spec"]["template"], "$patch": "replace"}}}
+    current = next((one for one in reversed(history) if one["data"] == data), None)
+    newest = max((one["revision"] for one in history if one is not current), default=0) + 1
+    if current is None:
+        return _create(registry, daemon_set, data, newest)
+    metadata = current["metadata"]
+    if current["revision"] < newest:
+        registry.update(
+            REVISIONS, metadata["namespace"], metadata["name"], lambda revision: {**revision, "revision": newest}
+        )
+    return str(metadata["labels"][HASH_LABEL])
+
+
+def drop_old_revisions(registry: Registry, daemon_set: JSON, current: str, used: Container[str]) -> None:
+    """Remove the oldest revisions beyond the set's limit, but those of which there are pods."""
+    old = [one for one in _history(registry, daemon_set) if one["metadata"]["labels"][HASH_LABEL] != current]
+    too_many = len(old) - int(daemon_set["spec"].get("revisionHistoryLimit", 10))
+    for revision in old:
+        if too_many > 0 and revision["metadata"]["labels"][HASH_LABEL] not in used:
+            registry.delete(REVISIONS, revision["metadata"]["namespace"], revision["metadata"]["name"])
+            too_many -= 1
+
+
+def _history(registry: Registry, daemon_set: JSON) -> Sequence[JSON]:
+    """The set's revisions, oldest first."""
+    uid = daemon_set["metadata"]["uid"]
+    every = registry.objects.all_of(REVISIONS.key_kind, daemon_set["metadata"]["namespace"])
+    own = [one for one in every if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ()))]
+    return sorted(own, key=lambda revision: int(revision["revision"]))
+
+
+def _create(registry: Registry, daemon_set: JSON, data: JSON, number: int) -> str:
+    metadata = daemon_set["metadata"]
+    digest = _hash(daemon_set["spec"]["template"])
+    labels = (daemon_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    body = {
+        "apiVersion": REVISIONS.api_version,
+        "kind": REVISIONS.kind,
+        "metadata": {
+            "name": f"{metadata['name']}-{digest}",
+            "labels": {**labels, HASH_LABEL: digest},
+            "annotations": dict(metadata.get("annotations") or {}),
+            "ownerReferences": [owner_reference(daemon_set)],
+        },
+        "data": data,
+        "revision": number,
+    }
+    registry.create(REVISIONS, metadata["namespace"], body)
+    return digest
+
+
+def _hash(template: JSON) -> str:
+    value = _FNV_OFFSET
+    for byte in json.dumps(template, sort_keys=True).encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
 
 
 class DaemonSetController:
@@ -145,10 +217,6 @@ class DaemonSetController:
         uid = daemon_set["metadata"]["uid"]
         every = self._objects.all_of("pods", daemon_set["metadata"]["namespace"])
         return [pod for pod in every if _is_controlled_by(pod, uid)]
-
-
-_ALWAYS_TOLD: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-"""Counts that stand in a status even where they are 0."""
 
 
 def _kept(daemon_set: JSON) -> JSON:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from ...objects.node_selection import matches_required_affinity, untolerated_taint
 from ...objects.objects import JSON
+from ...strategies.daemonsets import template_generation
 
 __all__ = ["HASH_LABEL", "continues_on", "new_pod", "owner_reference", "runs_on", "target_node"]
 
 HASH_LABEL: Final = "controller-revision-hash"
 GENERATION_LABEL: Final = "pod-template-generation"
-GENERATION_ANNOTATION: Final = "deprecated.daemonset.template.generation"
 
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -87,13 +87,6 @@ def target_node(pod: JSON) -> str:
             if one.get("key") == "metadata.name" and one.get("operator") == "In" and len(values) == 1:
                 return str(values[0])
     return ""
-
-
-def template_generation(daemon_set: JSON) -> str | None:
-    """The generation of the template that the set's annotation tells, from before there were revisions."""
-    annotations = daemon_set["metadata"].get("annotations") or {}
-    generation: str | None = annotations.get(GENERATION_ANNOTATION)
-    return generation
 
 
 def _fits(daemon_set: JSON, node: JSON, effects: tuple[str, ...]) -> bool:

@@ -13,7 +13,8 @@ from typing import Final
 
 from ...objects.objects import JSON
 from ...objects.wall_time import WallTime
-from .placement import GENERATION_LABEL, HASH_LABEL, continues_on, runs_on, target_node, template_generation
+from ...strategies.daemonsets import template_generation
+from .placement import GENERATION_LABEL, HASH_LABEL, continues_on, runs_on, target_node
 
 __all__ = ["DaemonSetView", "Plan", "by_node", "manage", "rolling_update", "status"]
 

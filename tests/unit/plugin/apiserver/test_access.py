@@ -12,7 +12,7 @@ import pytest
 
 from plugin.apiserver import AccessError, ApiClient, ApiError, ServerAccess, access, access_from_environment, unverified
 from simkubelet.cluster import Objects, WallTime
-from simkubelet.cluster.api.server import ApiServer
+from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
 

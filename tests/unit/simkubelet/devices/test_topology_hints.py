@@ -13,7 +13,7 @@ from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.devices.topology_hints import DeviceHintProvider, Request, hints_for
-from simkubelet.model.panic import KubeletPanicError
+from simkubelet.model.errors import KubeletPanicError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.model.errors import InputError
-from simkubelet.model.panic import KubeletPanicError
+from simkubelet.model.errors import InputError, KubeletPanicError
 from tests.support.node import running_node
 
 RESOURCE = "example.com/stub"

@@ -134,7 +134,7 @@ async def test_pods_are_admitted_again_in_the_order_of_their_creation(node: Any)
 
 
 async def test_kubelet_that_crashes_tells_nothing_more(node: Any) -> None:
-    from simkubelet.model.panic import KubeletPanicError
+    from simkubelet.model.errors import KubeletPanicError
 
     name = await node.settled_pod(None)
     node.kubelet._crash(KubeletPanicError("panic: test"))
@@ -152,7 +152,7 @@ async def test_kubelet_that_crashes_tells_nothing_more(node: Any) -> None:
 
 
 async def test_kubelet_that_starts_right_after_a_crash_keeps_its_socket(node: Any) -> None:
-    from simkubelet.model.panic import KubeletPanicError
+    from simkubelet.model.errors import KubeletPanicError
 
     await node.plugin("d0")
     node.kubelet._crash(KubeletPanicError("panic: test"))

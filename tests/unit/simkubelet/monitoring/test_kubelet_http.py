@@ -15,8 +15,7 @@ import pytest
 from simkubelet.model.errors import HostError
 from simkubelet.model.version import version
 from simkubelet.monitoring.exposition import content_type
-from simkubelet.monitoring.health import Check, answer_of_all, checks_of
-from simkubelet.monitoring.kubelet_http import KubeletHttp
+from simkubelet.monitoring.kubelet_http import Check, KubeletHttp, answer_of_all, checks_of
 from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
 
 

@@ -19,9 +19,8 @@ from simkubelet.model.config import KubeletConfig
 from simkubelet.model.errors import HostError
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.version import version
-from simkubelet.monitoring.pod_resources import PodResourcesServer
+from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit
 from simkubelet.monitoring.pod_resources_messages import allocatable_devices, container_devices
-from simkubelet.monitoring.rate_limit import RateLimit
 
 GPU = "example.com/gpu"
 NIC = "example.com/nic"

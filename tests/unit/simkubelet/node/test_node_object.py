@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from simkubelet.cluster.objects.objects import Key
-from simkubelet.node.context import Surroundings
-from simkubelet.node.node_lease import NodeLease
+from simkubelet.node.context import NodeContext
+from simkubelet.node.node_publisher import NodeLease
 from tests.support.node import Node, running_node
 
 LEASE = Key("leases.coordination.k8s.io", "kube-node-lease", "node-1")
@@ -41,8 +41,8 @@ async def test_lease_is_renewed_every_ten_seconds(node: Node) -> None:
         return dict(stored["spec"])
 
     async with asyncio.TaskGroup() as tasks:
-        around = Surroundings(node.clock, node.store, lambda event: None, tasks)
-        renewing = tasks.create_task(NodeLease("node-1", around).run())
+        context = NodeContext(node.clock, node.store, lambda event: None, tasks)
+        renewing = tasks.create_task(NodeLease("node-1", context).run())
         await node.clock.advance(0)
         first = spec()
         assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("node-1", 40)
@@ -55,8 +55,7 @@ async def test_lease_is_renewed_every_ten_seconds(node: Node) -> None:
 
 
 async def test_lease_names_its_node_as_owner(node: Node) -> None:
-    async with asyncio.TaskGroup() as tasks:
-        NodeLease("node-1", Surroundings(node.clock, node.store, lambda event: None, tasks)).renew()
+    node.store.renew_lease("node-1", 40)
     stored, own = node.store.objects.get(LEASE), node.store.node("node-1")
     assert stored is not None
     assert own is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster import Objects, WallTime
+from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import pod_from_manifest
@@ -27,7 +27,7 @@ def objects() -> Objects:
 def variables(objects: Objects, **container: Any) -> dict[str, str]:
     spec = {"containers": [{"name": "main", "image": "none", **container}], "nodeName": "node-1"}
     pod = pod_from_manifest({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": spec})
-    return dict(environment(pod, pod.containers[0], objects))
+    return dict(environment(pod, pod.containers[0], Store(objects, lambda event: None)))
 
 
 def from_(**source: Any) -> list[dict[str, Any]]:

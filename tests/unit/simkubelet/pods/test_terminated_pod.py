@@ -6,7 +6,7 @@ import pytest
 
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.pod_status import ContainerState, ContainerStatus, PodStatus, Running, Terminated, Waiting
-from simkubelet.pods.terminated_pod import terminated
+from simkubelet.pods.termination import terminated
 
 WAITING, RUNNING = Waiting("PodInitializing"), Running(0.0)
 DONE, FAILED = Terminated(0, "Completed", 0.0, 0.0), Terminated(1, "Error", 0.0, 0.0)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from faker import Faker
 
-from simkubelet.cluster import Objects, WallTime
+from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import pod_from_manifest
@@ -33,7 +33,7 @@ def objects() -> Objects:
 
 @pytest.fixture
 def volumes(node: Path, objects: Objects) -> Volumes:
-    return Volumes(node, objects)
+    return Volumes(node, Store(objects, lambda event: None))
 
 
 def faults(volumes: Volumes, *sources: dict[str, Any], is_mounted: bool = True) -> list[str]:

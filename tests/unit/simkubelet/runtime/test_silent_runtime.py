@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.node_condition import NodeCondition
-from simkubelet.runtime.cri import Cri
+from simkubelet.model.node import NodeCondition
+from simkubelet.runtime.cri import Cri, RuntimeState
 from simkubelet.runtime.cri_call import CriCall
-from simkubelet.runtime.runtime_state import RuntimeState
 
 RESOURCE = "example.com/stub"
 LISTS = (CriCall.LIST_CONTAINERS, CriCall.LIST_POD_SANDBOX)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from simkubelet.cdi import Hook
-from simkubelet.runtime.toolkit_hook import links_of
+from simkubelet.runtime.container_setup import links_of
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from simkubelet.cluster.api.namespaces import NamespaceController
-from simkubelet.cluster.api.pod_logs import LogOptions
-from simkubelet.cluster.api.registry import Registry
-from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.api.strategy import StatusStrategy, Strategy
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.endpoints.subresources import LogOptions
+from simkubelet.cluster.api.registry.namespaces import NamespaceController
+from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.api.registry.strategy import StatusStrategy, Strategy
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.cluster.objects.wall_time import WallTime
-from simkubelet.cluster.strategies.basic_strategies import basic_strategies
+from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
 
 PODS = "/api/v1/namespaces/default/pods"

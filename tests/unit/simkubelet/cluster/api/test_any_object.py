@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.kinds import KINDS, Kind
-from simkubelet.cluster.api.schema import Schema, resolved, schema_of
-from simkubelet.cluster.api.server import ApiServer
-from simkubelet.cluster.api.strategy import Strategy
+from simkubelet.cluster.api.decoding.schema import Schema, resolved, schema_of
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.registry.kinds import KINDS, Kind
+from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import strategies
 

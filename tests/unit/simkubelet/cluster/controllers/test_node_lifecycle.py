@@ -10,8 +10,7 @@ import pytest
 from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
 from simkubelet.cluster.controllers.taint_eviction import TaintEviction
 from simkubelet.cluster.objects.objects import JSON, Key
-from simkubelet.model.node_condition import ConditionStatus, conditions_of
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import ConditionStatus, NodeStatus, conditions_of
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 
 from ..conftest import Cluster, manifest

@@ -8,7 +8,7 @@ import pytest
 
 from simkubelet.cluster.controllers.pod_garbage_collector import PodGarbageCollector
 from simkubelet.cluster.objects.objects import JSON, Key, Written
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 
 from ..conftest import Cluster, manifest
 

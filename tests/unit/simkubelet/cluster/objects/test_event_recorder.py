@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from simkubelet.cluster.objects.event_recorder import EventRecorder
+from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key
 
 from ..conftest import Cluster

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from simkubelet.cluster.objects.node_json import new_node_json, node_status_json, read_node, read_node_status
 from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.node import Taint
-from simkubelet.model.node_condition import ConditionStatus, ConditionType, NodeCondition
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import ConditionStatus, ConditionType, NodeCondition, NodeStatus, Taint
 from simkubelet.model.resources import ResourceName
 
 WALL = WallTime(ManualClock(), datetime(2026, 1, 2, tzinfo=UTC))

@@ -10,10 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simkubelet.cluster import Objects, Store, WallTime
-from simkubelet.cluster.api.decoding import Decoder
+from simkubelet.cluster.api.decoding.decoding import Decoder
 from simkubelet.cluster.api.errors import StatusError
-from simkubelet.cluster.api.kinds import kind_named
-from simkubelet.cluster.api.registry import Registry
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.controllers.daemonsets.placement import continues_on, new_pod, runs_on, target_node
 from simkubelet.cluster.controllers.taint_eviction import TaintEviction
 from simkubelet.cluster.objects.objects import JSON, Key
@@ -21,7 +21,7 @@ from simkubelet.cluster.scheduler.scheduler import Scheduler
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod_status import PodPhase, PodStatus
 from simkubelet.model.version import DEFAULT, version
 from tests.support.any_object import objects

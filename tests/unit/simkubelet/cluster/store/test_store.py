@@ -8,8 +8,7 @@ from faker import Faker
 
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.model.errors import InputError
-from simkubelet.model.node import Taint
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus, Taint
 from simkubelet.model.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, PodStatus, Running
 from simkubelet.model.resources import ResourceName
 

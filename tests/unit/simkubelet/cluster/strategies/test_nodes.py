@@ -6,12 +6,12 @@ import pytest
 
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import StatusError
-from simkubelet.cluster.api.kinds import kind_named
-from simkubelet.cluster.api.registry import Registry
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import strategies
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.node_status import NodeStatus
+from simkubelet.model.node import NodeStatus
 from simkubelet.model.resources import ResourceName
 
 NODES = kind_named("nodes")

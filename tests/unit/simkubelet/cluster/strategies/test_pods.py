@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from simkubelet.cluster import Objects, Store, WallTime
 from simkubelet.cluster.api.errors import GroupName, StatusError
-from simkubelet.cluster.api.kinds import kind_named
-from simkubelet.cluster.api.registry import DeleteOptions, Registry
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
 from simkubelet.cluster.strategies.table import strategies

@@ -1,0 +1,265 @@
+"""The fields of the served kinds, and the reading of a request's values by their types, as Go's JSON reads them.
+
+``schema.json`` holds the fields as OpenAPI definitions; ``tools.generate.api_schema`` writes it from the documents
+of Kubernetes v1.34.4 (Apache License 2.0).
+
+Source: sigs.k8s.io/json, internal/golang/encoding/json/decode.go; staging/src/k8s.io/apimachinery/pkg/api/resource/
+quantity.go, pkg/apis/meta/v1/time.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from typing import Any, Final, TypeAlias
+
+from ....golang.text import quoted
+from ....model.errors import InputError
+from ....model.resources import canonical_quantity
+from ...objects.objects import JSON
+
+__all__ = [
+    "Schema",
+    "check_date",
+    "child",
+    "completed",
+    "definitions",
+    "element",
+    "go_name",
+    "read_value",
+    "resolved",
+    "schema_of",
+]
+
+Schema: TypeAlias = Mapping[str, Any]
+_GO_NAMES: Final = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    type(None): "null",
+}
+_SCALARS: Final = ("string", "boolean", "integer")
+_ZEROS: Final[Mapping[str, Any]] = {"string": "", "boolean": False, "integer": 0, "array": []}
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})")
+_NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+@cache
+def definitions() -> dict[str, Schema]:
+    """All definitions by name; ``$ref`` names another one."""
+    text = resources.files(__package__).joinpath("schema.json").read_text()
+    found: dict[str, Schema] = json.loads(text)
+    return found
+
+
+@cache
+def schema_of(group: str, version: str, kind: str) -> Schema:
+    """The definition of a kind.
+
+    Raises:
+        KeyError: it is not among the served ones.
+    """
+    wanted = {"group": group, "version": version, "kind": kind}
+    for schema in definitions().values():
+        if wanted in schema.get("x-kubernetes-group-version-kind", ()):
+            return schema
+    raise KeyError(kind)
+
+
+def resolved(schema: Schema) -> Schema:
+    """A schema itself where it refers to another one; what stands beside the reference is kept."""
+    if "$ref" not in schema:
+        return schema
+    return {**definitions()[schema["$ref"]], **{key: value for key, value in schema.items() if key != "$ref"}}
+
+
+def child(schema: Schema | None, name: str) -> Schema | None:
+    """The schema of a field of an object or of a key of a map; None where it is not known."""
+    if schema is None:
+        return None
+    found = schema.get("properties", {}).get(name) or schema.get("additionalProperties")
+    return resolved(found) if isinstance(found, dict) else None
+
+
+def element(schema: Schema | None) -> Schema | None:
+    """The schema of the elements of a list; None where it is not known."""
+    return resolved(schema["items"]) if schema is not None and "items" in schema else None
+
+
+def go_name(value: Any) -> str:
+    """What Go's JSON calls a value."""
+    return next((name for type_, name in _GO_NAMES.items() if isinstance(value, type_)), "string")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a value stands: in which Go struct, and its path as a fault names it and as Go's JSON does."""
+
+    struct: str
+    path: str = ""
+    go_path: str = ""
+
+    def field(self, struct: str, name: str) -> _Place:
+        return _Place(struct, f"{self.path}.{name}".lstrip("."), f"{self.go_path}.{name}")
+
+    def element(self, index: int) -> _Place:
+        return _Place(self.struct, f"{self.path}[{index}]", self.go_path)
+
+    def entry(self, key: str) -> _Place:
+        return _Place(self.struct, f"{self.path}.{key}", self.go_path)
+
+    def mismatch(self, value: Any, schema: Schema) -> TypeError:
+        field = f"struct field {self.struct}{self.go_path}" if self.go_path else "value"
+        return TypeError(f"{go_name(value)} into Go {field} of type {_go_type(schema)}")
+
+
+def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> Any:
+    """A value without the fields that its schema does not have; these are added to `faults`.
+
+    `struct` is what Go calls the value.
+
+    Raises:
+        TypeError: it or something in it is of another type, in Go's words.
+        ValueError: a text in it is of another form.
+    """
+    return _read(value, schema, _Place(struct), faults)
+
+
+def _read(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
+    plain = resolved(schema)
+    if "oneOf" in plain:
+        # The other such type, IntOrString, has a format.
+        if "format" not in plain:
+            return _quantity(value)
+        if not any(_fits(value, option["type"]) for option in plain["oneOf"]):
+            raise place.mismatch(value, {"type": "integer", "format": "int32"})
+        return value
+    wanted = plain.get("type")
+    if wanted is not None and not _fits(value, wanted):
+        raise place.mismatch(value, schema)
+    if plain.get("format") == "date-time":
+        check_date(value)
+    if plain.get("format") == "byte":
+        _check_base64(value)
+    if wanted == "array":
+        return [_read_inside(inner, plain["items"], place.element(i), faults) for i, inner in enumerate(value)]
+    if "additionalProperties" in plain:
+        inner_schema = plain["additionalProperties"]
+        return {key: _read_inside(inner, inner_schema, place.entry(key), faults) for key, inner in value.items()}
+    if "properties" not in plain:
+        return value
+    struct = schema["$ref"].rpartition(".")[2] if "$ref" in schema else place.struct
+    found: JSON = {}
+    for name, inner in value.items():
+        below = place.field(struct, name)
+        if name not in plain["properties"]:
+            faults.append(f'unknown field "{below.path}"')
+        elif inner is not None:
+            found[name] = _read(inner, plain["properties"][name], below, faults)
+    return found
+
+
+def _read_inside(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
+    return _zero(resolved(schema)) if value is None else _read(value, schema, place, faults)
+
+
+def completed(obj: JSON, schema: Schema) -> JSON:
+    """An object with the texts, numbers and flags that Go always writes, without lists and maps that it leaves out."""
+    found = {name: _inside(value, child(schema, name)) for name, value in obj.items()}
+    required = schema.get("required", ())
+    for name, value in obj.items():
+        is_list_or_map = value == [] or (value == {} and "additionalProperties" in (child(schema, name) or {}))
+        if is_list_or_map and "properties" in schema and name not in required:
+            del found[name]
+    for name in required:
+        type_ = resolved(schema["properties"][name]).get("type")
+        if name not in found and type_ in _SCALARS:
+            found[name] = _ZEROS[type_]
+    return found
+
+
+def _inside(value: Any, schema: Schema | None) -> Any:
+    if schema is not None and isinstance(value, dict):
+        return completed(value, schema)
+    if schema is not None and isinstance(value, list):
+        return [_inside(item, element(schema)) for item in value]
+    return value
+
+
+def _zero(schema: Schema) -> Any:
+    """What Go makes of a null where no value may be missing: in a list or a map."""
+    if "oneOf" in schema:
+        return 0 if "format" in schema else "0"
+    return _ZEROS.get(schema.get("type", ""), {})
+
+
+def _quantity(value: Any) -> str:
+    try:
+        return canonical_quantity(value)
+    except InputError:
+        raise ValueError(_NO_QUANTITY) from None
+
+
+def _check_base64(text: str) -> None:
+    plain = re.sub(r"[\r\n]", "", text)
+    legal = re.match(r"[A-Za-z0-9+/]*", plain)[0]  # type: ignore[index]
+    padding = "=" * (-len(legal) % 4)
+    if plain != legal + padding or len(legal) % 4 == 1:
+        raise ValueError(f"illegal base64 data at input byte {min(len(legal.encode()), len(text.encode()))}")
+
+
+def check_date(text: str) -> None:
+    """See that a text is a date.
+
+    Raises:
+        ValueError: it is none, in Go's words.
+    """
+    try:
+        is_date = _DATE.fullmatch(text) is not None and datetime.fromisoformat(text) is not None
+    except ValueError:
+        is_date = False
+    if not is_date:
+        layout = "2006-01-02T15:04:05Z07:00"
+        why = f"parsing time {quoted(text)} as {quoted(layout)}: cannot parse {quoted(text)} as {quoted('2006')}"
+        raise ValueError(why)
+
+
+def _fits(value: Any, wanted: str) -> bool:
+    match wanted:
+        case "object":
+            return isinstance(value, dict)
+        case "array":
+            return isinstance(value, list)
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case _:
+            return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _go_type(schema: Schema) -> str:
+    plain = resolved(schema)
+    match plain.get("type"):
+        case "integer":
+            return str(plain.get("format", "int64"))
+        case "boolean":
+            return "bool"
+        case "array":
+            return f"[]{_go_type(plain['items'])}"
+        case "object" if "additionalProperties" in plain:
+            return f"map[string]{_go_type(plain['additionalProperties'])}"
+        case "object":
+            return f"v1.{schema.get('$ref', '').rpartition('.')[2]}"
+        case _:
+            return "string"

@@ -1,0 +1,227 @@
+"""From a request's path to who answers it; refusals become Status objects, warnings become headers.
+
+Source: staging/src/k8s.io/apiserver/pkg/server, pkg/endpoints/handlers/responsewriters (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import hmac
+from ipaddress import ip_address
+from typing import Final
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from ....golang.text import quoted
+from ...objects.objects import JSON
+from ..errors import GroupName, StatusError
+from ..registry.registry import Registry
+from .discovery import discovery_document, is_below_a_group
+from .listing import Listed
+from .openapi import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_index
+from .reading import Reading, is_pretty
+from .request import Target, as_bool, target_of
+from .subresources import PodLogs
+from .views import JSON_TYPE, View, encoded
+from .writing import Answer, Writing
+
+__all__ = ["LARGEST_HEAD", "Handlers"]
+
+LARGEST_HEAD: Final = 1024 * 1024 + 4096
+"""Bytes of a request's first line and headers; Go's ``DefaultMaxHeaderBytes`` and what its server adds."""
+
+_HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_OPEN: Final = (*_HEALTH, "/version")
+_VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
+_NO_PATH: Final = "404 page not found\n"
+
+
+class Handlers:
+    """Answers all requests of one server.
+
+    Args:
+        token: who has it may do everything; None where nobody is asked.
+        version: of Kubernetes, as ``v1.34.4``.
+    """
+
+    def __init__(self, registry: Registry, logs: PodLogs, token: str | None, version: str) -> None:
+        self.reading = Reading(registry, logs)
+        self._writing = Writing(registry)
+        self._registry = registry
+        self._token = token
+        self._version = version
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """The answer to any request."""
+        if _head_bytes(request) > LARGEST_HEAD:
+            response = web.Response(text="431 Request Header Fields Too Large", status=431)
+            response.force_close()
+            return response
+        try:
+            self._authorize(request)
+            return await self._answer(request)
+        except StatusError as error:
+            body = encoded(error.status(), pretty=is_pretty(request))
+            return web.Response(body=body, status=error.code, content_type=JSON_TYPE)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        path = request.path.rstrip("/")
+        if (healthy := _health(path, request)) is not None:
+            return healthy
+        target = target_of(path)
+        if target is None:
+            return self._about_the_server(request, path)
+        verb = _verb(request, target)
+        subresource = next((one for one in target.kind.subresources if one.name == target.subresource), None)
+        if verb not in (target.kind.verbs if subresource is None else subresource.verbs):
+            raise StatusError.method_not_allowed()
+        if request.method == "GET":
+            return await self.reading.answer(request, target)
+        return self._written(request, target, await self._writing.answer(request, target))
+
+    def _written(self, request: web.Request, target: Target, answer: Answer) -> web.Response:
+        content = answer.content
+        if not answer.is_status:
+            accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
+            of_list = isinstance(content, Listed)
+            view = View(target.kind, accept, include, self._registry.objects.wall_time, of_list=of_list)
+            content = view.list(content) if isinstance(content, Listed) else view.object(content)
+        body = encoded(content, pretty=is_pretty(request))
+        response = web.Response(body=body, status=answer.code, content_type=JSON_TYPE)
+        for warning in dict.fromkeys(answer.warnings):
+            response.headers.add("Warning", f"299 - {quoted(warning)}")
+        return response
+
+    def _about_the_server(self, request: web.Request, path: str) -> web.Response:
+        """Discovery, schemas, the version and the list of paths."""
+        found = self._document(request, path)
+        if path == "/openapi/v2" and _OPENAPI in request.headers.get("Accept", ""):
+            return web.Response(body=openapi_v2_protobuf(self._version), content_type=f"{_OPENAPI}.v1.0+protobuf")
+        if found is None:
+            if is_below_a_group(path.strip("/")):
+                raise StatusError.no_such_path()
+            return web.Response(text=_NO_PATH, status=404)
+        if request.method != "GET":
+            raise StatusError.method_not_allowed()
+        document, media_type = found
+        return web.Response(body=encoded(document, pretty=is_pretty(request)), headers={"Content-Type": media_type})
+
+    def _document(self, request: web.Request, path: str) -> tuple[JSON, str] | None:
+        """A document and its media type; None where there is none."""
+        found = discovery_document(path.strip("/"), request.headers.get("Accept", ""), f"{request.host}")
+        if found is not None:
+            return found
+        document: JSON | None = None
+        if path == "/version":
+            document = _version_document(self._version)
+        elif path == "/openapi/v2":
+            document = openapi_v2(self._version)
+        elif path == "/openapi/v3":
+            document = openapi_v3_index()
+        elif path.startswith("/openapi/v3/"):
+            document = openapi_v3(path.removeprefix("/openapi/v3/"), self._version)
+        elif path == "":
+            groups = list(openapi_v3_index()["paths"])
+            document = {
+                "paths": sorted({"/api", "/apis", "/openapi/v2", "/openapi/v3", *_OPEN, *(f"/{g}" for g in groups)})
+            }
+        return None if document is None else (document, JSON_TYPE)
+
+    def _authorize(self, request: web.Request) -> None:
+        if self._token is None:
+            _check_local(request)
+            return
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme:
+            given = token.strip().encode(errors="surrogateescape")
+            if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token.encode()):
+                raise StatusError.unauthorized()
+        elif request.path.rstrip("/") not in _OPEN:
+            raise _forbidden_to_anonymous(request)
+
+
+def _head_bytes(request: web.Request) -> int:
+    headers = sum(len(name) + len(value) + len(": \r\n") for name, value in request.raw_headers)
+    return len(request.method) + len(request.path_qs) + len("  HTTP/1.1\r\n") + headers
+
+
+def _check_local(request: web.Request) -> None:
+    """Refuse what a web page of somebody else makes a browser of this machine ask.
+
+    A page cannot set these headers; its own name in ``Host`` means that the name leads to this machine.
+    """
+    for header in ("Host", "Origin"):
+        given = request.headers.get(header)
+        if given is not None and not _is_local(given if header == "Origin" else f"//{given}"):
+            asked = f"{header} {quoted(given)} is not this machine"
+            why = f"forbidden: {asked}; without TLS only requests to 127.0.0.1 or localhost are answered"
+            raise StatusError(403, "Forbidden", why, {})
+
+
+def _is_local(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _health(path: str, request: web.Request) -> web.Response | None:
+    """The answer to who asks whether the server works, or one check of it; None where nobody does."""
+    check = path.partition("/ping")[0]
+    if check not in _HEALTH or path not in (check, f"{check}/ping"):
+        return None
+    if path == check and "verbose" in request.query:
+        return web.Response(text=f"[+]ping ok\n{check.strip('/')} check passed\n")
+    return web.Response(text="ok")
+
+
+def _verb(request: web.Request, target: Target) -> str:
+    match request.method:
+        case "GET":
+            if as_bool(request.query, "watch"):
+                return "watch"
+            return "get" if target.name else "list"
+        case "DELETE":
+            if target.kind.namespaced and not target.namespace:
+                return ""
+            return "delete" if target.name else "deletecollection"
+        case method:
+            below_object = bool(target.name)
+            fits = (method == "POST") != below_object or bool(target.subresource)
+            needs_namespace = target.kind.namespaced and not target.namespace
+            return _VERBS.get(method, "") if fits and not needs_namespace else ""
+
+
+def _forbidden_to_anonymous(request: web.Request) -> StatusError:
+    user = quoted("system:anonymous")
+    target = target_of(request.path)
+    if target is None:
+        method = request.method.lower()
+        message = f"forbidden: User {user} cannot {method} path {quoted(request.path)}"
+        return StatusError(403, "Forbidden", message, {})
+    resource = f"{target.kind.plural}/{target.subresource}" if target.subresource else target.kind.plural
+    where = f"in the namespace {quoted(target.namespace)}" if target.namespace else "at the cluster scope"
+    verb = _verb(request, target) or request.method.lower()
+    why = f"User {user} cannot {verb} resource {quoted(resource)} in API group {quoted(target.kind.group)} {where}"
+    return StatusError.forbidden(GroupName(target.kind.group, target.kind.plural), target.name, why)
+
+
+def _version_document(version: str) -> JSON:
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    return {
+        "major": major,
+        "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
+        "gitVersion": version,
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }

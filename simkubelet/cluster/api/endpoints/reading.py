@@ -1,0 +1,128 @@
+"""GET: an object, a list, a watch, a container's output.
+
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/get.go, watch.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Final
+
+from aiohttp import web
+
+from ..registry.registry import Registry
+from .listing import list_objects, parse_version
+from .request import Target, as_bool, integer, list_options, log_options, selection, watch_options
+from .subresources import PodLogs, log_container
+from .views import JSON_TYPE, View, encoded
+from .watching import watch
+
+__all__ = ["Reading"]
+
+_MIN_WATCH_S: Final = 1800
+
+
+class Reading:
+    """Answers GET requests; `end_watches` ends those that last."""
+
+    def __init__(self, registry: Registry, logs: PodLogs) -> None:
+        self._registry = registry
+        self._logs = logs
+        self._lasting: set[asyncio.Timeout] = set()
+
+    def end_watches(self) -> None:
+        """End all watches and followed logs, as at their timeout."""
+        for deadline in self._lasting:
+            deadline.reschedule(0)
+
+    async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
+        """The answer to a GET request.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        if target.subresource == "log":
+            return await self._log(request, target)
+        if not target.name or as_bool(request.query, "watch"):
+            if as_bool(request.query, "watch"):
+                return await self._watch(request, target)
+            return self._list(request, target)
+        view = self._view(request, target, of_list=False)
+        parse_version(request.query.get("resourceVersion", ""))
+        obj = self._registry.get(target.kind, target.namespace, target.name)
+        return self._json(request, view.object(obj))
+
+    def _view(self, request: web.Request, target: Target, *, of_list: bool) -> View:
+        accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
+        return View(target.kind, accept, include, self._registry.objects.wall_time, of_list=of_list)
+
+    def _list(self, request: web.Request, target: Target) -> web.Response:
+        query = request.query
+        view = self._view(request, target, of_list=True)
+        selective = bool(query.get("labelSelector") or query.get("fieldSelector"))
+        listed = list_objects(
+            self._registry.objects,
+            target.kind.key_kind,
+            selection(target, query),
+            list_options(query),
+            selective=selective,
+        )
+        return self._json(request, view.list(listed))
+
+    async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        view = self._view(request, target, of_list=False)
+        options = watch_options(request.query)
+        selected = selection(target, request.query)
+        # Spread, so that not all clients come back at once.
+        lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
+        events = watch(self._registry.objects, target.kind, selected, options, lasts_s)
+        response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
+        await response.prepare(request)
+        try:
+            async with asyncio.timeout(lasts_s) as deadline:
+                self._lasting.add(deadline)
+                async for type_, obj in events:
+                    await response.write(encoded(view.event(type_, obj)))
+        except TimeoutError:
+            pass
+        finally:
+            self._lasting.discard(deadline)
+            await events.aclose()
+        await response.write_eof()
+        return response
+
+    async def _log(self, request: web.Request, target: Target) -> web.StreamResponse:
+        query = request.query
+        pod = self._registry.get(target.kind, target.namespace, target.name)
+        options = log_options(query, target.name)
+        container = log_container(pod, query.get("container", ""))
+        if not pod.get("spec", {}).get("nodeName"):
+            return web.Response(status=204)
+        pieces = self._logs.read(pod, container, options)
+        # A refusal comes before the first piece, while the status is still open.
+        first = await anext(pieces, b"")
+        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
+        await response.prepare(request)
+        try:
+            async with asyncio.timeout(None) as deadline:
+                self._lasting.add(deadline)
+                await response.write(first)
+                async for piece in pieces:
+                    await response.write(piece)
+        except TimeoutError:
+            pass
+        finally:
+            self._lasting.discard(deadline)
+        await response.write_eof()
+        return response
+
+    def _json(self, request: web.Request, content: object) -> web.Response:
+        return web.Response(body=encoded(content, pretty=is_pretty(request)), content_type=JSON_TYPE)
+
+
+def is_pretty(request: web.Request) -> bool:
+    """Whether an answer is for somebody to read."""
+    if "pretty" in request.query:
+        return as_bool(request.query, "pretty")
+    return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))

@@ -1,0 +1,219 @@
+"""The API server as a whole: its listener, the tokens of its clients, and its certificate.
+
+The certificate authority is created for one cluster and is not stored.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import logging
+import secrets
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from ...objects.objects import JSON, Objects
+from ..registry.registry import Registry
+from ..registry.strategy import Strategy
+from .handlers import LARGEST_HEAD, Handlers
+from .subresources import PodLogs
+
+__all__ = ["ApiServer", "Certificates", "make_certificates"]
+
+_VALID: Final = timedelta(days=365)
+# Clocks differ a little between machines and containers.
+_EARLIER: Final = timedelta(minutes=5)
+_HOST: Final = "127.0.0.1"
+_LARGEST_BODY: Final = 3 * 1024 * 1024
+# What is too large is read, up to here, so that it can be answered as `handlers` does.
+_READ_LINE: Final = 4 * LARGEST_HEAD
+_SHUTDOWN_S: Final = 2.0
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """What a server needs to be trusted; PEM."""
+
+    authority: bytes
+    certificate: bytes
+    key: bytes
+
+    def server_context(self) -> ssl.SSLContext:
+        """TLS as the server speaks it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        # The library reads certificates from files only.
+        with tempfile.TemporaryDirectory(prefix="simkubelet-") as folder:
+            path = Path(folder) / "server.pem"
+            path.touch(mode=0o600)
+            path.write_bytes(self.certificate + self.key)
+            context.load_cert_chain(path)
+        return context
+
+
+def make_certificates(host: str) -> Certificates:
+    """An authority named as a real cluster's, and a certificate for a server at an address of this machine."""
+    now = datetime.now(UTC)
+    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+    authority = (
+        _builder(issuer, issuer, authority_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    names = [x509.IPAddress(ipaddress.ip_address(host)), x509.DNSName("localhost"), x509.DNSName("kubernetes")]
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    server = (
+        _builder(subject, issuer, server_key.public_key(), now)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
+        .sign(authority_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return Certificates(authority.public_bytes(pem), server.public_bytes(pem), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _EARLIER)
+        .not_valid_after(now + _VALID)
+    )
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_encipherment=True,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _is_of_the_server(record: logging.LogRecord) -> bool:
+    """Whether a line is no mere complaint about bytes that are no HTTP: their sender is answered 400, which is all."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
+
+
+_LOG.addFilter(_is_of_the_server)
+
+
+class ApiServer:
+    """Serves the objects of a cluster over HTTP, on loopback only.
+
+    Args:
+        strategies: the rules of each kind, by the text of `Kind.resource`.
+        logs: where the output of containers is.
+        version: the Kubernetes version that it says to be.
+        port: where to listen; a free one where it is 0.
+        plain: without TLS and without asking for a token; it answers only requests to a name of this machine.
+        name: of the cluster in its kubeconfig.
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        strategies: Mapping[str, Strategy],
+        *,
+        logs: PodLogs,
+        version: str = "v1.34.4",
+        port: int = 0,
+        plain: bool = False,
+        name: str = "simkubelet",
+    ) -> None:
+        self.registry = Registry(objects, strategies)
+        self.name = name
+        self._port = port
+        self._certificates: Certificates | None = None if plain else make_certificates(_HOST)
+        self._token = None if plain else secrets.token_urlsafe(32)
+        self._handlers = Handlers(self.registry, logs, self._token, version)
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens, once it has started."""
+        return f"{'http' if self._certificates is None else 'https'}://{_HOST}:{self._port}"
+
+    @property
+    def authority(self) -> str:
+        """The certificate, in PEM, by which the server's is known; empty where it has none."""
+        return "" if self._certificates is None else self._certificates.authority.decode()
+
+    def kubeconfig(self) -> JSON:
+        """What a client needs to come in, in the form of kubectl's file."""
+        cluster: JSON = {"server": self.url}
+        if self._certificates is not None:
+            cluster["certificate-authority-data"] = base64.b64encode(self._certificates.authority).decode()
+        user: JSON = {"token": self._token} if self._token is not None else {}
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": self.name, "cluster": cluster}],
+            "users": [{"name": self.name, "user": user}],
+            "contexts": [{"name": self.name, "context": {"cluster": self.name, "user": self.name}}],
+            "current-context": self.name,
+        }
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        app = web.Application(client_max_size=_LARGEST_BODY)
+        app.router.add_route("*", "/{path:.*}", self._handlers.answer)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_LOG,
+            handler_cancellation=True,
+            shutdown_timeout=_SHUTDOWN_S,
+            max_line_size=_READ_LINE,
+            max_field_size=_READ_LINE,
+        )
+        await self._runner.setup()
+        context = self._certificates.server_context() if self._certificates is not None else None
+        try:
+            await web.TCPSite(self._runner, _HOST, self._port, ssl_context=context).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """End all watches and connections; may be called twice."""
+        if self._runner is not None:
+            self._handlers.reading.end_watches()
+            runner, self._runner = self._runner, None
+            await runner.cleanup()

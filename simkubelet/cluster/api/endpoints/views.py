@@ -1,0 +1,147 @@
+"""The form of an answer: the accepted media type, the object itself, rows of a table, or its metadata alone.
+
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation; handlers/response.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ...objects.objects import JSON
+from ...objects.wall_time import WallTime
+from ..errors import FieldError, StatusError
+from ..registry.kinds import Kind
+from .listing import Listed
+from .tables import table_of
+from .watching import BOOKMARK, ERROR
+
+__all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
+
+JSON_TYPE: Final = "application/json"
+_ACCEPTED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_ANY: Final = ("*/*", "application/*", JSON_TYPE)
+_META: Final = "meta.k8s.io"
+_TABLE: Final = "Table"
+_PARTIAL: Final = "PartialObjectMetadata"
+_INCLUDED: Final = ("", "None", "Metadata", "Object")
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form: `kind` is ``Table``, ``PartialObjectMetadata``, ``APIGroupDiscoveryList``; empty for the object."""
+
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+
+def form_asked(accept: str, served: Iterable[Form]) -> Form:
+    """The first form that a client accepts and that is served; the object itself always is.
+
+    Raises:
+        StatusError: the client accepts no JSON.
+    """
+    ranges = list(_media_ranges(accept or "*/*"))
+    for media_type, parameters in ranges:
+        form = Form(parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", ""))
+        if media_type in _ANY and (form == Form() or form in served):
+            return form
+    accepted = ", ".join(_ACCEPTED)
+    if not any(media_type in (*_ANY, *_ACCEPTED) for media_type, _ in ranges):
+        message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
+        raise StatusError(406, "NotAcceptable", message, {})
+    raise StatusError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+
+
+def encoded(content: Any, *, pretty: bool = False) -> bytes:
+    """JSON, indented where somebody is to read it, and ended by a line feed."""
+    if pretty:
+        return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def _media_ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    for media_range in accept.split(","):
+        media_type, *parameters = (part.strip() for part in media_range.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        yield media_type, {name: value for name, _, value in pairs}
+
+
+_OF_OBJECTS: Final = tuple(Form(kind, _META, version) for kind in (_TABLE, _PARTIAL) for version in ("v1", "v1beta1"))
+_OF_LISTS: Final = tuple(
+    Form(kind, _META, version) for kind in (_TABLE, f"{_PARTIAL}List") for version in ("v1", "v1beta1")
+)
+
+
+class View:
+    """The form of the answers to one request.
+
+    Args:
+        accept: the request's header.
+        include: what the rows of a table carry beside their cells: ``Metadata``, ``Object`` or ``None``.
+        of_list: the request is for a list.
+    """
+
+    def __init__(self, kind: Kind, accept: str, include: str, wall_time: WallTime, *, of_list: bool = False) -> None:
+        if include not in _INCLUDED:
+            why = FieldError.invalid("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
+            raise StatusError.bad_request(f"Unable to convert to Table as requested: {why}")
+        self._kind = kind
+        self._form = form_asked(accept, _OF_LISTS if of_list else _OF_OBJECTS)
+        self._include = include or "Metadata"
+        self._wall_time = wall_time
+        self._has_shown_columns = False
+
+    def object(self, obj: JSON) -> JSON:
+        """One object."""
+        if self._form.kind == _TABLE:
+            return self._table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
+        return self._partial(obj) if self._form.kind else self._kind.present(obj)
+
+    def list(self, listed: Listed) -> JSON:
+        """One chunk of a list."""
+        metadata: JSON = {"resourceVersion": str(listed.version)}
+        if listed.continue_token:
+            metadata["continue"] = listed.continue_token
+        if listed.remaining is not None:
+            metadata["remainingItemCount"] = listed.remaining
+        if self._form.kind == _TABLE:
+            return self._table(listed.items, metadata)
+        if self._form.kind:
+            items = [self._partial(obj) for obj in listed.items]
+            return {"kind": self._form.kind, "apiVersion": self._version, "metadata": metadata, "items": items}
+        bare = list(map(self._kind.bare, listed.items))
+        kind, version = f"{self._kind.kind}List", self._kind.api_version
+        return {"kind": kind, "apiVersion": version, "metadata": metadata, "items": bare}
+
+    def event(self, type_: str, obj: JSON) -> JSON:
+        """One event of a watch."""
+        if type_ == ERROR:
+            return {"type": type_, "object": obj}
+        if type_ == BOOKMARK and self._form.kind == _TABLE:
+            return {"type": type_, "object": self._table([], obj["metadata"])}
+        return {"type": type_, "object": self.object(obj)}
+
+    @property
+    def _version(self) -> str:
+        return f"{_META}/{self._form.version}"
+
+    def _table(self, objects: Iterable[JSON], metadata: JSON) -> JSON:
+        columns, rows = table_of(self._kind, objects, self._wall_time)
+        table: JSON = {"kind": _TABLE, "apiVersion": self._version, "metadata": metadata}
+        table["columnDefinitions"] = None if self._has_shown_columns else columns
+        # In a watch the columns come with the first event.
+        self._has_shown_columns = True
+        return {**table, "rows": [{**row, "object": self._included(obj)} for row, obj in rows]}
+
+    def _included(self, obj: JSON) -> JSON | None:
+        if self._include == "Object":
+            return self._kind.present(obj)
+        return self._partial(obj) if self._include == "Metadata" else None
+
+    def _partial(self, obj: JSON) -> JSON:
+        version = self._version if self._form.version else f"{_META}/v1"
+        return {"kind": _PARTIAL, "apiVersion": version, "metadata": obj["metadata"]}

@@ -1,0 +1,268 @@
+"""POST, PUT, PATCH and DELETE, and the reviews of a client's own access: every client is an administrator.
+
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go;
+pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/validation/validation.go,
+``ValidateSelfSubjectAccessReviewSpec`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiohttp import web
+
+from ...objects.objects import JSON
+from ..decoding.decoding import PROTOBUF, Decoder
+from ..decoding.schema import schema_of
+from ..errors import FieldError, GroupName, StatusError
+from ..patching.apply import applied
+from ..patching.managed_fields import manager_faults, manager_of_agent, track_update
+from ..patching.patches import APPLY, PATCH_TYPES, patched
+from ..registry.kinds import Kind
+from ..registry.metadata import check_place, check_uid
+from ..registry.registry import Registry, Write
+from .listing import Listed, ListOptions, list_objects
+from .request import Target, as_bool, delete_options, dry_run, selection
+from .subresources import bind, evict
+
+__all__ = ["ACCESS_REVIEW", "SUBJECT_REVIEW", "Answer", "Writing", "reviewed_access", "reviewed_subject"]
+
+ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
+SUBJECT_REVIEW: Final = "SelfSubjectReview"
+_ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
+_READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
+_READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+def reviewed_subject(now: str) -> JSON:
+    """Who asks."""
+    return {"metadata": {"creationTimestamp": now}, "status": {"userInfo": _ADMINISTRATOR}}
+
+
+def reviewed_access(asked: JSON) -> JSON:
+    """The answer to a question about access: yes.
+
+    Raises:
+        StatusError: it asks about both a resource and a path, or about none.
+    """
+    spec = asked.get("spec") or {}
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors = []
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        errors.append(FieldError.invalid("spec.nonResourceAttributes", path, why))
+    if resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(FieldError.invalid("spec.resourceAttributes", None, why))
+    if errors:
+        raise StatusError.invalid(GroupName("authorization.k8s.io", ""), "", errors)
+    return {"metadata": {}, **asked, "spec": spec, "status": {"allowed": True}}
+
+
+@dataclass(slots=True)
+class Answer:
+    """What a write is answered with: objects of the kind, or where `is_status` a Status, with code and warnings."""
+
+    content: JSON | Listed
+    code: int = 200
+    is_status: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+class Writing:
+    """Answers what changes objects."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def answer(self, request: web.Request, target: Target) -> Answer:
+        """Carry a request out.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise StatusError.too_large(request.client_max_size) from None
+        if request.method == "DELETE":
+            return self._delete(request, target, body)
+        if request.method == "PATCH":
+            return self._patch(request, target, body)
+        return (self._create if request.method == "POST" else self._update)(request, target, body)
+
+    def _create(self, request: web.Request, target: Target, body: bytes) -> Answer:
+        write = _write(request, "CreateOptions")
+        subresource = next((one for one in target.kind.subresources if one.name == target.subresource), None)
+        if subresource is None:
+            new = _decoded(request, target.kind, body, write)
+            if target.kind.key_kind == "bindings":
+                bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
+                return Answer(_success(), 201, is_status=True, warnings=write.warnings)
+            if target.kind.kind == SUBJECT_REVIEW:
+                return Answer(reviewed_subject(self._registry.objects.wall_time.now()), 201, warnings=write.warnings)
+            if target.kind.kind == ACCESS_REVIEW:
+                return Answer(reviewed_access(new), 201, warnings=write.warnings)
+            stored = self._registry.create(
+                target.kind, target.namespace, self._tracked(new, None, target, request), write
+            )
+            return Answer(stored, 201, warnings=write.warnings)
+        group, version = subresource.group, subresource.version or target.kind.version
+        decoder = Decoder(group, version, subresource.kind, request.query.get("fieldValidation", ""), write.warnings)
+        posted = decoder.read(body, _readable_type(request))
+        if target.subresource == "binding":
+            bind(self._registry, target.namespace, target.name, posted, write)
+        else:
+            options = delete_options(posted.get("deleteOptions") or {}, {})
+            evict(self._registry, target.namespace, target.name, posted, options, write)
+        return Answer(_success(), 201, is_status=True, warnings=write.warnings)
+
+    def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
+        write = _write(request, "UpdateOptions")
+        new = _decoded(request, target.kind, body, write)
+        check_place(new, target.namespace, target.name)
+        strategy = self._registry.strategy(target.kind)
+        key = target.kind.key(target.namespace, target.name)
+        old = self._registry.objects.get(key)
+        if old is None and strategy.allow_create_on_update and not target.subresource:
+            made = self._registry.create(
+                target.kind, target.namespace, self._tracked(new, None, target, request), write
+            )
+            return Answer(made, 201, warnings=write.warnings)
+        if target.subresource == "finalize":
+            return Answer(self._finalize(target, new), warnings=write.warnings)
+
+        def change(stored: JSON) -> JSON:
+            check_uid(new, stored, target.kind)
+            return self._tracked(new, stored, target, request)
+
+        status = target.subresource == "status"
+        stored = self._registry.update(target.kind, target.namespace, target.name, change, write, status=status)
+        return Answer(stored, warnings=write.warnings)
+
+    def _finalize(self, target: Target, new: JSON) -> JSON:
+        """Take the finalizers of a namespace's spec away; without any it is gone."""
+        stored = copy.deepcopy(self._registry.get(target.kind, "", target.name))
+        stored.setdefault("spec", {})["finalizers"] = new.get("spec", {}).get("finalizers", [])
+        key = target.kind.key("", target.name)
+        if stored["metadata"].get("deletionTimestamp") and not stored["spec"]["finalizers"]:
+            return self._registry.objects.remove(key)
+        return self._registry.objects.replace(key, stored)
+
+    def _patch(self, request: web.Request, target: Target, body: bytes) -> Answer:
+        content_type = request.content_type
+        if content_type not in PATCH_TYPES:
+            raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        write = _write(request, "PatchOptions")
+        if "force" in request.query and content_type != APPLY:
+            why = FieldError.forbidden("force", "may not be specified for non-apply patch")
+            raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
+        kind, status = target.kind, target.subresource == "status"
+        validation = request.query.get("fieldValidation", "")
+        decoder = Decoder.of(kind, validation, write.warnings)
+        if content_type == APPLY:
+            return self._apply(request, target, body, decoder, write)
+        schema = schema_of(kind.group, kind.version, kind.kind)
+
+        def change(stored: JSON) -> JSON:
+            new = decoder.patched(*patched(content_type, body, kind.present(copy.deepcopy(stored)), schema))
+            check_place(new, target.namespace, target.name)
+            return self._tracked(new, stored, target, request)
+
+        found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
+        return Answer(found, warnings=write.warnings)
+
+    def _apply(self, request: web.Request, target: Target, body: bytes, decoder: Decoder, write: Write) -> Answer:
+        kind, query = target.kind, request.query
+        manager = query.get("fieldManager", "")
+        if not manager:
+            why = FieldError.required("fieldManager", "is required for apply patch")
+            raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
+        config = decoder.read_configuration(body, APPLY)
+        if config.get("metadata", {}).get("managedFields"):
+            raise StatusError.bad_request("metadata.managedFields must be nil")
+        check_place(config, target.namespace, target.name)
+        now = self._registry.objects.wall_time.now()
+        force = as_bool(query, "force")
+        key = kind.key(target.namespace, target.name)
+        if self._registry.objects.get(key) is None:
+            if target.subresource:
+                raise StatusError.not_found(kind.resource, target.name)
+            new = applied({}, config, kind, manager, target.subresource, now, force=force)
+            made = self._registry.create(kind, target.namespace, kind.to_stored(decoder.completed(new)), write)
+            return Answer(made, 201, warnings=write.warnings)
+
+        def change(stored: JSON) -> JSON:
+            live = kind.from_stored(stored)
+            new = applied(live, config, kind, manager, target.subresource, now, force=force)
+            return kind.to_stored(decoder.completed(new))
+
+        status = target.subresource == "status"
+        found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
+        return Answer(found, warnings=write.warnings)
+
+    def _delete(self, request: web.Request, target: Target, body: bytes) -> Answer:
+        given = _delete_options(body, request) if body else {}
+        stages: Sequence[str] = given.get("dryRun") or []
+        write = Write(dry_run(stages or request.query.getall("dryRun", []), "DeleteOptions"))
+        options = delete_options(given, request.query)
+        if not target.name:
+            chosen = selection(target, request.query)
+            everything = ListOptions()
+            listed = list_objects(self._registry.objects, target.kind.key_kind, chosen, everything, selective=True)
+            for obj in listed.items:
+                metadata = obj["metadata"]
+                self._registry.delete(target.kind, metadata.get("namespace", ""), metadata["name"], options, write)
+            return Answer(listed, warnings=write.warnings)
+        found, _ = self._registry.delete(target.kind, target.namespace, target.name, options, write)
+        if target.kind.returns_deleted:
+            return Answer(found)
+        return Answer(_success(found, target.kind), is_status=True)
+
+    def _tracked(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> JSON:
+        """An object of a request in its stored form, with its defaults and with who manages which field."""
+        kind, now = target.kind, self._registry.objects.wall_time.now()
+        manager = request.query.get("fieldManager") or manager_of_agent(request.headers.get("User-Agent", "unknown"))
+        stored = kind.to_stored(new)
+        stored.setdefault("metadata", {})
+        strategy = self._registry.strategy(kind)
+        strategy.default(stored)
+        before = kind.from_stored(dict(strategy.empty) if old is None else old)
+        track_update(kind.from_stored(stored), before, kind, manager, target.subresource, now)
+        return stored
+
+
+def _delete_options(body: bytes, request: web.Request) -> JSON:
+    decoder = Decoder("", "v1", "DeleteOptions", "Ignore", [])
+    return decoder.read(body, _readable_type(request))
+
+
+def _write(request: web.Request, options: str) -> Write:
+    if errors := manager_faults(request.query.get("fieldManager", "")):
+        raise StatusError.invalid(GroupName("meta.k8s.io", options), "", errors)
+    return Write(dry_run(request.query.getall("dryRun", []), options))
+
+
+def _readable_type(request: web.Request) -> str:
+    content_type = request.content_type
+    if content_type in (*_READ_TYPES, "application/octet-stream"):
+        return content_type
+    raise StatusError.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {_READABLE}"
+    )
+
+
+def _decoded(request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
+    decoder = Decoder.of(kind, request.query.get("fieldValidation", ""), write.warnings)
+    return decoder.read(body, _readable_type(request))
+
+
+def _success(obj: JSON | None = None, kind: Kind | None = None) -> JSON:
+    status: JSON = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if obj is not None and kind is not None:
+        details = {"name": obj["metadata"]["name"], "group": kind.group, "kind": kind.plural}
+        status["details"] = {name: text for name, text in details.items() if text} | {"uid": obj["metadata"]["uid"]}
+    return status

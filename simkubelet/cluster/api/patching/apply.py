@@ -1,0 +1,177 @@
+"""Server-side apply: a configuration is merged into an object, and fields that its manager no longer names are removed.
+
+The fields of kubectl's client-side apply, which an annotation holds, are taken over without conflicts.
+
+Source: sigs.k8s.io/structured-merge-diff v6.3.0, merge/update.go, ``Updater.Apply``;
+staging/src/k8s.io/apimachinery/pkg/util/managedfields/internal (conflict.go, lastappliedmanager.go,
+lastappliedupdater.go; kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, Final
+
+from ....golang.text import quoted
+from ...objects.objects import JSON
+from ..decoding.schema import Schema, child, element, schema_of
+from ..errors import StatusError
+from ..registry.kinds import Kind
+from .managed_fields import (
+    APPLY_OPERATION,
+    UPDATE_OPERATION,
+    FieldSet,
+    Manager,
+    Path,
+    compare,
+    elements_by_key,
+    entries,
+    fields_of,
+    is_atomic,
+    managed_part,
+    managers_of,
+    printed,
+)
+
+__all__ = ["TAKES_OVER", "applied", "fields_last_applied", "note_last_applied"]
+
+TAKES_OVER: Final = "kubectl"
+"""The manager that may take over what client-side apply set."""
+_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
+    """The fields that client-side apply set and nobody has changed since."""
+    text = _annotations(live).get(_ANNOTATION)
+    try:
+        last = json.loads(text) if text else {}
+    except ValueError:
+        return frozenset()
+    if last.get("apiVersion") != kind.api_version:
+        return frozenset()
+    schema = schema_of(kind.group, kind.version, kind.kind)
+    set_then, stands = managed_part(last, kind, ""), managed_part(live, kind, "")
+    changed, removed = compare(set_then, stands, schema)
+    return fields_of(set_then, schema) - changed - removed
+
+
+def note_last_applied(new: JSON, config: JSON) -> None:
+    """Keep the annotation of an object in step with the configuration that was applied; one without stays without."""
+    annotations = _annotations(new)
+    if not annotations.get(_ANNOTATION):
+        return
+    metadata = dict(config["metadata"])
+    own = {key: value for key, value in _annotations(config).items() if key != _ANNOTATION}
+    metadata = {**metadata, "annotations": own} if own else {k: v for k, v in metadata.items() if k != "annotations"}
+    shown = json.dumps({**config, "metadata": metadata}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    annotations[_ANNOTATION] = f"{shown}\n"
+
+
+def _annotations(obj: JSON) -> dict[str, str]:
+    found: dict[str, str] = (obj.get("metadata") or {}).get("annotations") or {}
+    return found
+
+
+def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, now: str, *, force: bool) -> JSON:
+    """What applying a configuration makes of an object; of nothing where `live` is empty.
+
+    Raises:
+        StatusError: others manage fields that it would change, and it is not forced.
+    """
+    schema = schema_of(kind.group, kind.version, kind.kind)
+    managers = managers_of(live)
+    writer = Manager(name, APPLY_OPERATION, kind.api_version, subresource)
+    wanted = managed_part(config, kind, subresource)
+    fields = fields_of(wanted, schema)
+    last, since = managers.pop(writer, (frozenset(), ""))
+    new: JSON = _merged(copy.deepcopy(live), wanted, schema)
+    others: FieldSet = frozenset().union(*(owned for owned, _ in managers.values()))
+    for path in sorted(last - fields, key=len):
+        if not _is_owned(path, others | fields):
+            _remove(new, path, schema)
+    changed, removed = compare(managed_part(live, kind, subresource), managed_part(new, kind, subresource), schema)
+    conflicts = {manager: owned & changed & fields for manager, (owned, _) in managers.items()}
+    if any(conflicts.values()) and not force:
+        taken_over = fields_last_applied(live, kind) if name == TAKES_OVER else frozenset()
+        left = {manager: paths - taken_over for manager, paths in conflicts.items() if paths - taken_over}
+        if left:
+            raise _conflict_error(left, managers)
+    kept = {manager: (owned - conflicts[manager] - removed, time) for manager, (owned, time) in managers.items()}
+    kept[writer] = (fields, now if changed or removed else since)
+    metadata = new.setdefault("metadata", {})
+    for key in ("name", "namespace", "uid", "resourceVersion"):
+        if config.get("metadata", {}).get(key):
+            metadata[key] = config["metadata"][key]
+    metadata["managedFields"] = entries(kept)
+    if name == TAKES_OVER:
+        note_last_applied(new, config)
+    return new
+
+
+def _merged(live: Any, config: Any, schema: Schema | None) -> Any:
+    if isinstance(live, dict) and isinstance(config, dict) and not is_atomic(schema):
+        for name, value in config.items():
+            live[name] = _merged(live[name], value, child(schema, name)) if name in live else copy.deepcopy(value)
+        return live
+    if isinstance(live, list) and isinstance(config, list):
+        theirs, ours = elements_by_key(live, schema), elements_by_key(config, schema)
+        if theirs is not None and ours is not None:
+            merged = {
+                name: _merged(theirs[name], item, element(schema)) for name, item in ours.items() if name in theirs
+            }
+            return list({**theirs, **ours, **merged}.values())
+    return copy.deepcopy(config)
+
+
+def _is_owned(path: Path, owned: FieldSet) -> bool:
+    """Whether a path or anything below it is in a set."""
+    return any(other[: len(path)] == path for other in owned)
+
+
+def _remove(obj: Any, path: Path, schema: Schema | None) -> None:
+    """Take away what stands at a path, if it is there."""
+    *above, last = path
+    for name in above:
+        obj, schema = _step(obj, name, schema)
+    if isinstance(obj, dict):
+        obj.pop(last.removeprefix("f:"), None)
+    elif isinstance(obj, list):
+        found = (elements_by_key(obj, schema) or {}).get(last)
+        if found is not None:
+            obj.remove(found)
+
+
+def _step(obj: Any, name: str, schema: Schema | None) -> tuple[Any, Schema | None]:
+    if isinstance(obj, dict):
+        field = name.removeprefix("f:")
+        return obj.get(field), child(schema, field)
+    if isinstance(obj, list):
+        return (elements_by_key(obj, schema) or {}).get(name), element(schema)
+    return None, None
+
+
+def _conflict_error(conflicts: dict[Manager, FieldSet], managers: dict[Manager, tuple[FieldSet, str]]) -> StatusError:
+    named = {
+        _printed(manager, managers[manager][1]): sorted(map(printed, paths)) for manager, paths in conflicts.items()
+    }
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path}
+        for who, paths in named.items()
+        for path in paths
+    ]
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        lines = [line for who in sorted(named) for line in (f"conflicts with {who}:", *(f"- {p}" for p in named[who]))]
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
+    return StatusError(409, "Conflict", message, {"causes": causes})
+
+
+def _printed(manager: Manager, time: str) -> str:
+    text = quoted(manager.name)
+    if manager.subresource:
+        text += f" with subresource {quoted(manager.subresource)}"
+    if manager.operation == UPDATE_OPERATION:
+        text += f" using {manager.api_version}" + (f" at {time}" if time else "")
+    return text

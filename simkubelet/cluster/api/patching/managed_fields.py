@@ -1,0 +1,264 @@
+"""The ``managedFields`` of an object: which manager owns which field, as sets of paths.
+
+A path consists of the elements of FieldsV1: ``f:name`` is a field, ``k:{"name":"a"}`` an element of a list by its keys,
+``v:"a"`` one by its value.
+
+Source: staging/src/k8s.io/apimachinery/pkg/util/managedfields (kubernetes v1.34.4);
+sigs.k8s.io/structured-merge-diff v6.3.0, merge/update.go, ``Updater.Update``, typed/tofieldset.go, typed/compare.go,
+fieldpath/serialize.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from ...objects.objects import JSON
+from ..decoding.schema import Schema, child, element, schema_of
+from ..errors import FieldError
+from ..registry.kinds import Kind
+
+__all__ = [
+    "APPLY_OPERATION",
+    "UPDATE_OPERATION",
+    "FieldSet",
+    "Manager",
+    "Path",
+    "compare",
+    "elements_by_key",
+    "entries",
+    "fields_of",
+    "from_fields_v1",
+    "is_atomic",
+    "managed_part",
+    "manager_faults",
+    "manager_of_agent",
+    "managers_of",
+    "printed",
+    "to_fields_v1",
+    "track_update",
+]
+
+Path: TypeAlias = tuple[str, ...]
+FieldSet: TypeAlias = frozenset[Path]
+APPLY_OPERATION: Final = "Apply"
+UPDATE_OPERATION: Final = "Update"
+_LONGEST_NAME: Final = 128
+_ALWAYS_THERE: Final = frozenset(
+    tuple(f"f:{name}" for name in path.split(".")) if path else ()
+    for path in (
+        "", "metadata", "spec", "status", "spec.containers", "spec.template", "spec.template.metadata",
+        "spec.template.spec", "spec.template.spec.containers", "spec.updateStrategy", "source", "deprecatedSource",
+    )
+)  # fmt: skip
+"""What is never new: Go's structs have these fields when they are empty."""
+_SYSTEM: Final = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion",
+    "deletionTimestamp", "deletionGracePeriodSeconds",
+)  # fmt: skip
+
+
+def elements_by_key(items: list[Any], schema: Schema | None) -> dict[str, Any] | None:
+    """The elements of a list by their path element; None for a list that is one value."""
+    if schema is None or schema.get("x-kubernetes-list-type") not in ("map", "set"):
+        return None
+    if schema["x-kubernetes-list-type"] == "set":
+        return {f"v:{_compact(item)}": item for item in items}
+    keys = schema["x-kubernetes-list-map-keys"]
+    if not all(isinstance(item, dict) for item in items):
+        return None
+    defaults = {"protocol": "TCP"}
+    return {f"k:{_compact({key: item.get(key, defaults.get(key)) for key in sorted(keys)})}": item for item in items}
+
+
+def is_atomic(schema: Schema | None) -> bool:
+    """Whether a map is one value."""
+    return schema is None or schema.get("x-kubernetes-map-type") == "atomic"
+
+
+def fields_of(value: Any, schema: Schema | None) -> FieldSet:
+    """The fields that a configuration names: values, elements of lists, and maps without entries."""
+    return frozenset(path for path, _, leaf in _nodes(value, schema, ()) if path and (leaf or path[-1][0] in "kv"))
+
+
+def compare(old: JSON, new: JSON, schema: Schema) -> tuple[FieldSet, FieldSet]:
+    """The paths that were added or changed, and those that were removed."""
+    before = {path: inner if leaf else None for path, inner, leaf in _nodes(old, schema, ())}
+    after = {path: inner if leaf else None for path, inner, leaf in _nodes(new, schema, ())}
+    changed = frozenset(path for path, inner in after.items() if path not in before or before[path] != inner)
+    return changed, frozenset(before.keys() - after.keys())
+
+
+def _nodes(value: Any, schema: Schema | None, path: Path) -> Iterator[tuple[Path, Any, bool]]:
+    """All paths, each with its value and whether it has none below it."""
+    if isinstance(value, dict) and value and not is_atomic(schema):
+        yield path, value, False
+        for name, inner in value.items():
+            yield from _nodes(inner, child(schema, name), (*path, f"f:{name}"))
+        return
+    items = elements_by_key(value, schema) if isinstance(value, list) and value else None
+    if items is None:
+        yield path, value, True
+        return
+    yield path, value, False
+    for name, inner in items.items():
+        yield from _nodes(inner, element(schema), (*path, name))
+
+
+def to_fields_v1(fields: Iterable[Path]) -> JSON:
+    """A set as a tree."""
+    tree: JSON = {}
+    chosen = set(fields)
+    inner = {path[:length] for path in chosen for length in range(1, len(path))}
+    for path in sorted(chosen):
+        node = tree
+        for name in path:
+            node = node.setdefault(name, {})
+        if path in inner:
+            node["."] = {}
+    return tree
+
+
+def from_fields_v1(tree: JSON, path: Path = ()) -> FieldSet:
+    """The set of a tree."""
+    found = set()
+    for name, inner in tree.items():
+        if name == ".":
+            found.add(path)
+        elif not inner:
+            found.add((*path, name))
+        else:
+            found |= from_fields_v1(inner, (*path, name))
+    return frozenset(found)
+
+
+def printed(path: Path) -> str:
+    """A path in the words of a conflict: ``.spec.containers[name="a"].image``."""
+    text = ""
+    for name in path:
+        kind, _, content = name.partition(":")
+        if kind == "f":
+            text += f".{content}"
+        elif kind == "v":
+            text += f"[={content}]"
+        else:
+            keys = json.loads(content)
+            text += f"[{','.join(f'{key}={_compact(value)}' for key, value in keys.items())}]"
+    return text
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """Who sets fields: a name, how, in which version of the kind and through which subresource."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str
+
+
+def manager_of_agent(user_agent: str) -> str:
+    """The manager that a client without a name of one is, by its ``User-Agent``.
+
+    Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, ``prefixFromUserAgent`` (kubernetes v1.34.4).
+    """
+    agent = user_agent.partition("/")[0].encode(errors="surrogateescape").decode(errors="replace")
+    printable = "".join(filter(str.isprintable, agent))
+    return printable.encode()[:_LONGEST_NAME].decode(errors="ignore")
+
+
+def managers_of(obj: JSON) -> dict[Manager, tuple[FieldSet, str]]:
+    """The managers of an object, each with its fields and when they last changed."""
+    return {
+        Manager(entry.get("manager", ""), entry["operation"], entry["apiVersion"], entry.get("subresource", "")): (
+            from_fields_v1(entry.get("fieldsV1") or {}),
+            entry.get("time", ""),
+        )
+        for entry in (obj.get("metadata") or {}).get("managedFields") or ()
+    }
+
+
+def manager_faults(name: str) -> list[FieldError]:
+    """What is wrong with the name that a request gives its manager."""
+    errors = [] if len(name.encode()) <= _LONGEST_NAME else [FieldError.too_long("fieldManager", _LONGEST_NAME)]
+    return errors + [
+        FieldError.invalid("fieldManager", name, f"invalid character {_code_point(char)} (at position {at})")
+        for at, char in enumerate(name)
+        if not char.isprintable()
+    ]
+
+
+def _code_point(char: str) -> str:
+    return f"U+{ord(char):04X}"
+
+
+def entries(managers: dict[Manager, tuple[FieldSet, str]]) -> list[JSON]:
+    """The ``managedFields`` of an object: who applied comes first, then the older ones."""
+    found = []
+    order = sorted(managers.items(), key=lambda item: (item[0].operation, item[1][1], item[0].name))
+    for manager, (fields, time) in order:
+        if not fields:
+            continue
+        entry: JSON = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": manager.api_version,
+            **({"time": time} if time else {}),
+            "fieldsType": "FieldsV1",
+            "fieldsV1": to_fields_v1(fields),
+        }
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        found.append(entry)
+    return found
+
+
+def managed_part(obj: JSON, kind: Kind, subresource: str) -> JSON:
+    """What of an object is managed by who writes it there: not what the server sets, nor what that write ignores."""
+    metadata = {name: value for name, value in (obj.get("metadata") or {}).items() if name not in _SYSTEM}
+    rest = {name: value for name, value in obj.items() if name not in ("kind", "apiVersion", "metadata")}
+    if subresource == "status":
+        return {"status": rest["status"]} if "status" in rest else {}
+    if kind.has_status:
+        rest.pop("status", None)
+    return {**rest, "metadata": metadata} if metadata else rest
+
+
+def _managers_before(new: JSON, old: JSON, subresource: str) -> dict[Manager, tuple[FieldSet, str]]:
+    """Those that a write names itself, where it does; one empty entry stands for none at all."""
+    named = (new.get("metadata") or {}).get("managedFields") or []
+    if named == [{}]:
+        return {}
+    return managers_of(new if named and not subresource and all(map(_is_entry, named)) else old)
+
+
+def _is_entry(entry: JSON) -> bool:
+    is_known = entry.get("operation") in (APPLY_OPERATION, UPDATE_OPERATION) and bool(entry.get("apiVersion"))
+    return is_known and _is_tree(entry.get("fieldsV1") or {})
+
+
+def _is_tree(fields: object) -> bool:
+    return isinstance(fields, dict) and all(map(_is_tree, fields.values()))
+
+
+def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str) -> None:
+    """Note in a new state who changed it from the old one, which is empty where there was none."""
+    before = _managers_before(new, old, subresource)
+    schema = schema_of(kind.group, kind.version, kind.kind)
+    had = managed_part(old, kind, subresource)
+    changed, removed = compare(had, managed_part(new, kind, subresource), schema)
+    changed -= _ALWAYS_THERE
+    writer = Manager(name[:_LONGEST_NAME], UPDATE_OPERATION, kind.api_version, subresource)
+    managers = {manager: (fields - changed - removed, time) for manager, (fields, time) in before.items()}
+    own, since = before.get(writer, (frozenset(), now))
+    fields = (own - removed) | changed
+    managers[writer] = (fields, since if fields == own else now)
+    new.setdefault("metadata", {}).pop("managedFields", None)
+    if found := entries(managers):
+        new["metadata"]["managedFields"] = found

@@ -1,0 +1,324 @@
+"""The kinds that the API server serves: their names, verbs, subresources, forms and selectable fields.
+
+Events have two forms: core's, in which they are stored, and that of events.k8s.io.
+
+Source: api/discovery; the ``*SelectableFields`` functions in pkg/registry/core/*/strategy.go;
+pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ...objects.objects import JSON, Key
+from ..errors import GroupName, StatusError
+from .names import is_dns_label, is_dns_subdomain, is_path_segment
+
+__all__ = [
+    "CORE_EVENT_FIELDS",
+    "EVENT_FIELDS",
+    "KINDS",
+    "POD_FIELDS",
+    "Kind",
+    "SelectableFields",
+    "SubResource",
+    "core_event",
+    "field_at",
+    "flag_at",
+    "kind_at",
+    "kind_named",
+    "new_event",
+]
+
+_NEW_NAMES: Final = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+_CORE_NAMES: Final = {new: core for core, new in _NEW_NAMES.items()}
+_LEFT_OUT_WHERE_EMPTY: Final = ("reportingController", "reportingInstance")
+SelectableFields: TypeAlias = Mapping[str, Callable[[JSON], str]]
+_INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+_ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_ALL_BUT_DELETECOLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+_STATUS_VERBS: Final = ("get", "patch", "update")
+
+
+def new_event(core: JSON) -> JSON:
+    """An Event of core in the form of events.k8s.io."""
+    found = {_NEW_NAMES.get(name, name): value for name, value in core.items()}
+    return {name: value for name, value in found.items() if value or name not in _LEFT_OUT_WHERE_EMPTY}
+
+
+def core_event(new: JSON) -> JSON:
+    """An Event of events.k8s.io in core's form."""
+    return {_CORE_NAMES.get(name, name): value for name, value in new.items()}
+
+
+def field_at(*path: str) -> Callable[[JSON], str]:
+    """Reads what stands at a path; nothing is an empty text."""
+
+    def value(obj: JSON) -> str:
+        found: object = obj
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return "" if found is None else str(found)
+
+    return value
+
+
+def flag_at(*path: str) -> Callable[[JSON], str]:
+    """Reads what stands at a path as ``true`` or ``false``."""
+    text = field_at(*path)
+    return lambda obj: "true" if text(obj) == "True" else "false"
+
+
+def _pod_ip(pod: JSON) -> str:
+    ips = pod.get("status", {}).get("podIPs") or [{}]
+    return str(ips[0].get("ip", ""))
+
+
+def _event_source(event: JSON) -> str:
+    return field_at("source", "component")(event) or field_at("reportingComponent")(event)
+
+
+POD_FIELDS: Final[SelectableFields] = {
+    "spec.nodeName": field_at("spec", "nodeName"),
+    "spec.restartPolicy": field_at("spec", "restartPolicy"),
+    "spec.schedulerName": field_at("spec", "schedulerName"),
+    "spec.serviceAccountName": field_at("spec", "serviceAccountName"),
+    "spec.hostNetwork": flag_at("spec", "hostNetwork"),
+    "status.phase": field_at("status", "phase"),
+    "status.podIP": _pod_ip,
+    "status.nominatedNodeName": field_at("status", "nominatedNodeName"),
+}
+CORE_EVENT_FIELDS: Final[SelectableFields] = {
+    **{f"involvedObject.{name}": field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": field_at("reason"),
+    "reportingComponent": field_at("reportingComponent"),
+    "source": _event_source,
+    "type": field_at("type"),
+}
+
+EVENT_FIELDS: Final[SelectableFields] = {
+    **{f"regarding.{name}": field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": field_at("reason"),
+    "reportingController": field_at("reportingComponent"),
+    "type": field_at("type"),
+}
+"""Of events.k8s.io, read from an Event as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubResource:
+    """What stands below an object: ``pods/binding``; the kind is the one that it takes or gives."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str
+    group: str = ""
+    version: str = ""
+
+
+def _as_it_is(obj: JSON) -> JSON:
+    return obj
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind in one version of its group.
+
+    Attributes:
+        returns_deleted: a DELETE is answered with the object instead of a Status.
+        check_name: the faults of a name, each a sentence.
+        selectable: the fields besides name and namespace that a field selector may name, read from what is stored.
+        stored_as: the `key_kind` of the kind in whose form objects are stored, where that is another one.
+        from_stored: what is stored, in this kind's form.
+        to_stored: the other way.
+    """
+
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = _ALL_VERBS
+    subresources: tuple[SubResource, ...] = ()
+    returns_deleted: bool = False
+    check_name: Callable[[str], list[str]] = is_dns_subdomain
+    selectable: SelectableFields | None = None
+    stored_as: str = ""
+    from_stored: Callable[[JSON], JSON] = _as_it_is
+    to_stored: Callable[[JSON], JSON] = _as_it_is
+
+    @property
+    def resource(self) -> GroupName:
+        return GroupName(self.group, self.plural)
+
+    @property
+    def group_kind(self) -> GroupName:
+        """What errors name: the kind in whose form objects are stored."""
+        return GroupName("" if self.stored_as else self.group, self.kind)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key_kind(self) -> str:
+        """What stands in `Key.kind`."""
+        return self.stored_as or str(self.resource)
+
+    def key(self, namespace: str, name: str) -> Key:
+        return Key(self.key_kind, namespace if self.namespaced else "", name)
+
+    @property
+    def has_status(self) -> bool:
+        return any(subresource.name == "status" for subresource in self.subresources)
+
+    def present(self, obj: JSON) -> JSON:
+        """An object as this kind, for the wire."""
+        return {
+            "kind": self.kind,
+            "apiVersion": self.api_version,
+            **self.bare(obj),
+        }
+
+    def bare(self, obj: JSON) -> JSON:
+        """An object in this kind's form, not naming it, as the items of a list."""
+        return {name: value for name, value in self.from_stored(obj).items() if name not in ("kind", "apiVersion")}
+
+    def field_value(self, field: str, obj: JSON) -> str:
+        """What a field selector compares.
+
+        Raises:
+            StatusError: the kind's objects cannot be selected by this field.
+        """
+        if field == "metadata.name" or (field == "metadata.namespace" and (self.namespaced or not self.selectable)):
+            return str(obj["metadata"].get(field.removeprefix("metadata."), ""))
+        getter = (self.selectable or {}).get(field)
+        if getter is not None:
+            return getter(obj)
+        if self.selectable:
+            raise StatusError.bad_request(f"field label not supported: {field}")
+        known = 'only "metadata.name", "metadata.namespace"'
+        raise StatusError.bad_request(f'"{field}" is not a known field selector: {known}')
+
+
+def _status_of(kind: str) -> SubResource:
+    return SubResource("status", _STATUS_VERBS, kind)
+
+
+KINDS: Final = (
+    Kind(
+        "", "v1", "bindings", "binding", "Binding", verbs=("create",)
+    ),
+    Kind(
+        "", "v1", "configmaps", "configmap", "ConfigMap", short_names=("cm",)
+    ),
+    Kind(
+        "", "v1", "events", "event", "Event", short_names=("ev",), selectable=CORE_EVENT_FIELDS
+    ),
+    Kind(
+        "", "v1", "namespaces", "namespace", "Namespace",
+        namespaced=False,
+        short_names=("ns",),
+        verbs=_ALL_BUT_DELETECOLLECTION,
+        subresources=(SubResource("finalize", ("update",), "Namespace"), _status_of("Namespace")),
+        check_name=is_dns_label,
+        returns_deleted=True,
+        selectable={"status.phase": field_at("status", "phase")},
+    ),
+    Kind(
+        "", "v1", "nodes", "node", "Node",
+        namespaced=False,
+        short_names=("no",),
+        subresources=(_status_of("Node"),),
+        selectable={"spec.unschedulable": flag_at("spec", "unschedulable")},
+    ),
+    Kind(
+        "", "v1", "pods", "pod", "Pod",
+        short_names=("po",),
+        categories=("all",),
+        subresources=(
+            SubResource("binding", ("create",), "Binding"),
+            SubResource("eviction", ("create",), "Eviction", "policy", "v1"),
+            SubResource("log", ("get",), "Pod"),
+            _status_of("Pod"),
+        ),
+        selectable=POD_FIELDS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "", "v1", "secrets", "secret", "Secret", selectable={"type": field_at("type")}
+    ),
+    Kind(
+        "", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", short_names=("sa",), returns_deleted=True
+    ),
+    Kind(
+        "apps", "v1", "controllerrevisions", "controllerrevision", "ControllerRevision"
+    ),
+    Kind(
+        "apps", "v1", "daemonsets", "daemonset", "DaemonSet",
+        short_names=("ds",),
+        categories=("all",),
+        subresources=(_status_of("DaemonSet"),),
+    ),
+    Kind(
+        "authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Kind(
+        "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Kind(
+        "coordination.k8s.io", "v1", "leases", "lease", "Lease"
+    ),
+    Kind(
+        "events.k8s.io", "v1", "events", "event", "Event",
+        short_names=("ev",),
+        selectable=EVENT_FIELDS,
+        stored_as="events",
+        from_stored=new_event,
+        to_stored=core_event,
+    ),
+    Kind(
+        "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding",
+        namespaced=False,
+        check_name=is_path_segment,
+    ),
+    Kind(
+        "rbac.authorization.k8s.io", "v1", "clusterroles", "clusterrole", "ClusterRole",
+        namespaced=False,
+        check_name=is_path_segment,
+    ),
+    Kind(
+        "scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",
+        namespaced=False,
+        short_names=("pc",),
+    ),
+)  # fmt: skip
+_BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
+_BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}
+
+
+def kind_at(group: str, version: str, plural: str) -> Kind | None:
+    """The kind that is served at a path."""
+    return _BY_PATH.get((group, version, plural))
+
+
+def kind_named(key_kind: str) -> Kind:
+    """The kind in whose form objects with this `Key.kind` are stored."""
+    return _BY_KEY[key_kind]

@@ -1,0 +1,90 @@
+"""What a control plane does about namespaces: those that a cluster begins with, what is in each of them, their end.
+
+Source: pkg/controlplane/controller/systemnamespaces, pkg/controller/serviceaccount/serviceaccounts_controller.go,
+pkg/controller/certificates/rootcacertpublisher/publisher.go,
+pkg/controller/namespace/deletion/namespaced_resources_deleter.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...objects.objects import JSON
+from .kinds import KINDS, Kind, kind_named
+from .registry import DeleteOptions, Registry
+
+__all__ = ["NamespaceController"]
+
+_SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+_NAMESPACES: Final = kind_named("namespaces")
+_SERVICE_ACCOUNTS: Final = kind_named("serviceaccounts")
+_CONFIG_MAPS: Final = kind_named("configmaps")
+_ROOT_CA: Final = "kube-root-ca.crt"
+_ROOT_CA_ANNOTATIONS: Final = {
+    "kubernetes.io/description": (
+        "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
+        "internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of "
+        "Kubernetes clusters."
+    )
+}
+
+
+class NamespaceController:
+    """Keeps a service account and the root certificate in each namespace, and empties those that are deleted.
+
+    Args:
+        authority: the certificate in PEM; empty where the API server has none.
+    """
+
+    def __init__(self, registry: Registry, authority: str = "") -> None:
+        self._registry = registry
+        self._authority = authority
+
+    def ensure_namespaces(self) -> None:
+        """Create the namespaces that every cluster has, with their service accounts."""
+        for name in _SYSTEM:
+            if self._registry.objects.get(_NAMESPACES.key("", name)) is None:
+                self._registry.create(_NAMESPACES, "", {"metadata": {"name": name}})
+        self._settle()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        change = self._registry.objects.change
+        while True:
+            seen = change.count
+            self._settle()
+            await change.wait(seen)
+
+    def _settle(self) -> None:
+        for namespace in self._registry.objects.all_of(_NAMESPACES.key_kind):
+            name = namespace["metadata"]["name"]
+            if namespace["metadata"].get("deletionTimestamp"):
+                self._empty(namespace, name)
+                continue
+            if self._registry.objects.get(_SERVICE_ACCOUNTS.key(name, "default")) is None:
+                self._registry.create(_SERVICE_ACCOUNTS, name, {"metadata": {"name": "default"}})
+            if self._authority:
+                self._publish_authority(name)
+
+    def _publish_authority(self, namespace: str) -> None:
+        key, data = _CONFIG_MAPS.key(namespace, _ROOT_CA), {"ca.crt": self._authority}
+        found = self._registry.objects.get(key)
+        if found is None:
+            metadata = {"name": _ROOT_CA, "annotations": _ROOT_CA_ANNOTATIONS}
+            self._registry.create(_CONFIG_MAPS, namespace, {"metadata": metadata, "data": data})
+        elif found.get("data") != data:
+            self._registry.objects.replace(key, {**found, "data": data})
+
+    def _empty(self, namespace: JSON, name: str) -> None:
+        left = False
+        for kind in KINDS:
+            for obj in self._registry.objects.all_of(kind.key_kind, name) if kind.namespaced else ():
+                left |= not self._is_gone(kind, name, obj)
+        if not left and not (namespace["metadata"].get("finalizers")):
+            self._registry.objects.remove(_NAMESPACES.key("", name))
+
+    def _is_gone(self, kind: Kind, namespace: str, obj: JSON) -> bool:
+        """Delete an object, once; one that takes its time is left to who ends it."""
+        if obj["metadata"].get("deletionTimestamp"):
+            return False
+        return self._registry.delete(kind, namespace, obj["metadata"]["name"], DeleteOptions())[1]

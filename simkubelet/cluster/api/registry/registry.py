@@ -1,0 +1,240 @@
+"""Creating, updating and deleting objects by the rules of their kinds; what HTTP adds is not here.
+
+Source: staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go, registry/rest/delete.go,
+pkg/admission/plugin/namespace/lifecycle/admission.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from ...objects.objects import JSON, Objects
+from ..errors import FieldError, GroupName, StatusError
+from .kinds import Kind, kind_named
+from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
+from .strategy import Strategy
+
+__all__ = ["DeleteOptions", "Registry", "Write"]
+
+_MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
+_IMMORTAL: Final = ("default", "kube-public", "kube-system")
+_NAMESPACES: Final = kind_named("namespaces")
+
+
+@dataclass(slots=True)
+class Write:
+    """What goes with a write: whether it is only tried, and the warnings that it earned."""
+
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """How an object is to be deleted; the uid and the resourceVersion are what it must have."""
+
+    grace_s: int | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    finalizer: str | None = None
+    """What the garbage collector is asked to do first: ``orphan`` or ``foregroundDeletion``."""
+
+
+class Registry:
+    """The objects of a cluster as its API server lets them be written.
+
+    Args:
+        strategies: the rules of each kind, by the text of `Kind.resource`; a kind without has none.
+    """
+
+    def __init__(self, objects: Objects, strategies: Mapping[str, Strategy]) -> None:
+        self.objects = objects
+        self._strategies = strategies
+        self._no_rules = Strategy()
+
+    def strategy(self, kind: Kind) -> Strategy:
+        return self._strategies.get(str(kind.resource), self._no_rules)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> JSON:
+        """What is stored.
+
+        Raises:
+            StatusError: nothing is.
+        """
+        found = self.objects.get(kind.key(namespace, name))
+        if found is None:
+            raise StatusError.not_found(kind.resource, name)
+        return found
+
+    def create(self, kind: Kind, namespace: str, body: JSON, write: Write | None = None) -> JSON:
+        """Store a new object.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        write = write or Write()
+        new = copy.deepcopy(body)
+        if new.setdefault("metadata", {}).get("resourceVersion"):
+            raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+        set_namespace(new, kind, namespace)
+        at_create(new, self.objects.wall_time)
+        self._admit_into_namespace(kind, namespace, new["metadata"].get("name", ""))
+        strategy = self.strategy(kind)
+        strategy.default(new)
+        strategy.prepare_for_create(new)
+        _refuse(kind, new, [*validate_metadata(new, kind), *strategy.validate(new)])
+        write.warnings += strategy.warnings(new, None)
+        key = kind.key(namespace, new["metadata"]["name"])
+        if self.objects.get(key) is not None:
+            raise StatusError.already_exists(kind.resource, key.name)
+        return new if write.dry_run else self.objects.create(key, new)
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[JSON], JSON],
+        write: Write | None = None,
+        *,
+        status: bool = False,
+    ) -> JSON:
+        """Store what `change` makes of a copy of an object, its status or all else.
+
+        Raises:
+            StatusError: it is refused, or the object is of another resourceVersion than the change names.
+        """
+        write = write or Write()
+        old = self.get(kind, namespace, name)
+        strategy = self.strategy(kind)
+        new = change(copy.deepcopy(old))
+        self._check_version(kind, new, old, strategy)
+        set_namespace(new, kind, namespace)
+        strategy.default(new)
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0)
+        (strategy.prepare_for_status_update if status else strategy.prepare_for_update)(new, old)
+        if not new["metadata"].get("generation"):
+            new["metadata"].pop("generation", None)
+        at_update(new, old)
+        validate = strategy.validate_status_update if status else strategy.validate_update
+        _refuse(kind, new, [*validate_metadata_update(new, old), *validate(new, old)])
+        write.warnings += strategy.warnings(new, old)
+        if write.dry_run:
+            return new
+        key = kind.key(namespace, name)
+        stored = self.objects.replace(key, new)
+        # Who removed the last finalizer of an object that was to be deleted has ended it.
+        metadata, before = stored["metadata"], old["metadata"]
+        awaited = before.get("deletionTimestamp") and not before.get("deletionGracePeriodSeconds")
+        if awaited and before.get("finalizers") and not metadata.get("finalizers"):
+            return self.objects.remove(key)
+        return stored
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions | None = None, write: Write | None = None
+    ) -> tuple[JSON, bool]:
+        """Delete an object, or begin to.
+
+        Returns:
+            its last state, and whether it is gone.
+
+        Raises:
+            StatusError: there is none, it is not the one that was meant, or it may not be deleted.
+        """
+        options, write = options or DeleteOptions(), write or Write()
+        if kind is _NAMESPACES and name in _IMMORTAL:
+            raise StatusError.forbidden(kind.resource, name, "this namespace may not be deleted")
+        old = self.get(kind, namespace, name)
+        _check_preconditions(kind, old, options)
+        new = copy.deepcopy(old)
+        metadata = new["metadata"]
+        if options.finalizer and options.finalizer not in metadata.get("finalizers", ()):
+            metadata["finalizers"] = [*metadata.get("finalizers", ()), options.finalizer]
+        waits = self.strategy(kind).prepare_for_delete(new) or bool(metadata.get("finalizers"))
+        stays = self._begin_deletion(kind, new, options.grace_s, waits=waits) or waits
+        if write.dry_run:
+            return new, not stays
+        key = kind.key(namespace, name)
+        stored = self.objects.replace(key, new)
+        return (stored, False) if stays else (self.objects.remove(key), True)
+
+    def _begin_deletion(self, kind: Kind, new: JSON, requested: int | None, *, waits: bool) -> bool:
+        """Set the date at which an object is to be gone; whether that is in the future."""
+        metadata = new["metadata"]
+        wall_time = self.objects.wall_time
+        if requested is not None and requested < 0:
+            requested = 1
+        grace = self.strategy(kind).grace_s(new, requested)
+        if "deletionTimestamp" in metadata:
+            left = metadata.get("deletionGracePeriodSeconds", 0)
+            if not left or grace is None:
+                return False
+            if requested is None or requested >= left:
+                return True
+            # A grace can only be shortened, and counts from the first request.
+            due = wall_time.seconds(metadata["deletionTimestamp"]) - left + requested
+            now = wall_time.seconds(wall_time.now())
+            if due < now:
+                due, requested = now, min(requested, 1)
+            metadata["deletionTimestamp"] = wall_time.date(due)
+            metadata["deletionGracePeriodSeconds"] = requested
+            return requested > 0
+        if grace is None and not waits:
+            return False
+        metadata["deletionTimestamp"] = wall_time.date(wall_time.seconds(wall_time.now()) + (grace or 0))
+        metadata["deletionGracePeriodSeconds"] = grace or 0
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        return bool(grace)
+
+    def _admit_into_namespace(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        found = self.get(_NAMESPACES, "", namespace)
+        if found.get("status", {}).get("phase") == "Terminating":
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            error = StatusError.forbidden(kind.resource, name, why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+    def _check_version(self, kind: Kind, new: JSON, old: JSON, strategy: Strategy) -> None:
+        given, stored = new["metadata"].get("resourceVersion"), old["metadata"]["resourceVersion"]
+        name = old["metadata"]["name"]
+        if not given:
+            if not strategy.allow_unconditional_update:
+                why = FieldError.invalid("metadata.resourceVersion", 0, "must be specified for an update")
+                raise StatusError.invalid(GroupName(kind.group, kind.plural), name, [why])
+            new["metadata"]["resourceVersion"] = stored
+        elif given != stored:
+            raise StatusError.conflict(kind.resource, name, _MODIFIED)
+
+
+def _refuse(kind: Kind, new: JSON, errors: list[FieldError]) -> None:
+    if errors:
+        raise StatusError.invalid(kind.group_kind, new["metadata"].get("name", ""), errors)
+
+
+def _check_preconditions(kind: Kind, old: JSON, options: DeleteOptions) -> None:
+    metadata = old["metadata"]
+    about = GroupName(kind.group, kind.kind)
+    if options.uid is not None and options.uid != metadata["uid"]:
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise StatusError.conflict(about, metadata["name"], why)
+    version = metadata["resourceVersion"]
+    if options.resource_version is not None and options.resource_version != version:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match "
+            f"the ResourceVersion in record ({version}). The object might have been modified"
+        )
+        raise StatusError.conflict(about, metadata["name"], why)

@@ -1,0 +1,268 @@
+"""Kubernetes Events: as API objects, and how they are recorded.
+
+Kubelets record with client-go's older library: repeats raise ``count`` and move ``lastTimestamp``. The scheduler
+records with the newer one: repeats make a ``series``. Similar Events are combined, a flood of them is limited, and
+Events expire after an hour.
+
+Source: client-go, tools/record/event.go, ``makeEvent``; tools/record/events_cache.go, ``EventCorrelate``;
+tools/events/event_recorder.go, ``makeEvent``; tools/events/event_broadcaster.go, ``recordToSink`` (v0.34.4), but that
+a series is written at each repeat and not now and then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, TypeVar
+
+from ...model.pod import PodUID
+from .objects import JSON, Key, Objects, Verb, Written
+
+__all__ = ["EventRecorder", "KubeEvent", "event_json", "read_event", "repeated_json", "series_json"]
+_REMEMBERED: Final = 4096
+_ALIKE_AT_MOST: Final = 10
+_ALIKE_WITHIN_S: Final = 600.0
+_BURST: Final = 25
+_REFILL_S: Final = 300.0
+_LIFE_S: Final = 3600.0
+_SERIES_WITHIN_S: Final = 360.0
+_Known = TypeVar("_Known")
+_Identity: TypeAlias = tuple[object, ...]
+"""The component and its host, the object, and what else distinguishes Events."""
+_COMBINED: Final = "(combined from similar events): "
+
+
+@dataclass(frozen=True, slots=True)
+class KubeEvent:
+    """A Kubernetes Event about a pod; repeats of the same text raise `count`."""
+
+    pod_uid: PodUID
+    type: str
+    reason: str
+    message: str
+    component: str
+    count: int = 1
+
+
+def event_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
+) -> JSON:
+    """An Event of a kubelet."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "eventTime": None,
+        "source": {"component": component, "host": host} if host else {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": host,
+    }
+
+
+def series_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, action: str, now: str
+) -> JSON:
+    """An Event of the scheduler; `now` has microseconds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "action": action,
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": now,
+        "source": {},
+        "reportingComponent": component,
+        "reportingInstance": f"{component}-control-plane",
+    }
+
+
+def repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
+    """An Event that has happened once more."""
+    if stored["eventTime"] is None:
+        return {**stored, "count": stored["count"] + 1, "lastTimestamp": now}
+    series = stored.get("series") or {"count": 1}
+    return {**stored, "series": {"count": series["count"] + 1, "lastObservedTime": now_micro}}
+
+
+def read_event(stored: Mapping[str, Any]) -> KubeEvent:
+    """The Event that an object describes."""
+    count = stored.get("count") or (stored.get("series") or {}).get("count") or 1
+    return KubeEvent(
+        PodUID(str(stored["involvedObject"].get("uid") or "")),
+        str(stored.get("type") or ""),
+        str(stored.get("reason") or ""),
+        str(stored.get("message") or ""),
+        str(stored.get("reportingComponent") or (stored.get("source") or {}).get("component") or ""),
+        int(count),
+    )
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Events of one reason about one object: their different messages, and when the last one came."""
+
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """How many more Events of one kind about one object are let through, at a time."""
+
+    at: float
+    tokens: float = _BURST
+
+
+class EventRecorder:
+    """Records the Events of all components of one cluster."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._last_nanos = 0
+        self._recorded: dict[_Identity, Key] = {}
+        self._alike: dict[_Identity, _Alike] = {}
+        self._buckets: dict[_Identity, _Bucket] = {}
+        self._written_at: dict[Key, float] = {}
+        objects.subscribe("events", self._note)
+
+    def record(
+        self,
+        about: Mapping[str, Any],
+        type_: str,
+        reason: str,
+        message: str,
+        component: str,
+        *,
+        host: str = "",
+        action: str = "",
+    ) -> None:
+        """Record an Event.
+
+        Args:
+            about: the reference to an object that the Event carries.
+            type_: ``Normal`` or ``Warning``.
+            reason: in one word.
+            message: in a sentence.
+            component: who says it.
+            host: the node on which that one runs; empty for one of the control plane.
+            action: what was done or tried, which the newer library asks for; with it the Event is one of that library.
+        """
+        identity = (component, host, about.get("kind"), about.get("namespace"), about.get("name"), about.get("uid"))
+        self._expire()
+        if action:
+            # The newer library compares whole references and no messages.
+            key: _Identity = (*identity, about.get("resourceVersion"), type_, reason, action)
+            self._write(key, about, type_, reason, message, component=component, host=host, action=action)
+            return
+        alike = (*identity, type_, reason)
+        key = (*alike, about.get("fieldPath"), message)
+        if self._is_one_of_many(alike, message):
+            key, message = alike, _COMBINED + message
+        if self._is_let_through((*identity, type_)):
+            self._write(key, about, type_, reason, message, component=component, host=host, action="")
+
+    def forget(self, component: str, host: str) -> None:
+        """Forget the Events of a component that has restarted: its next Event repeats none."""
+        for known in (self._recorded, self._alike, self._buckets):
+            for key in [key for key in known if key[:2] == (component, host)]:
+                del known[key]
+
+    def _write(
+        self,
+        key: _Identity,
+        about: Mapping[str, Any],
+        type_: str,
+        reason: str,
+        message: str,
+        *,
+        component: str,
+        host: str,
+        action: str,
+    ) -> None:
+        wall_time = self._objects.wall_time
+        place = self._recorded.get(key)
+        stored = None if place is None else self._objects.get(place)
+        if place is not None and stored is not None and (not action or self._is_in_series(stored)):
+            repeated = repeated_json(stored, wall_time.now(), wall_time.now_micro())
+            self._objects.replace(place, repeated if action else {**repeated, "message": message})
+            return
+        namespace, name = about.get("namespace") or "default", f"{about['name']}.{self._nanos():x}"
+        texts = (about, type_, reason, message)
+        body: JSON = (
+            series_json(*texts, component=component, action=action, now=wall_time.now_micro())
+            if action
+            else event_json(*texts, component=component, host=host, now=wall_time.now())
+        )
+        _remember(self._recorded, key, Key("events", namespace, name))
+        self._objects.create(Key("events", namespace, name), body)
+
+    def _note(self, written: Written) -> None:
+        self._written_at.pop(written.key, None)
+        if written.verb is not Verb.DELETED:
+            self._written_at[written.key] = self._objects.wall_time.elapsed()
+
+    def _expire(self) -> None:
+        """Remove the Events that nobody has written for an hour.
+
+        Source: pkg/controlplane/apiserver/options/options.go, ``EventTTL`` (kubernetes v1.34.4).
+        """
+        before = self._objects.wall_time.elapsed() - _LIFE_S
+        for key in list(itertools.takewhile(lambda key: self._written_at[key] < before, self._written_at)):
+            self._objects.remove(key)
+
+    def _is_in_series(self, stored: Mapping[str, Any]) -> bool:
+        last = (stored.get("series") or {}).get("lastObservedTime") or stored["eventTime"]
+        wall_time = self._objects.wall_time
+        return wall_time.elapsed() - wall_time.seconds(last) <= _SERIES_WITHIN_S
+
+    def _is_one_of_many(self, key: _Identity, message: str) -> bool:
+        now = self._objects.wall_time.elapsed()
+        alike = self._alike.get(key)
+        if alike is None or now - alike.last > _ALIKE_WITHIN_S:
+            alike = _Alike(now)
+            _remember(self._alike, key, alike)
+        alike.last = now
+        alike.messages.add(message)
+        if len(alike.messages) < _ALIKE_AT_MOST:
+            return False
+        alike.messages.pop()
+        return True
+
+    def _is_let_through(self, key: _Identity) -> bool:
+        now = self._objects.wall_time.elapsed()
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = _Bucket(now)
+            _remember(self._buckets, key, bucket)
+        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.at) / _REFILL_S)
+        bucket.at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+    def _nanos(self) -> int:
+        """The date in nanoseconds, for a name; two Events of the same moment have different ones."""
+        wall_time = self._objects.wall_time
+        self._last_nanos = max(self._last_nanos + 1, wall_time.unix_nanos())
+        return self._last_nanos
+
+
+def _remember(known: dict[_Identity, _Known], key: _Identity, value: _Known) -> None:
+    """Note something and forget what was noted first where that is too much."""
+    known[key] = value
+    if len(known) > _REMEMBERED:
+        del known[next(iter(known))]

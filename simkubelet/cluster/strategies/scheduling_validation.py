@@ -1,0 +1,157 @@
+"""Validation of a pod's affinity and of its topology spread constraints.
+
+Source: pkg/apis/core/validation/validation.go, ``validateAffinity``, ``ValidateNodeSelectorTerm``,
+``validatePodAffinityTerm``, ``validateTopologySpreadConstraints`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from ..api.errors import FieldError
+from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
+from .label_validation import SET_OPERATORS, validate_label_keys, validate_label_selector, validate_set
+
+__all__ = ["validate_affinity", "validate_spread_constraints"]
+
+_Fields: TypeAlias = Mapping[str, Any]
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_MAX_WEIGHT: Final = 100
+_NO_OPERATOR: Final = "not a valid selector operator"
+_ACTIONS: Final = ("DoNotSchedule", "ScheduleAnyway")
+_POLICIES: Final = ("Honor", "Ignore")
+_NOT_POSITIVE: Final = "must be greater than zero"
+
+
+def validate_affinity(affinity: _Fields, path: str) -> list[FieldError]:
+    """What is wrong with a pod's ``affinity``."""
+    errors = _validate_node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.nodeAffinity")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms, where = affinity.get(kind) or {}, f"{path}.{kind}"
+        for place, term in enumerate(terms.get(_REQUIRED) or ()):
+            errors += _validate_pod_term(term, f"{where}.{_REQUIRED}[{place}]")
+        for place, each in enumerate(terms.get(_PREFERRED) or ()):
+            one = f"{where}.{_PREFERRED}[{place}]"
+            errors += _validate_weight(each, one)
+            errors += _validate_pod_term(each.get("podAffinityTerm") or {}, f"{one}.podAffinityTerm")
+    return errors
+
+
+def _validate_node_affinity(affinity: _Fields, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    required = affinity.get(_REQUIRED)
+    if required is not None:
+        where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
+        terms = required.get("nodeSelectorTerms") or ()
+        if not terms:
+            errors.append(FieldError.required(where, "must have at least one node selector term"))
+        for place, term in enumerate(terms):
+            errors += _validate_node_term(term, f"{where}[{place}]", checks_values=True)
+    for place, each in enumerate(affinity.get(_PREFERRED) or ()):
+        where = f"{path}.{_PREFERRED}[{place}]"
+        errors += _validate_weight(each, where)
+        errors += _validate_node_term(each.get("preference") or {}, f"{where}.preference", checks_values=False)
+    return errors
+
+
+def _validate_weight(term: _Fields, path: str) -> list[FieldError]:
+    weight = term.get("weight") or 0
+    if 1 <= weight <= _MAX_WEIGHT:
+        return []
+    return [FieldError.invalid(f"{path}.weight", weight, f"must be in the range 1-{_MAX_WEIGHT}")]
+
+
+def _validate_node_term(term: _Fields, path: str, *, checks_values: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for place, each in enumerate(term.get("matchExpressions") or ()):
+        errors += _validate_label_requirement(each, f"{path}.matchExpressions[{place}]", checks_values=checks_values)
+    for place, each in enumerate(term.get("matchFields") or ()):
+        errors += _validate_field_requirement(each, f"{path}.matchFields[{place}]")
+    return errors
+
+
+def _validate_label_requirement(requirement: _Fields, path: str, *, checks_values: bool) -> list[FieldError]:
+    operator, key = requirement.get("operator") or "", requirement.get("key") or ""
+    values: Sequence[str] = requirement.get("values") or ()
+    errors = []
+    if operator in SET_OPERATORS:
+        errors += validate_set(operator, values, path)
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errors.append(FieldError.required(f"{path}.values", text))
+    else:
+        errors.append(FieldError.invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    errors += [FieldError.invalid(f"{path}.key", key, fault) for fault in is_qualified_name(key)]
+    for place, value in enumerate(values if checks_values else ()):
+        errors += [FieldError.invalid(f"{path}.values[{place}]", value, fault) for fault in is_label_value(value)]
+    return errors
+
+
+def _validate_field_requirement(requirement: _Fields, path: str) -> list[FieldError]:
+    operator, key = requirement.get("operator") or "", requirement.get("key") or ""
+    values: Sequence[str] = requirement.get("values") or ()
+    errors = []
+    if operator not in ("In", "NotIn"):
+        errors.append(FieldError.invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errors.append(FieldError.required(f"{path}.values", text))
+    if key != "metadata.name":
+        return [*errors, FieldError.invalid(f"{path}.key", key, "not a valid field selector key")]
+    for place, value in enumerate(values):
+        errors += [FieldError.invalid(f"{path}.values[{place}]", value, fault) for fault in is_dns_subdomain(value)]
+    return errors
+
+
+def _validate_pod_term(term: _Fields, path: str) -> list[FieldError]:
+    key: str = term.get("topologyKey") or ""
+    errors = [
+        *validate_label_selector(term.get("labelSelector"), f"{path}.labelSelector"),
+        *validate_label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector"),
+    ]
+    for name in term.get("namespaces") or ():
+        errors += [FieldError.invalid(f"{path}.namespace", name, fault) for fault in is_dns_label(name)]
+    errors += validate_label_keys(term, path)
+    if not key:
+        errors.append(FieldError.required(f"{path}.topologyKey", "can not be empty"))
+    return errors + [FieldError.invalid(f"{path}.topologyKey", key, fault) for fault in is_qualified_name(key)]
+
+
+def validate_spread_constraints(constraints: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    """What is wrong with ``topologySpreadConstraints``."""
+    kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
+    errors: list[FieldError] = []
+    for place, each in enumerate(constraints):
+        where, (key, action) = f"{path}[{place}]", kinds[place]
+        skew = each.get("maxSkew") or 0
+        if skew <= 0:
+            errors.append(FieldError.invalid(f"{where}.maxSkew", skew, _NOT_POSITIVE))
+        if not key:
+            errors.append(FieldError.required(f"{where}.topologyKey", "can not be empty"))
+        if action not in _ACTIONS:
+            errors.append(FieldError.not_supported(f"{where}.whenUnsatisfiable", action, _ACTIONS))
+        if kinds[place] in kinds[place + 1 :]:
+            pair = f"{where}.{{topologyKey, whenUnsatisfiable}}"
+            errors.append(FieldError.duplicate(pair, f"{{{key}, {action}}}"))
+        errors += _validate_min_domains(each.get("minDomains"), action, f"{where}.minDomains")
+        for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+            policy = each.get(name)
+            if policy is not None and policy not in _POLICIES:
+                errors.append(FieldError.not_supported(f"{where}.{name}", policy, _POLICIES))
+        errors += validate_label_keys({**each, "mismatchLabelKeys": None}, where)
+        errors += validate_label_selector(each.get("labelSelector"), f"{where}.labelSelector")
+    return errors
+
+
+def _validate_min_domains(least: int | None, action: str, path: str) -> list[FieldError]:
+    if least is None:
+        return []
+    errors = [FieldError.invalid(path, least, _NOT_POSITIVE)] if least <= 0 else []
+    if action != "DoNotSchedule":
+        text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+        errors.append(FieldError.invalid(path, least, text))
+    return errors

@@ -1,0 +1,208 @@
+"""A pod's status as its kubelet publishes it: phase, conditions, and the status of each container.
+
+No container here has a probe.
+
+Source: kubelet/kubelet_pods.go, ``generateAPIPodStatus``, ``convertToAPIContainerStatuses``;
+kubelet/status/generate.go; prober/prober_manager.go, ``UpdatePodStatus`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from ..container_manager.container_manager import ContainerManager
+from ..model.config import KubeletConfig
+from ..model.pod import Container, ContainerKind, Pod
+from ..model.pod_status import (
+    Condition,
+    ConditionType,
+    ContainerState,
+    ContainerStatus,
+    PodPhase,
+    PodStatus,
+    Running,
+    Terminated,
+    Waiting,
+)
+from ..runtime.container_records import ContainerRecord, ContainerRecords
+from .phase import is_restarted, phase_of
+
+__all__ = ["StatusGenerator", "conditions_of", "container_statuses"]
+
+_CREATING: Final = Waiting("ContainerCreating")
+_INITIALIZING: Final = Waiting("PodInitializing")
+
+
+def conditions_of(
+    pod: Pod,
+    statuses: Mapping[str, ContainerStatus],
+    phase: PodPhase,
+    has_sandbox: bool | None,
+) -> tuple[Condition, ...]:
+    """The conditions in the kubelet's order.
+
+    Args:
+        pod: what was asked for.
+        statuses: container -> its status, of every container.
+        phase: the pod's.
+        has_sandbox: whether containers can be started; None where the minor has no condition for it.
+    """
+    ready = _containers_ready(pod, statuses, phase)
+    conditions = [
+        _initialized(pod, statuses, phase),
+        Condition(ConditionType.READY, ready.is_true, ready.reason, ready.message),
+        ready,
+        Condition(ConditionType.SCHEDULED, True),
+    ]
+    if has_sandbox is not None:
+        conditions.insert(0, Condition(ConditionType.READY_TO_START_CONTAINERS, has_sandbox))
+    return tuple(conditions)
+
+
+def _containers_ready(pod: Pod, statuses: Mapping[str, ContainerStatus], phase: PodPhase) -> Condition:
+    if phase.is_terminal:
+        reason = "PodFailed" if phase is PodPhase.FAILED else "PodCompleted"
+        return Condition(ConditionType.CONTAINERS_READY, False, reason)
+    lasting = (container for container in pod.containers if container.kind is not ContainerKind.INIT)
+    unready = [container.name for container in lasting if not statuses[container.name].is_ready]
+    if unready:
+        message = f"containers with unready status: {_go_list(unready)}"
+        return Condition(ConditionType.CONTAINERS_READY, False, "ContainersNotReady", message)
+    return Condition(ConditionType.CONTAINERS_READY, True)
+
+
+def _initialized(pod: Pod, statuses: Mapping[str, ContainerStatus], phase: PodPhase) -> Condition:
+    if phase is PodPhase.SUCCEEDED:
+        return Condition(ConditionType.INITIALIZED, True, "PodCompleted")
+    # Sidecars that are started again do not take back what an app container has shown.
+    if any(isinstance(statuses[app.name].state, Running | Terminated) for app in pod.app_containers):
+        return Condition(ConditionType.INITIALIZED, True)
+    incomplete = [c.name for c in pod.init_containers if not _is_initialized(c, statuses[c.name])]
+    if incomplete:
+        message = f"containers with incomplete status: {_go_list(incomplete)}"
+        return Condition(ConditionType.INITIALIZED, False, "ContainersNotInitialized", message)
+    return Condition(ConditionType.INITIALIZED, True)
+
+
+def _is_initialized(container: Container, status: ContainerStatus) -> bool:
+    return status.is_started if container.kind is ContainerKind.SIDECAR else status.is_ready
+
+
+def _go_list(names: Iterable[str]) -> str:
+    return f"[{' '.join(names)}]"
+
+
+def container_statuses(
+    pod: Pod,
+    lives: Mapping[str, ContainerRecord],
+    lives_before: Callable[[str], ContainerRecord | None],
+    reasons: Mapping[str, Waiting],
+    *,
+    by_container: bool,
+) -> dict[str, ContainerStatus]:
+    """Container -> its status, in the manifest's order.
+
+    Args:
+        pod: what was asked for.
+        lives: container -> its last life, of those that ever had one.
+        lives_before: the life before that.
+        reasons: container -> why it could not be started the last time it was tried.
+        by_container: see `restart.is_restarted`.
+    """
+    has_init = bool(pod.init_containers)
+    statuses = {}
+    for container in pod.containers:
+        life = lives.get(container.name)
+        before = lives_before(container.name)
+        last_state = None if before is None else _ended(before)
+        state: ContainerState = _INITIALIZING if has_init else _CREATING
+        if life is not None:
+            state = Running(life.started_at) if life.is_running else _ended(life)
+        reason = reasons.get(container.name)
+        if reason is not None and _is_to_be_started(pod, container, life, by_container):
+            last_state = state if isinstance(state, Terminated) else last_state
+            state = reason
+        statuses[container.name] = ContainerStatus(
+            container.name,
+            state,
+            last_state,
+            is_ready=_is_ready(container, state),
+            restart_count=0 if life is None else life.attempt,
+            is_started=isinstance(state, Running),
+        )
+    return statuses
+
+
+def _ended(life: ContainerRecord) -> Terminated:
+    if life.exit is None:
+        raise ValueError(f"container {life.name!r} has not ended")
+    status = life.exit
+    return Terminated(status.code, status.reason.value, life.started_at, life.finished_at, status.message)
+
+
+def _is_to_be_started(pod: Pod, container: Container, life: ContainerRecord | None, by_container: bool) -> bool:
+    if pod.is_deleting or (life is not None and life.is_running):
+        return False
+    if life is None or life.exit is None:
+        return True
+    if container.kind is ContainerKind.INIT and life.exit.code == 0:
+        return False
+    return is_restarted(pod, container, life.exit.code, by_container=by_container)
+
+
+def _is_ready(container: Container, state: ContainerState) -> bool:
+    if container.kind is ContainerKind.INIT:
+        return isinstance(state, Terminated) and state.exit_code == 0
+    return isinstance(state, Running)
+
+
+class StatusGenerator:
+    """Makes the statuses of one kubelet instance."""
+
+    def __init__(self, config: KubeletConfig, containers: ContainerManager, records: ContainerRecords) -> None:
+        version = config.version
+        self.by_container = config.is_on("ContainerRestartRules", version.has_container_restart_rules)
+        self._has_sandbox_condition = config.is_on(
+            "PodReadyToStartContainersCondition", version.has_ready_to_start_condition
+        )
+        self.reports_health = config.is_on("ResourceHealthStatus", version.resource_health_status)
+        self._containers = containers
+        self._records = records
+
+    def status_of(self, pod: Pod, reasons: Mapping[str, Waiting], *, is_over: bool) -> PodStatus:
+        """The status of a pod; see `container_status` for the reasons, `phase` for the rest.
+
+        The reason and message of a phase that lasts stay as they are; a terminal phase is never left.
+        """
+        lives = self._records.containers(pod.uid)
+        statuses = container_statuses(
+            pod,
+            lives,
+            lambda name: self._records.ended_before(pod.uid, name),
+            reasons,
+            by_container=self.by_container,
+        )
+        if self.reports_health:
+            for name, resources in self._containers.allocated_resources_status(pod).items():
+                statuses[name] = replace(statuses[name], resources=tuple(resources))
+        has_sandbox = self._records.has_sandbox(pod.uid)
+        phase = phase_of(
+            pod,
+            statuses,
+            is_over=is_over,
+            has_initialized=has_sandbox and any(app.name in lives for app in pod.app_containers),
+            by_container=self.by_container,
+        )
+        if pod.status.phase.is_terminal:
+            phase = pod.status.phase
+        is_same = phase is pod.status.phase
+        return PodStatus(
+            phase,
+            pod.status.reason if is_same else "",
+            pod.status.message if is_same else "",
+            conditions_of(pod, statuses, phase, has_sandbox if self._has_sandbox_condition else None),
+            tuple(statuses[container.name] for container in pod.init_containers),
+            tuple(statuses[name] for name in sorted(container.name for container in pod.app_containers)),
+        )

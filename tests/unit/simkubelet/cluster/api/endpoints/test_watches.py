@@ -1,0 +1,199 @@
+"""Watches over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import aiohttp
+import pytest
+from faker import Faker
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simkubelet.cluster.api.endpoints.selectors import Selection
+from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.endpoints.watching import BOOKMARK, WatchOptions, watch
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.objects.objects import JSON, Key, Objects
+from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.model.clock import ManualClock
+
+from ..conftest import CONFIG_MAPS, PODS, Client, config_map, pod
+
+
+async def test_watch_without_version_begins_with_what_is_there(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("there"))
+    async with client.watch(CONFIG_MAPS) as watch:
+        type_, obj = await watch.next()
+    assert (type_, obj["kind"], obj["metadata"]["name"]) == ("ADDED", "ConfigMap", "there")
+
+
+async def test_watch_from_a_list_shows_only_what_came_after(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("before"))
+    listed = await client.get(CONFIG_MAPS)
+    async with client.watch(CONFIG_MAPS, resourceVersion=listed.body["metadata"]["resourceVersion"]) as watch:
+        await client.post(CONFIG_MAPS, config_map("after"))
+        await client.send("DELETE", f"{CONFIG_MAPS}/before")
+        events = [await watch.next() for _ in range(2)]
+    assert [(type_, obj["metadata"]["name"]) for type_, obj in events] == [("ADDED", "after"), ("DELETED", "before")]
+
+
+async def test_object_that_leaves_a_selection_is_deleted_with_its_last_state_within(client: Client) -> None:
+    await client.post(PODS, pod("moving", labels={"app": "one"}))
+    async with client.watch(PODS, labelSelector="app=one") as watch:
+        await watch.next()
+        path = f"{PODS}/moving"
+        left = await client.patch(path, {"metadata": {"labels": {"app": "two"}}}, "merge-patch+json")
+        await client.patch(path, {"metadata": {"labels": {"app": "one"}}}, "merge-patch+json")
+        gone, back = await watch.next(), await watch.next()
+    assert (gone[0], gone[1]["metadata"]["labels"]) == ("DELETED", {"app": "one"})
+    assert gone[1]["metadata"]["resourceVersion"] == left.body["metadata"]["resourceVersion"]
+    assert (back[0], back[1]["metadata"]["labels"]) == ("ADDED", {"app": "one"})
+
+
+@pytest.mark.slow
+async def test_version_that_is_forgotten_is_answered_with_an_expired_event(client: Client, objects: Objects) -> None:
+    for number in range(1100):
+        objects.create(Key("configmaps", "default", f"c{number}"), {})
+    async with client.watch(CONFIG_MAPS, resourceVersion="3") as watch:
+        ((type_, status),) = await watch.rest()
+    assert (type_, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
+    assert status["message"] == f"too old resource version: 3 ({objects.oldest('configmaps')})"
+
+
+async def test_initial_events_end_with_a_bookmark_that_says_so(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("there"))
+    options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    async with client.watch(CONFIG_MAPS, **options) as watch:
+        added, bookmark = await watch.next(), await watch.next()
+    assert added[0] == "ADDED"
+    assert bookmark[0] == "BOOKMARK"
+    assert bookmark[1]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+async def test_initial_events_need_a_version_match(client: Client) -> None:
+    answer = await client.get(CONFIG_MAPS, params={"watch": "1", "sendInitialEvents": "true"})
+    assert answer.code == 422
+    assert "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan" in answer.body["message"]
+
+
+async def test_one_bookmark_comes_two_seconds_before_a_watch_ends(objects: Objects) -> None:
+    kind = kind_named("configmaps")
+    obj = objects.create(Key("configmaps", "default", "a"), {})
+    events = watch(objects, kind, Selection(kind, None), WatchOptions(bookmarks=True), 2.01)
+    assert (await anext(events))[0] == "ADDED"
+
+    type_, bookmark = await asyncio.wait_for(anext(events), 10)
+    awaited = asyncio.ensure_future(anext(events))
+    objects.create(Key("configmaps", "default", "b"), {})
+
+    assert (type_, bookmark["metadata"]) == (BOOKMARK, {"resourceVersion": obj["metadata"]["resourceVersion"]})
+    assert (await awaited)[0] == "ADDED"
+
+
+@pytest.mark.slow
+async def test_watch_ends_at_its_timeout(client: Client) -> None:
+    async with client.watch(CONFIG_MAPS, timeoutSeconds="1") as watch:
+        assert await watch.rest() == []
+
+
+async def test_stopping_server_ends_its_watches_and_leaves_nothing(server: ApiServer) -> None:
+    before = asyncio.all_tasks()
+    async with aiohttp.ClientSession(server.url) as session:
+        watches = [await session.get(PODS, params={"watch": "1"}) for _ in range(5)]
+        await server.stop()
+        assert [await watch.text() for watch in watches] == [""] * 5
+    left = [task for task in asyncio.all_tasks() - before if "aiohttp" in repr(task)]
+    assert left == []
+
+
+async def test_watch_of_a_client_that_goes_away_is_freed(server: ApiServer) -> None:
+    before = asyncio.all_tasks()
+    async with aiohttp.ClientSession(server.url) as session:
+        response = await session.get(PODS, params={"watch": "1"})
+        assert asyncio.all_tasks() - before
+        response.close()
+    async with asyncio.timeout(10):
+        while asyncio.all_tasks() - before:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+@pytest.mark.slow
+async def test_client_that_does_not_read_costs_no_memory(
+    server: ApiServer, client: Client, objects: Objects, faker: Faker
+) -> None:
+    async with client.watch(CONFIG_MAPS) as watch:
+        text = faker.pystr(min_chars=20_000, max_chars=20_000)
+        key = Key("configmaps", "default", "large")
+        objects.create(key, {"data": {"text": ""}})
+        for number in range(2500):
+            objects.replace(key, {**objects.get(key), "data": {"text": f"{number} {text}"}})  # type: ignore[dict-item]
+            if number % 50 == 0:
+                await asyncio.sleep(0)
+        events = [await watch.next()]
+        while events[-1][0] != "ERROR" and "2499 " not in events[-1][1].get("data", {}).get("text", ""):
+            events.append(await watch.next())
+    assert events[-1][1].get("reason") == "Expired"
+
+
+async def test_table_of_a_watch_has_its_columns_in_the_first_event_only(client: Client) -> None:
+    await client.post(CONFIG_MAPS, config_map("one"))
+    await client.post(CONFIG_MAPS, config_map("two"))
+    async with client.watch(CONFIG_MAPS, "application/json;as=Table;v=v1;g=meta.k8s.io,application/json") as watch:
+        tables = [(await watch.next())[1] for _ in range(2)]
+    assert [table["kind"] for table in tables] == ["Table", "Table"]
+    assert [table["columnDefinitions"] is None for table in tables] == [False, True]
+
+
+Step = tuple[str, str, str]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["write", "remove"]), st.sampled_from("abc"), st.sampled_from(["x", "y"]))),
+    st.integers(0, 30),
+)
+async def test_list_and_watch_from_it_give_the_state(steps: list[Step], begin: int) -> None:
+    objects = Objects(WallTime(ManualClock()))
+    selection = Selection(kind_named("configmaps"), None, "app=x")
+    play(objects, steps[:begin])
+    state = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
+    options = WatchOptions(since=objects.version, send_initial_events=False)
+    events = watch(objects, kind_named("configmaps"), selection, options, 60)
+    play(objects, steps[begin:])
+    expected = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
+    for type_, obj in await there(events):
+        name = obj["metadata"]["name"]
+        if type_ == "DELETED":
+            del state[name]
+        else:
+            assert (name in state) == (type_ == "MODIFIED")
+            state[name] = obj
+    assert state == expected
+
+
+def play(objects: Objects, steps: Iterable[Step]) -> None:
+    for verb, name, app in steps:
+        key = Key("configmaps", "default", name)
+        before = objects.get(key)
+        if verb == "remove":
+            if before is not None:
+                objects.remove(key)
+        elif before is None:
+            objects.create(key, {"metadata": {"labels": {"app": app}}})
+        else:
+            objects.replace(key, {**before, "metadata": {**before["metadata"], "labels": {"app": app}}})
+
+
+async def there(events: object) -> list[tuple[str, JSON]]:
+    """The events that come without anything happening."""
+    found: list[tuple[str, JSON]] = []
+    while True:
+        step = asyncio.ensure_future(anext(events))  # type: ignore[call-overload]
+        await asyncio.sleep(0)
+        if not step.done():
+            step.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await step
+            return found
+        found.append(step.result())
