@@ -36,7 +36,9 @@ def topic_of(story: str) -> str:
     return story.rpartition("/")[0]
 
 
-TOPICS = {topic: [story for story in STORIES if topic_of(story) == topic] for topic in dict.fromkeys(map(topic_of, STORIES))}
+TOPICS = {
+    topic: [story for story in STORIES if topic_of(story) == topic] for topic in dict.fromkeys(map(topic_of, STORIES))
+}
 
 
 def trace_of(run: Any) -> list[Event]:
