@@ -43,11 +43,19 @@ BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
 QUICK = "quick"
 SANITIZED_TESTS = [
-    f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
-    for topic in (
-        *("accounting", "any_arguments", "capabilities", "damage", "events", "export_table", "exports", "load", "mig"),
-        *("mig_containers", "mig_placements", "processes", "setters"),
-    )
+    *(
+        f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
+        for topic in (
+            *("capabilities", "events", "export_table", "load", "mig", "mig_placements", "processes", "setters"),
+        )
+    ),
+    *(
+        f"tests/process/fakegpu/test_fakegpu_{topic}.py"
+        for topic in (
+            *("accounting", "any_arguments", "capabilities", "damage", "events", "exports", "mig", "mig_containers"),
+            *("processes", "setters"),
+        )
+    ),
 ]
 TOP_LEVEL_NAMES = {"fakegpu", "simkubelet"}
 
@@ -240,7 +248,7 @@ def oracle(session: nox.Session) -> None:
         names = ("SIMKUBELET_ORACLE", "SIMKUBELET_ORACLE_STUB", "SIMKUBELET_ORACLE_SCHEDULER")
         session.env.update(zip(names, str(built).splitlines(), strict=True))
         session.env["SIMKUBELET_ORACLE_VERSION"] = minor
-        session.run(BIN / "pytest", "tests/unit/oracle", *IN_PARALLEL, *for_pytest)
+        session.run(BIN / "pytest", "tests/oracle", *IN_PARALLEL, *for_pytest)
 
 
 @nox.session(reuse_venv=False)

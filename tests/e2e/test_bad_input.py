@@ -67,13 +67,13 @@ def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
         pytest.param("simkubelet run gopher-pending --dir /dev/null/x", ["/dev/null/x", "--dir"], id="folder"),
     ],
 )
-def test_wrong_name_is_told_with_the_right_ones(run: Any, command: str, parts: list[str]) -> None:
+def test_wrong_name_error_names_known_ones(run: Any, command: str, parts: list[str]) -> None:
     assert_one_line(run(command), 2, *parts)
     assert list(run.scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize("version", ["1.25", "1.99", "abc", "v1.34", "1.34.x", "1.34.", "1", "''"])
-def test_wrong_version_is_told_with_the_right_ones(run: Any, version: str) -> None:
+def test_wrong_version_error_names_supported_ones(run: Any, version: str) -> None:
     done = run(f"simkubelet run gopher-pending --kubelet-version {version}")
 
     assert_one_line(done, 2, "--kubelet-version", f"'{version}'" if version != "''" else version, "1.26 to 1.37")
@@ -102,7 +102,7 @@ def test_wrong_version_is_told_with_the_right_ones(run: Any, version: str) -> No
         pytest.param("simkubelet plugin stub --kubelet-dir /nope", ["--kubelet-dir", "/nope"], id="kubelets-folder"),
     ],
 )
-def test_wrong_use_of_a_command_is_told_in_one_line(run: Any, command: str, parts: list[str]) -> None:
+def test_wrong_use_of_a_command_is_one_line(run: Any, command: str, parts: list[str]) -> None:
     assert_one_line(run(command), 2, *parts)
     assert list(run.scratch.iterdir()) == []
 
@@ -157,7 +157,7 @@ def test_wrong_use_of_a_command_is_told_in_one_line(run: Any, command: str, part
     ],
 )
 @pytest.mark.parametrize("verb", ["check", "run"])
-def test_wrong_story_is_told_with_its_place(run: Any, verb: str, text: str, parts: list[str]) -> None:
+def test_wrong_story_error_names_its_place(run: Any, verb: str, text: str, parts: list[str]) -> None:
     (run.scratch / "mine.yaml").write_text(text)
 
     done = run(f"simkubelet {verb} mine.yaml")
@@ -169,7 +169,7 @@ def test_wrong_story_is_told_with_its_place(run: Any, verb: str, text: str, part
     assert "Traceback" not in done.stderr
 
 
-def test_plugin_that_exits_at_once_fails_its_story_at_once(run: Any, story: Any) -> None:
+def test_plugin_that_exits_early_fails_its_story(run: Any, story: Any) -> None:
     story('[sh, -c, "echo no devices today >&2; exit 3"]', within="1h")
 
     done = run("simkubelet run mine.yaml")
@@ -185,7 +185,7 @@ def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str]
     assert [line for line in run.processes() if "/sk-" in line] == []
 
 
-def test_plugin_that_never_registers_fails_its_story_in_time(run: Any, story: Any) -> None:
+def test_story_fails_when_plugin_never_registers(run: Any, story: Any) -> None:
     story("[sleep, infinity]", within="500ms")
 
     done = run("simkubelet run mine.yaml")
@@ -203,7 +203,7 @@ def test_socket_path_over_107_bytes_is_refused(run: Any) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root to mount read-only")
-def test_folder_without_write_permission_is_refused_to_root_too(run: Any) -> None:
+def test_unwritable_folder_is_refused_even_for_root(run: Any) -> None:
     place = run.scratch / "read-only"
     place.mkdir()
     script = f'mount -t tmpfs -o ro tmpfs {place} && exec "$@"'
@@ -224,7 +224,7 @@ def test_folder_without_write_permission_is_refused(run: Any) -> None:
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("command", ["simkubelet list", "simkubelet --help", "fakegpu profiles"])
-def test_output_that_cannot_be_written_is_told_in_one_line(run: Any, command: str, unbuffered: str) -> None:
+def test_output_that_cannot_be_written_is_one_line(run: Any, command: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             run.argv(command),
@@ -255,7 +255,7 @@ def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interruption_while_the_program_is_loaded_is_told_in_one_line(run: Any, number: signal.Signals) -> None:
+def test_interruption_during_start_is_one_line(run: Any, number: signal.Signals) -> None:
     marker = run.scratch / "started"
     # A slow disk, as far as the program can tell.
     (run.scratch / "click.py").write_text(

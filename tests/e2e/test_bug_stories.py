@@ -69,7 +69,7 @@ def test_story_of_one_version_fails_on_another(run: Any, path: Path, here: str, 
     assert of_there[stopped_at].kubernetes is not None, verdict
 
 
-def test_every_mended_bug_has_a_story_of_both_sides() -> None:
+def test_every_fixed_bug_has_both_sides() -> None:
     with_two_sides = {
         path.stem
         for path in BUGS.values()

@@ -49,7 +49,7 @@ def applied(cluster: LiveCluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("applied")
-def test_pods_of_a_daemon_set_offer_the_gpus_of_their_nodes(cluster: LiveCluster) -> None:
+def test_daemon_set_pods_offer_gpus_of_their_nodes(cluster: LiveCluster) -> None:
     for node in ("node-1", "node-2"):
         cluster.wait(f"node/{node}", GPUS, 2)
 
@@ -68,7 +68,7 @@ def test_plugins_write_their_logs(cluster: LiveCluster) -> None:
     assert len(cluster.kubectl(f"-n kube-system logs {name} --tail=1").splitlines()) == 1
 
 
-def test_rollout_restart_replaces_the_plugins_and_running_pods_keep_their_gpus() -> None:
+def test_rollout_restart_keeps_gpus_of_running_pods() -> None:
     # A cluster of its own: where a plugin was before, a node's status offers its GPUs for some seconds more.
     with live_cluster(OPTIONS) as cluster:
         cluster.kubectl("apply -f -", daemon_set())

@@ -17,7 +17,7 @@ def lines(cluster: LiveCluster, *arguments: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("options", ["--nodes 2", "--nodes 2 --plain"])
-def test_informer_fills_its_caches_and_follows_its_own_pod(options: str) -> None:
+def test_informer_fills_caches_and_follows_pod(options: str) -> None:
     with live_cluster(options) as cluster:
         seen = lines(cluster, "-create", "own")
 

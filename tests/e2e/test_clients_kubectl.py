@@ -58,7 +58,7 @@ def test_pod_gets_its_gpu_and_gives_it_back(cluster: LiveCluster) -> None:
     assert "not found" in cluster.kubectl("get pod one-gpu", fails=True)
 
 
-def test_pod_that_asks_too_much_says_why_it_waits(cluster: LiveCluster) -> None:
+def test_unschedulable_pod_reports_the_reason(cluster: LiveCluster) -> None:
     cluster.kubectl("apply -f -", gpu_pod("greedy", 3))
     cluster.wait("pod/greedy", ".status.conditions[0].reason", "Unschedulable")
 
@@ -97,7 +97,7 @@ def test_cordoned_nodes_take_no_pod(cluster: LiveCluster) -> None:
     cluster.kubectl("delete pod homeless")
 
 
-def test_watch_tells_each_state(cluster: LiveCluster) -> None:
+def test_watch_prints_each_state(cluster: LiveCluster) -> None:
     argv = [go_client("SIMKUBELET_KUBECTL"), "get", "pods", "--watch", "--output-watch-events", "--no-headers"]
     with subprocess.Popen(argv, env=cluster.env, stdout=subprocess.PIPE, text=True) as watch:
         try:
@@ -161,7 +161,7 @@ def _insecure(cluster: LiveCluster) -> str:
     return f"--server={cluster.server} --insecure-skip-tls-verify=true"
 
 
-def test_kubelet_restart_keeps_a_running_pod_and_its_gpu(cluster: LiveCluster) -> None:
+def test_kubelet_restart_keeps_running_pod_and_gpu(cluster: LiveCluster) -> None:
     cluster.kubectl("apply -f -", gpu_pod("steady", nodeName="node-2"))
     cluster.kubectl("wait pod/steady --for=condition=Ready --timeout=30s")
 

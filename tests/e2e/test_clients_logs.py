@@ -54,7 +54,7 @@ def test_followed_output_ends_with_the_container(cluster: LiveCluster) -> None:
     cluster.kubectl("delete pod counter --now")
 
 
-def test_life_before_is_shown_with_previous(cluster: LiveCluster) -> None:
+def test_previous_shows_log_of_last_container(cluster: LiveCluster) -> None:
     running(cluster, "crasher", "echo alive; exit 1")
     cluster.wait("pod/crasher", ".status.containerStatuses[0].restartCount", 1)
 

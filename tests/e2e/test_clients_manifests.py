@@ -56,7 +56,7 @@ def test_cluster_takes_every_manifest_twice_and_deletes_it(plugin: str, config: 
         cluster.kubectl("delete -f -", roles)
 
 
-def test_gopher_of_a_manifest_gives_a_pod_its_device(config: Path, cluster: LiveCluster) -> None:
+def test_gopher_manifest_gives_pod_its_device(config: Path, cluster: LiveCluster) -> None:
     cluster.kubectl("apply --validate=strict -f -", manifest("gopher", config))
     cluster.kubectl(f"{SYSTEM} rollout status daemonset/gopher-device-plugin --timeout=60s")
     burrows = cluster.kubeconfig.parent / "node-1" / "root" / "etc" / "gophers"

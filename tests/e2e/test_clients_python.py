@@ -59,7 +59,7 @@ def test_official_client_lists_typed_objects(core: Any) -> None:
     assert core.list_node().items[0].status.node_info.kubelet_version == "v1.34.4"
 
 
-def test_official_client_follows_a_pod_from_creation_to_deletion(core: Any) -> None:
+def test_official_client_watches_pod_until_deletion(core: Any) -> None:
     begin = core.list_namespaced_pod("default").metadata.resource_version
     core.create_namespaced_pod("default", manifest("followed", **{"nvidia.com/gpu": "1"}))
     seen = []
@@ -92,7 +92,7 @@ def test_official_client_meets_a_conflict(core: Any) -> None:
     core.delete_namespaced_config_map("shared", "default")
 
 
-def test_official_client_is_told_that_its_version_is_too_old(core: Any) -> None:
+def test_official_client_gets_410_for_old_version(core: Any) -> None:
     core.create_namespaced_config_map("default", config_map("busy"))
     begin = core.list_namespaced_config_map("default").metadata.resource_version
     for n in range(2100):

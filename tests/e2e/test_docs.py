@@ -59,7 +59,7 @@ def test_page_with_kubectl_does_what_it_says(run: Any, page: str) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_readme_does_what_it_says_on_a_bare_machine(run: Any) -> None:
+def test_readme_works_on_a_bare_machine(run: Any) -> None:
     clone = run.scratch / "page"
     for file in project_files(ROOT):
         place = clone / file.relative_to(ROOT)

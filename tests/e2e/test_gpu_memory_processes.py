@@ -84,7 +84,7 @@ async def test_signals_stop_it_with_its_originals_status(
 
 
 @pytest.mark.parametrize("plugin", [("gpushare",), VGPU], ids=["gpushare", "vgpu"])
-async def test_a_hang_up_starts_it_anew(node: Node, plugin: Sequence[str]) -> None:
+async def test_hang_up_restarts_it(node: Node, plugin: Sequence[str]) -> None:
     async with node.plugin(*plugin) as process:
         first = {(await node.kubelet.registration()).resource_name for _ in range(len(plugin) // 2 + 1)}
         process.signal(signal.SIGHUP)
@@ -136,7 +136,7 @@ async def test_what_is_missing_ends_it(
     assert "Traceback" not in process.log
 
 
-async def test_gpushare_without_gpus_waits_until_a_signal_kills_it(node: Node) -> None:
+async def test_gpushare_without_gpus_waits_for_a_signal(node: Node) -> None:
     async with node.plugin("gpushare", LD_LIBRARY_PATH="") as process:
         await process.logged("waiting indefinitely")
         process.signal(signal.SIGTERM)

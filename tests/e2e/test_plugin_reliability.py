@@ -76,7 +76,7 @@ async def world(case: PluginCase, folder: Path) -> AsyncIterator[World]:
 
 
 @every_restarting_plugin
-async def test_many_new_kubelets_each_get_one_registration_and_nothing_is_left_open(world: World) -> None:
+async def test_each_new_kubelet_gets_one_registration(world: World) -> None:
     async with world.plugin() as process:
         await world.served()
         before = process.held()
@@ -92,7 +92,7 @@ async def test_many_new_kubelets_each_get_one_registration_and_nothing_is_left_o
 
 
 @every_plugin
-async def test_killed_plugin_starts_again_over_its_own_dead_socket(world: World) -> None:
+async def test_killed_plugin_replaces_its_dead_socket(world: World) -> None:
     async with world.plugin() as process:
         endpoint = await world.served()
         process.signal(signal.SIGKILL)
@@ -118,7 +118,7 @@ async def test_stopped_plugin_answers_when_it_goes_on(world: World) -> None:
 
 
 @every_restarting_plugin
-async def test_plugin_that_slept_through_new_kubelets_registers_with_the_last(world: World) -> None:
+async def test_paused_plugin_registers_with_the_last_kubelet(world: World) -> None:
     async with world.plugin() as process:
         await world.served()
         process.signal(signal.SIGSTOP)
@@ -130,7 +130,7 @@ async def test_plugin_that_slept_through_new_kubelets_registers_with_the_last(wo
 
 
 @every_restarting_plugin
-async def test_plugin_whose_socket_was_removed_serves_on_and_makes_it_anew_for_a_new_kubelet(world: World) -> None:
+async def test_plugin_recreates_removed_socket_for_next_kubelet(world: World) -> None:
     async with world.plugin() as process:
         endpoint = await world.served()
         async with world.kubelet.plugin(endpoint) as plugin, asyncio.timeout(LIMIT_S):
@@ -143,7 +143,7 @@ async def test_plugin_whose_socket_was_removed_serves_on_and_makes_it_anew_for_a
 
 
 @every_plugin
-async def test_plugin_serves_while_the_kubelet_takes_its_time_to_answer(world: World) -> None:
+async def test_plugin_serves_while_kubelet_answers_slowly(world: World) -> None:
     world.kubelet.may_answer.clear()
     async with world.plugin() as process:
         # A kubelet calls back before it answers.
@@ -158,7 +158,7 @@ async def test_plugin_serves_while_the_kubelet_takes_its_time_to_answer(world: W
 
 
 @every_plugin
-async def test_plugin_can_be_stopped_while_the_kubelet_does_not_answer(world: World) -> None:
+async def test_plugin_stops_while_kubelet_does_not_answer(world: World) -> None:
     world.kubelet.may_answer.clear()
     async with world.plugin() as process:
         await world.kubelet.registration()
@@ -235,7 +235,7 @@ async def test_nonsense_on_the_plugins_socket_harms_nobody(world: World) -> None
 
 
 @pytest.mark.parametrize("case", CASES[:1], ids=str)
-async def test_nvml_that_fails_in_the_middle_costs_the_gpus_but_not_the_plugin(world: World) -> None:
+async def test_plugin_survives_nvml_failing_later(world: World) -> None:
     machine = Machine.open(world.folder / "node" / "machine")
     async with world.plugin(), AsyncExitStack() as stack:
         endpoint = await world.served()

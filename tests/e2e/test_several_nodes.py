@@ -43,7 +43,7 @@ steps:
 """
 
 
-def test_each_node_has_its_own_plugins_devices_and_faults(run: Any) -> None:
+def test_nodes_have_separate_plugins_devices_and_faults(run: Any) -> None:
     (run.scratch / "two-nodes.yaml").write_text(STORY)
 
     done = run("simkubelet run two-nodes.yaml")

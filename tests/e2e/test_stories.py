@@ -36,7 +36,9 @@ def topic_of(story: str) -> str:
     return story.rpartition("/")[0]
 
 
-TOPICS = {topic: [story for story in STORIES if topic_of(story) == topic] for topic in dict.fromkeys(map(topic_of, STORIES))}
+TOPICS = {
+    topic: [story for story in STORIES if topic_of(story) == topic] for topic in dict.fromkeys(map(topic_of, STORIES))
+}
 
 
 def trace_of(run: Any) -> list[Event]:
@@ -119,7 +121,7 @@ def test_story_passes_with_nvidias_own_plugin(run: Any, nvidia_plugin: str, stor
 
 
 @pytest.mark.nvidia_go
-def test_both_nvidia_plugins_tell_the_kubelet_the_same(run: Any, nvidia_plugin: str) -> None:
+def test_both_nvidia_plugins_register_and_list_alike(run: Any, nvidia_plugin: str) -> None:
     told = []
     for swap in ("", f"--plugin 'nvidia={nvidia_plugin}'"):
         assert run(f"simkubelet run kubelet-restart {swap} --trace trace.jsonl").returncode == 0
@@ -131,7 +133,7 @@ def test_both_nvidia_plugins_tell_the_kubelet_the_same(run: Any, nvidia_plugin: 
     assert told[0] == told[1]
 
 
-def test_xid_79_reaches_the_list_and_xid_13_does_not(run: Any) -> None:
+def test_xid_79_is_listed_and_xid_13_is_not(run: Any) -> None:
     assert run("simkubelet run device-unhealthy --trace trace.jsonl").returncode == 0
 
     events = trace_of(run)
@@ -152,7 +154,7 @@ def test_trace_has_what_a_plugin_answered(run: Any) -> None:
 
 
 @pytest.mark.parametrize("in_shell", [False, True])
-def test_program_in_a_plugins_place_has_the_storys_args(run: Any, in_shell: bool) -> None:
+def test_replacing_program_gets_the_storys_args(run: Any, in_shell: bool) -> None:
     program = f"{sys.executable} -m plugin generic"
     config = " --config /etc/seats/seats.yaml" if in_shell else ""
     command = f'sh -c "exec {program}{config}"' if in_shell else program
@@ -185,7 +187,7 @@ def test_chosen_stories_with_every_kind_of_output(run: Any) -> None:
     assert run.leftovers() == []
 
 
-def test_kept_folder_is_named_and_has_the_kubelets_checkpoint_and_the_plugins_words(run: Any) -> None:
+def test_kept_folder_has_checkpoint_and_plugin_log(run: Any) -> None:
     done = run("simkubelet run kubelet-restart --keep")
 
     assert_passed(done)
@@ -212,7 +214,7 @@ def is_below(file: Path, pattern: str) -> bool:
     return str(file).startswith(pattern) if pattern.endswith("/") else file.match(pattern)
 
 
-def test_what_a_kubelet_logs_is_in_its_nodes_log_and_nowhere_else(run: Any) -> None:
+def test_kubelet_logs_only_into_its_nodes_log(run: Any) -> None:
     done = run("simkubelet run k18-old-checkpoint-is-not-read k31-many-numa-nodes-stall-admission --keep")
 
     assert_passed(done)

@@ -52,7 +52,7 @@ def told_by(scenario: Scenario, path: Path, source: Any, folder: Path) -> Normal
 
 
 @pytest.mark.parametrize("name", UNTAPPED)
-def test_story_tells_the_same_through_taps(run: Any, name: str) -> None:
+def test_tapped_story_has_the_same_trace(run: Any, name: str) -> None:
     path = stories.builtin()[name]
     document = load(path)
     scenario = document.scenario.on_kubernetes((document.scenario.versions or ("1.34",))[-1])
@@ -73,7 +73,7 @@ def test_nvidias_own_plugin_is_tapped_like_ours(run: Any, nvidia_plugin: str, na
     assert run.leftovers() == []
 
 
-def test_tap_of_a_command_is_seen_by_no_change_of_it(run: Any) -> None:
+def test_tap_of_a_command_needs_no_change(run: Any) -> None:
     (run.scratch / "mine.yaml").write_text(
         f"""\
 name: mine

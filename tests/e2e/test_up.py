@@ -52,7 +52,7 @@ def test_cluster_that_is_interrupted_leaves_nothing(number: signal.Signals) -> N
         )
 
 
-def test_killed_cluster_takes_its_plugins_along_and_its_name_is_free() -> None:
+def test_killed_cluster_ends_its_plugins_and_frees_its_name() -> None:
     with live_cluster("--profile t4 --gpus 1") as cluster:
         cluster.process.kill()
         cluster.process.wait()
@@ -70,7 +70,7 @@ def test_killed_cluster_takes_its_plugins_along_and_its_name_is_free() -> None:
         assert cluster.leftovers() == []
 
 
-def test_kubelet_and_node_do_as_they_are_told() -> None:
+def test_kubelet_and_node_obey_commands() -> None:
     with live_cluster("--nodes 2 --profile t4 --gpus 1") as cluster:
         assert cluster.command("simkubelet kubelet stop node-1") == "the kubelet of node-1 is stopped\n"
         assert cluster.command("simkubelet kubelet stop node-1", fails=True) == (
@@ -111,7 +111,7 @@ def test_two_clusters_run_side_by_side() -> None:
             right.communicate()
 
 
-def test_folder_and_kubeconfig_of_the_users_choice_are_used_and_removed(tmp_path: Path) -> None:
+def test_chosen_folder_and_kubeconfig_are_removed_at_end(tmp_path: Path) -> None:
     with live_cluster(f"--dir /tmp --kubeconfig {tmp_path}/config") as cluster:
         assert cluster.kubeconfig == tmp_path / "config"
         assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
@@ -120,7 +120,7 @@ def test_folder_and_kubeconfig_of_the_users_choice_are_used_and_removed(tmp_path
         assert list(tmp_path.iterdir()) == []
 
 
-def test_kubeconfig_that_a_killed_cluster_left_is_taken_over(tmp_path: Path) -> None:
+def test_kubeconfig_of_killed_cluster_is_replaced(tmp_path: Path) -> None:
     options = f"--kubeconfig {tmp_path}/config"
     with live_cluster(options) as killed:
         killed.process.kill()
@@ -134,7 +134,7 @@ def test_kubeconfig_that_a_killed_cluster_left_is_taken_over(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
+def test_cluster_reports_plugin_that_never_registers() -> None:
     with live_cluster("--plugin broken=false") as cluster:
         assert cluster.process.stderr is not None
         assert cluster.process.stderr.readline() == (
@@ -144,7 +144,7 @@ def test_plugin_that_never_registers_is_told_and_the_cluster_goes_on() -> None:
         assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
 
 
-def test_many_nodes_fit_under_a_low_soft_limit_that_plugins_keep() -> None:
+def test_many_nodes_start_under_low_soft_limit() -> None:
     command = shlex.quote("limits=sh -c 'ulimit -Sn >/tmp/limit; ulimit -Hn >>/tmp/limit; exec sleep 999'")
     options = f"--nodes 16 --profile t4 --gpus 1 --plugin nvidia --plugin {command}"
     with live_cluster(options, prefix=["prlimit", "--nofile=100:2000"]) as cluster:
@@ -172,7 +172,7 @@ def test_hard_limit_that_is_too_low_is_named(scratch: Path) -> None:
     )
 
 
-def test_gpu_of_a_node_is_broken_from_another_terminal() -> None:
+def test_another_terminal_breaks_gpu_of_a_node() -> None:
     with live_cluster("--profile t4 --gpus 2") as cluster:
         machine = machine_of(cluster)
         cluster.command(f"fakegpu fail 1 --xid 79 --dir {machine}")
@@ -201,19 +201,19 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--kubeconfig /dev/null", "--kubeconfig: '/dev/null' is there already"),
     ],
 )
-def test_what_cannot_be_used_is_told_in_one_line(scratch: Path, options: str, reason: str) -> None:
+def test_invalid_input_is_one_line(scratch: Path, options: str, reason: str) -> None:
     assert reason in refused(scratch, f"up {options}")
     assert [path for path in scratch.rglob("*") if not path.is_dir()] == []
 
 
-def test_port_that_is_taken_is_told(scratch: Path) -> None:
+def test_port_in_use_is_refused(scratch: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
 
         assert refused(scratch, f"up --port {port}").startswith(f"error: --port {port}: cannot be used: ")
 
 
-def test_runtime_folder_too_deep_for_sockets_is_told(tmp_path: Path) -> None:
+def test_runtime_folder_too_deep_for_sockets_is_refused(tmp_path: Path) -> None:
     deep = tmp_path / ("deep" * 30)
     deep.mkdir()
 
@@ -221,7 +221,7 @@ def test_runtime_folder_too_deep_for_sockets_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_introduction_that_nobody_can_read_is_told(scratch: Path, unbuffered: str) -> None:
+def test_unreadable_output_ends_the_cluster_with_error(scratch: Path, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "simkubelet", "up"],

@@ -66,7 +66,7 @@ def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path)
     assert docker(*nobodys_volumes) == volumes
 
 
-def test_an_image_that_cannot_be_had_is_told_in_one_line(new_cluster: str, scratch: Path) -> None:
+def test_missing_node_image_is_one_line(new_cluster: str, scratch: Path) -> None:
     run = start("gopher-pending", new_cluster, "--image", "127.0.0.1:1/no/such:image")
 
     _, said = run.communicate(timeout=_LIMIT_S)
@@ -78,7 +78,7 @@ def test_an_image_that_cannot_be_had_is_told_in_one_line(new_cluster: str, scrat
     assert docker("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={new_cluster}") == ""
 
 
-def test_a_story_that_a_cluster_cannot_play_is_skipped_with_the_reason(run: Run) -> None:
+def test_story_that_kind_cannot_play_is_skipped(run: Run) -> None:
     answer = run("plugin-gone-for-good", "--backend", "kind")
 
     assert answer.returncode == 0
@@ -111,7 +111,7 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
     assert_untouched(cluster)
 
 
-def test_a_lost_api_server_is_told_and_the_next_run_cleans_up(cluster: str, run: Run, scratch: Path) -> None:
+def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
     story = start("gopher-pending", cluster)
     until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
     # Without its manifest nobody starts it again.
@@ -129,7 +129,7 @@ def test_a_lost_api_server_is_told_and_the_next_run_cleans_up(cluster: str, run:
     assert_untouched(cluster)
 
 
-def test_a_node_that_is_ended_is_told_in_one_line(cluster: str, scratch: Path) -> None:
+def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
     story = start("gopher-pending", cluster)
     until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
     docker("kill", f"{cluster}-control-plane")

@@ -10,7 +10,7 @@ _LATEST_S = 60
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 
 
-def test_the_scheduler_counts_the_storys_nodes_and_the_cluster_has_all_again(cluster: str, run: Run) -> None:
+def test_unused_nodes_leave_the_cluster_and_return(cluster: str, run: Run) -> None:
     first = f"{cluster}-control-plane"
     _kubectl(cluster, "taint", "node", first, f"{_CONTROL_PLANE}:NoSchedule", "--overwrite")
 

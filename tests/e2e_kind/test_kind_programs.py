@@ -13,7 +13,7 @@ import pytest
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_a_script_and_what_it_starts_are_a_plugin_in_both_worlds(run: Run, tmp_path: Path) -> None:
+def test_script_runs_as_plugin_on_both_backends(run: Run, tmp_path: Path) -> None:
     script = tmp_path / "plugin"
     script.write_text('#!/bin/sh\nexec "$@"\n')
     script.chmod(0o755)
@@ -26,7 +26,7 @@ def test_a_script_and_what_it_starts_are_a_plugin_in_both_worlds(run: Run, tmp_p
 
 
 @pytest.mark.parametrize("story", ["device-unhealthy", "kubelet-restart"])
-def test_nvidias_own_plugin_tells_the_same_in_both_worlds(story: str, run: Run) -> None:
+def test_nvidias_plugin_causes_equal_traces_on_both_backends(story: str, run: Run) -> None:
     plugin = os.environ.get("SIMKUBELET_NVIDIA_PLUGIN") or pytest.skip("SIMKUBELET_NVIDIA_PLUGIN names no plugin")
 
     answer = run(story, "--plugin", f"nvidia={plugin}", "--backend", "both")

@@ -27,7 +27,7 @@ PORTABLE = [name for name, job in JOBS.items() if needed(job.document.scenario) 
 
 
 @pytest.mark.parametrize("story", PORTABLE)
-async def test_both_worlds_tell_the_same(
+async def test_both_backends_have_equal_traces(
     story: str, session: KindSession, record: Callable[[str, str, bool], None]
 ) -> None:
     played = await play_story(JOBS[story], session, lambda title: None)

@@ -42,7 +42,7 @@ LOOKING = {
     "pod_resources",
     "streams",
 }
-SETTLE_S = 5.0
+SETTLE_S = 30.0
 PAUSE_S = 0.02
 
 # What was recorded for reading: no command's argument, no part of its outcome.

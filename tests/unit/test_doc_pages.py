@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.doc_pages import PAGES, ROOT, blocks, complaints, is_printed
-from tests.support.page_reader import page_reader
 
-UNTIL_CTRL_C = "<!-- keeps running -->\n```sh\ntrap 'echo no; exit 2' INT\necho up\nsleep 60\n```\n\n"
 STATUS = "story  verdict    time\nmine   PASSED   0.88 s\n"
 
 
@@ -100,60 +97,3 @@ def test_program_of_the_page_about_plugins_is_as_short_as_promised() -> None:
 
     assert "in thirty lines" in (ROOT / "docs" / "write-a-plugin.md").read_text()
     assert len(program.text.splitlines()) <= 30
-
-
-def read(folder: Path, page: str) -> None:
-    environment = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(folder)}
-    with page_reader(folder, environment) as reader:
-        reader.read(blocks("page.md", page), but=lambda block: False)
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param("```sh\nexport A=1\n```\n\n```console\n$ echo $A\n1\n```\n", id="variables stay"),
-        pytest.param("```sh\nmkdir a && cd a\n```\n\n```sh\nrmdir ../a\n```\n", id="folder stays"),
-        pytest.param("<!-- file: a -->\n```yaml\nb\n```\n\n```console\n$ cat a\nb\n```\n", id="file"),
-        pytest.param("```console\n$ echo $XDG_RUNTIME_DIR >&2\n/run/user/1000\n```\n", id="reader's folder"),
-        pytest.param("<!-- not played: no -->\n```sh\nfalse\n```\n", id="not played"),
-    ],
-)
-def test_reader_plays_a_page(tmp_path: Path, page: str) -> None:
-    read(tmp_path, page)
-
-
-@pytest.mark.parametrize(
-    ("page", "complaint"),
-    [
-        pytest.param("```sh\nfalse\ntrue\n```\n", "page.md:1: status 1", id="command fails"),
-        pytest.param("```sh\nfalse | true\n```\n", "page.md:1: status 1", id="command of a pipe fails"),
-        pytest.param("```console\n$ echo a\nb\n```\n", "page.md:1: echo a\nprints\na", id="other output"),
-        pytest.param("```python\n1 / 0\n```\n", "page.md:1: status 1", id="program fails"),
-        pytest.param(f"{UNTIL_CTRL_C}```console\ndown\n```\n", "page.md:8: is really\nup", id="other output at work"),
-        pytest.param(f"{UNTIL_CTRL_C}```console\nup\n```\n", "page.md:2: 2\nno", id="status after Ctrl-C"),
-    ],
-)
-def test_reader_finds_what_is_not_so(tmp_path: Path, page: str, complaint: str) -> None:
-    with pytest.raises(AssertionError, match=re.escape(complaint)):
-        read(tmp_path, page)
-
-
-def test_reader_ends_what_keeps_running_by_ctrl_c(tmp_path: Path) -> None:
-    page = """<!-- keeps running -->
-```sh
-trap 'echo bye >said; exit 130' INT
-echo up
-sleep 60
-```
-
-```console
-up
-```
-
-<!-- after Ctrl-C -->
-```console
-$ cat said
-bye
-```
-"""
-    read(tmp_path, page)

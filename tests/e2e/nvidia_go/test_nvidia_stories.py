@@ -55,7 +55,7 @@ def registrations(events: list[Event]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", sorted(STORIES.keys() - AS_PROMISED - OF_OUR_OWN))
-def test_both_plugins_tell_the_same_story(run: Any, nvidia_plugin: str, name: str) -> None:
+def test_both_plugins_cause_equal_traces(run: Any, nvidia_plugin: str, name: str) -> None:
     ours = told(STORIES[name], run.scratch, None)
     theirs = told(STORIES[name], run.scratch, (nvidia_plugin,))
 

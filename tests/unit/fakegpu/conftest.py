@@ -1,4 +1,4 @@
-"""Machines in the test's own folder, and three ways to look at them: in process, in a subprocess, through pynvml.
+"""Machines in the test's own folder, and what the library in the test's process answers about them.
 
 ``nvml`` is the machine's own copy of the library, loaded by its path, so it finds the machine beside itself; several
 machines may be loaded into one test process.
@@ -7,9 +7,6 @@ machines may be loaded into one test process.
 from __future__ import annotations
 
 import ctypes
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +14,6 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
-
-See = Callable[[Machine, str], str]
 
 
 @pytest.fixture(autouse=True)
@@ -78,21 +73,3 @@ class Answers:
 @pytest.fixture
 def answers(nvml: ctypes.CDLL) -> Answers:
     return Answers(nvml)
-
-
-@pytest.fixture
-def see() -> See:
-    """Runs Python code in a process that sees the machine, with pynvml as ``n``; returns what it prints."""
-
-    def run(machine: Machine, code: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", "import pynvml as n\n" + code],
-            env=os.environ | machine.environment(),
-            capture_output=True,
-            text=True,
-            timeout=30,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return run

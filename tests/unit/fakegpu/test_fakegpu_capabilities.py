@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fakegpu import HostError, InputError, Machine
 from fakegpu.cli.main import main
-from fakegpu.cli.record import ask_fake
-from fakegpu.recording.recording import Recording
 
-See = Callable[[Machine, str], str]
 BASIC = {"nvidia-cap1", "nvidia-cap2"}
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML")
 
 
 def capabilities(machine: Machine) -> Path:
@@ -93,43 +87,6 @@ def test_files_of_instances_come_and_go_with_them(machine: Machine) -> None:
     mig.reset()
     assert (granted(machine, 1), nodes(machine)) == (set(), set())
     assert granted(machine, 0) == set()
-
-
-@needs_root
-def test_instances_made_through_nvml_have_them_too(machine: Machine, see: See) -> None:
-    make = """
-n.nvmlInit()
-gpu = n.nvmlDeviceGetHandleByIndex(2)
-n.nvmlDeviceSetMigMode(gpu, 1)
-for profile, part in ((9, 0), (9, 2), (19, 0)):
-    try:
-        n.nvmlGpuInstanceCreateComputeInstance(n.nvmlDeviceCreateGpuInstance(gpu, profile), part)
-    except n.NVMLError_InsufficientResources:
-        print("full")
-"""
-    take = """
-n.nvmlInit()
-gpu = n.nvmlDeviceGetHandleByIndex(2)
-whole = n.nvmlDeviceGetGpuInstanceById(gpu, 2)
-n.nvmlComputeInstanceDestroy(n.nvmlGpuInstanceGetComputeInstanceById(whole, 0))
-n.nvmlGpuInstanceDestroy(whole)
-"""
-    assert see(machine, make) == "full\n"
-    assert granted(machine, 2) == {"gi1/access", "gi1/ci0/access", "gi2/access", "gi2/ci0/access"}
-    assert (granted(machine, 2), nodes(machine)) == expected(machine, 2)
-
-    see(machine, take)
-
-    assert granted(machine, 2) == {"gi1/access", "gi1/ci0/access"}
-    assert (granted(machine, 2), nodes(machine)) == expected(machine, 2)
-
-
-def test_a_recording_of_a_partitioned_gpu_has_them_from_the_start(machine: Machine, tmp_path: Path) -> None:
-    machine.mig(0).create("2g.20gb", "1g.10gb")
-
-    again = Machine.create(tmp_path / "again", Recording.of(ask_fake(machine)))
-
-    assert granted(again, 0) == granted(machine, 0) != set()
 
 
 def test_a_gpu_that_is_unplugged_has_none_until_it_is_back(machine: Machine) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,7 +33,6 @@ from plugin.framework import (
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 20.0
-_ROOT = Path(__file__).parents[3]
 
 
 class Seats(DevicePlugin):
@@ -276,42 +272,3 @@ async def test_absent_kubelet_ends_a_plugin_with_its_own_status(
             await plugin.status()
 
     assert end.value.exit_status == 255
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("policy", "number", "status"),
-    [
-        pytest.param("signals={}", signal.SIGTERM, 2, id="uncaught"),
-        pytest.param("signals={}", signal.SIGQUIT, 2, id="a Go program dumps its stacks"),
-        pytest.param("keeps_sockets=True, stop_status=3", signal.SIGTERM, 3, id="caught"),
-    ],
-)
-async def test_plugin_that_cleans_nothing_up_leaves_its_socket(
-    kubelet: Any, kubelet_dir: Path, policy: str, number: signal.Signals, status: int
-) -> None:
-    program = f"""\
-        import sys
-        from pathlib import Path
-        from simkubelet.framework import Device, DevicePlugin, RestartPolicy, run
-
-        class Seats(DevicePlugin):
-            resource_name, socket_name = "example.com/seat", "seats.sock"
-            async def devices(self):
-                yield (Device("s0"),)
-
-        sys.exit(run(lambda: [Seats()], kubelet_dir=Path({str(kubelet_dir)!r}), policy=RestartPolicy({policy})))
-        """
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", textwrap.dedent(program)), cwd=_ROOT, stderr=subprocess.DEVNULL
-    )
-    try:
-        await kubelet.registration()
-        process.send_signal(number)
-        async with asyncio.timeout(_PATIENCE_S):
-            assert await process.wait() == status
-    finally:
-        if process.returncode is None:
-            process.kill()
-
-    assert (kubelet_dir / "seats.sock").exists()

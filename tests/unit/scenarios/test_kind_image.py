@@ -5,17 +5,12 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import subprocess
-import sys
-import sysconfig
 import tarfile
 from pathlib import Path
 from typing import Any
 
 from faker import Faker
 
-from scenarios.backends.kind.image import image_source
 from scenarios.backends.kind.oci import archive, layer
 
 
@@ -68,34 +63,3 @@ def test_a_link_is_carried_as_what_it_leads_to(tmp_path: Path, faker: Faker) -> 
     link.symlink_to(file)
 
     assert content(layer([link]).content) == {str(link).lstrip("/"): file.read_bytes()}
-
-
-def test_our_own_code_is_what_lies_above_the_rest() -> None:
-    source = image_source()
-
-    own = {str(path) for path in source.own}
-    assert any(path.endswith("scenarios/backends/kind/agent.py") for path in own)
-    assert own.isdisjoint(map(str, source.others))
-    assert Path(source.image.python) in source.others
-    assert image_source().image.name == source.image.name
-
-
-def test_the_image_has_all_that_its_agent_imports(tmp_path: Path) -> None:
-    root = Path(__file__).parents[3]
-    for file in image_source().own:
-        place = tmp_path / file.relative_to(root)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file.read_bytes())
-    # Without `site`, which would find the checkout.
-    path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
-    program = "import scenarios.backends.kind.agent as agent; agent.Agent().do_pod_resources([])"
-
-    done = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", program],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert (done.returncode, done.stderr) == (0, "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,8 @@ from scenarios.story.verbs.action import (
 from scenarios.story.verbs.node_action import PauseRuntime, RefuseCri, ResumeRuntime
 from scenarios.trace.snapshot import Snapshot
 from scenarios.trace.trace import Trace
-from simkubelet._internal.sandbox import check_sandbox, sandboxed
 from simkubelet.model.clock import ManualClock
-from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.errors import InputError
 from simkubelet.runtime.cri import Cri
 from simkubelet.runtime.cri_call import CriCall
 
@@ -121,64 +119,6 @@ def test_runtime_does_as_steps_say(node: SimNode, trace: Trace) -> None:
 
     assert (cri.of_status is None, cri.of_lists is None) == (False, True)
     assert kinds(trace) == ["runtime-paused", "runtime-resumed", "cri-refused"]
-
-
-class Watcher:
-    """A program in a view of a node that says what it sees there, each time it is asked."""
-
-    def __init__(self, node: SimNode) -> None:
-        (node.directory / "device-plugins").mkdir()
-        view = node.view({SOCKETS: node.directory / "device-plugins"})
-        argv = sandboxed(["sh", "-c", "while read paths; do ls -d $paths 2>/dev/null; echo .; done"], view)
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.sees("/")
-
-    def sees(self, *paths: str) -> list[str]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        print(*paths, file=self.process.stdin, flush=True)
-        return [line.rstrip() for line in iter(self.process.stdout.readline, ".\n") if line]
-
-
-@pytest.fixture
-def can_see() -> None:
-    try:
-        check_sandbox()
-    except HostError as error:
-        pytest.skip(str(error))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("can_see")
-def test_program_in_a_view_sees_what_changes_wherever_it_lies(tmp_path: Path, trace: Trace) -> None:
-    files = ["/etc/skt/burrow/g1", "/dev/sktFAKE0", {"path": "/etc/skt.yaml", "content": "a"}]
-    files.append({"path": "/etc/skt-link", "link": "/etc/skt.yaml"})
-    spec = NodeSpec.model_validate({"name": "node-1", "files": files})
-    node = SimNode(spec, tmp_path / "node-1", changed=["/usr/local/skt-new/file"])
-    node.create()
-    watcher = Watcher(node)
-    with watcher.process:
-        own = ("/etc/skt/burrow/g1", "/dev/sktFAKE0", "/etc/skt.yaml", "/etc/skt-link")
-        beginning = (*own, "/etc/passwd", "/dev/null")
-        assert watcher.sees(*beginning) == sorted(beginning)
-
-        new = ("/etc/skt/g2", "/etc/skt-g3", "/dev/sktFAKE1", "/usr/local/skt-new/file", "/var/run/skt")
-        for path in new:
-            change(node, trace, CreateFile(path=path))
-        assert watcher.sees(*new) == sorted(new)
-
-        for action in (
-            *(RemoveFile(path=path) for path in ("/etc/skt/g2", "/dev/sktFAKE0", "/dev/sktFAKE1", "/etc/skt-g3")),
-            MoveFile(path="/etc/skt.yaml", to="/etc/skt/moved.yaml"),
-            RemoveFolder(path="/etc/skt/burrow"),
-            CreateFolder(path="/etc/skt-folder"),
-        ):
-            change(node, trace, action)
-        left = ["/etc/skt-folder", "/etc/skt/moved.yaml"]
-        assert watcher.sees(*new[:3], *beginning[:3], *left) == left
-        assert watcher.process.stdin is not None
-        watcher.process.stdin.close()
-    assert not [path for path in ("/etc/skt", "/dev/sktFAKE1", "/usr/local/skt-new") if Path(path).exists()]
 
 
 def test_link_of_the_node_leads_to_a_file_of_the_node(tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
@@ -17,18 +14,6 @@ from scenarios.play.job import Job, Options, at_a_time, play_all
 from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError
 
-STORY: Final = """
-name: nothing
-description: Nothing happens.
-plugins: [{name: gpu, builtin: stub, serves: {resource: example.com/gpu, devices: [gpu-0]}}]
-steps: [{expect: {node: node-1, allocatable: {example.com/gpu: 1}}}]
-"""
-PLAYS: Final = """
-import asyncio, pathlib, resource, sys
-from scenarios.play.job import Job, Options, load, play_job
-played = asyncio.run(play_job(Job(load(pathlib.Path(sys.argv[1])), Options()), lambda title: None))
-print(played.verdict.outcome, *resource.getrlimit(resource.RLIMIT_NOFILE))
-"""
 STEP = "steps:\n- restartKubelet: {}\n"
 
 
@@ -143,13 +128,3 @@ def test_default_grows_with_the_cores_up_to_what_one_loop_drives(
     monkeypatch.setattr(job_module.os, "sched_getaffinity", lambda _: set(range(cores)))
 
     assert at_a_time() == count
-
-
-@pytest.mark.slow
-def test_story_is_played_with_all_open_files_that_are_allowed(tmp_path: Path) -> None:
-    (tmp_path / "nothing.yaml").write_text(STORY)
-    argv = ["prlimit", "--nofile=60:200", sys.executable, "-c", PLAYS, str(tmp_path / "nothing.yaml")]
-
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-
-    assert done.stdout == "valid 200 200\n"

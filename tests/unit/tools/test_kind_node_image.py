@@ -34,26 +34,3 @@ def test_named_image_is_taken_as_it_is(machine, monkeypatch):
 
 def test_without_a_recipe_the_image_is_kinds(machine):
     assert kind_node_image.node_image() is None
-
-
-def test_recipe_is_followed_once(machine):
-    _script(machine / "kindnode" / "build.sh", f'echo "$IMAGE" >>{machine}/built')
-
-    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
-    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
-    assert (machine / "built").read_text() == "kindnode/node:v1.34.4\n"
-
-
-def test_recipe_that_fails_is_followed_a_second_time(machine, capfd):
-    _script(machine / "kindnode" / "build.sh", f"cd {machine}; if mkdir tried; then exit 1; else touch built; fi")
-
-    assert kind_node_image.node_image() == "kindnode/node:v1.34.4"
-    assert "FAILED" in capfd.readouterr().err
-
-
-def test_recipe_that_fails_twice_is_an_error(machine):
-    _script(machine / "kindnode" / "build.sh", f"echo tried >>{machine}/tries; exit 1")
-
-    with pytest.raises(kind_node_image.ImageError, match="could not be built in 2 tries"):
-        kind_node_image.node_image()
-    assert (machine / "tries").read_text() == "tried\ntried\n"

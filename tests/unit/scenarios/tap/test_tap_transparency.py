@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, ByteServer,
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 Metadata = Sequence[tuple[str, Any]]
-
 names = st.from_regex(r"x-[a-z0-9_.-]{1,12}", fullmatch=True).filter(lambda name: not name.endswith("-bin"))
 printable = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=40)
 plain = st.tuples(names, printable)
@@ -197,45 +195,6 @@ async def test_deadline_reaches_the_plugin(between: Between) -> None:
     assert left[0] is not None
     # gRPC rounds it up.
     assert 0 < left[0] < 1000
-
-
-async def test_plugin_that_dies_ends_the_stream_and_the_call_as_without_a_tap(between: Between) -> None:
-    ends = []
-    for is_tapped in (False, True):
-        socket = between.of_plugin / f"dies-{is_tapped}.sock"
-        plugin = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES_IN_ALLOCATE, str(socket))
-        await until(between.mirror_of(socket).exists)
-        async with channel(between.mirror_of(socket) if is_tapped else socket) as to:
-            lists = to.unary_stream(f"{PLUGIN}ListAndWatch")(b"", wait_for_ready=True)
-            assert await lists.read() == b"list"
-            call = to.unary_unary(f"{PLUGIN}Allocate")(b"")
-            ends.append([(await one.code(), await one.details()) for one in (lists, call)])
-        await plugin.wait()
-
-    assert ends[0] == ends[1]
-    assert ends[0][0][0] is grpc.StatusCode.UNAVAILABLE
-
-
-DIES_IN_ALLOCATE = """
-import asyncio, os, sys, grpc
-async def stream(request, context):
-    yield b"list"
-    await asyncio.Event().wait()
-async def die(request, context):
-    os._exit(1)
-class All(grpc.GenericRpcHandler):
-    def service(self, call):
-        if call.method.endswith("ListAndWatch"):
-            return grpc.unary_stream_rpc_method_handler(stream)
-        return grpc.unary_unary_rpc_method_handler(die)
-async def main():
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers((All(),))
-    server.add_insecure_port("unix:" + sys.argv[1])
-    await server.start()
-    await server.wait_for_termination()
-asyncio.run(main())
-"""
 
 
 @pytest.mark.parametrize("said", [b"hi\n", b"PRI *\n", b"this is no HTTP/2 whatever one thinks of it\n"])

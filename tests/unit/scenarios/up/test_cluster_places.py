@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,20 +36,6 @@ def test_name_is_taken_once(home: Path) -> None:
         place.claimed("one"),
     ):
         pass
-
-
-def test_what_a_killed_cluster_left_is_cleared(home: Path) -> None:
-    code = (
-        "import os, signal; from scenarios.up import place\n"
-        "with place.claimed('one') as folder:\n"
-        "    (folder / 'node-1').mkdir(); (folder / 'kubeconfig').touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    killed = subprocess.run([sys.executable, "-c", code], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert (home / "one" / "node-1").exists()
-
-    with place.claimed("one") as folder:
-        assert list(folder.iterdir()) == []
 
 
 def test_only_clusters_that_answer_run(home: Path) -> None:
@@ -107,21 +90,6 @@ def test_kubeconfig_is_the_users_only_and_goes_in_the_end(tmp_path: Path) -> Non
         assert path.stat().st_mode & 0o777 == 0o600
 
     assert not path.exists()
-
-
-def test_kubeconfig_of_a_killed_cluster_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "config"
-    code = (
-        "import os, signal, sys; from pathlib import Path; from scenarios.up import place\n"
-        "with place.written(Path(sys.argv[1]), 'kind: Old\\nlong: yes'):\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    assert "kind: Old" in path.read_text()
-
-    with place.written(path, "kind: New\n"):
-        assert path.read_text().splitlines()[1:] == ["kind: New"]
 
 
 def test_kubeconfig_of_a_running_cluster_stays(tmp_path: Path) -> None:

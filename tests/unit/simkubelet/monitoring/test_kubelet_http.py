@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -172,10 +170,3 @@ def test_exclusion_of_unknown_checks_is_warned_of():
         'warn: some health checks cannot be excluded: no matches for "a","b"\n'
         "healthz check passed\n"
     )
-
-
-@pytest.mark.slow
-def test_http_library_is_loaded_by_the_first_server_only():
-    program = "import sys, simkubelet.monitoring.kubelet_http; sys.exit('aiohttp' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -265,7 +265,7 @@ def test_both_say_the_same(oracle: LineProgram, case: Callable[[ComparedSchedule
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_random_clusters_are_scheduled_as_the_real_scheduler_does(oracle: LineProgram, shard: int):
+def test_random_clusters_are_scheduled_as_by_real_scheduler(oracle: LineProgram, shard: int):
     SchedulersMachine.oracle = oracle
     run_state_machine_as_test(
         seed(SEED + shard)(SchedulersMachine),

@@ -174,7 +174,7 @@ def test_container_with_a_whole_gpu_is_told_all_of_it(machine: Machine, enter: E
 
 
 def test_container_is_told_of_events_of_whole_gpus_only(machine: Machine, enter: Enter) -> None:
-    from .test_fakegpu_events import EventSet
+    from tests.unit.fakegpu.test_fakegpu_events import EventSet
 
     machine.mig(0).create("1g.10gb")
     enter(machine, "0:0")

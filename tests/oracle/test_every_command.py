@@ -53,7 +53,7 @@ def check(sides: Sides, example: Example, minor: str) -> None:
         pytest.param(b'{"cmd": "await", "name": "x"}', id="await nothing"),
     ],
 )
-def test_line_that_cannot_be_used_is_an_error_to_both(sides: Sides, line: bytes):
+def test_invalid_line_is_an_error_to_both(sides: Sides, line: bytes):
     for side in sides.both:
         program = side.programs["kubelet"]
         program.tell_line(line)

@@ -31,7 +31,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=str)
-async def test_real_manager_takes_a_plugins_devices_and_gives_one(
+async def test_real_manager_allocates_devices_of_each_plugin(
     oracle_programs: Programs, case: PluginCase, folder: Path
 ) -> None:
     (folder / "node").mkdir()

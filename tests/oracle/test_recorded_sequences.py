@@ -28,7 +28,7 @@ async def test_the_real_manager_answers_as_recorded(oracle_programs: Programs, s
 
 
 @every_sequence
-async def test_ours_answers_as_the_real_manager_of_its_minor(oracle_programs: Programs, sequence: dict[str, Any]):
+async def test_simulated_manager_answers_as_the_real_one(oracle_programs: Programs, sequence: dict[str, Any]):
     if oracle_programs.minor != DEFAULT:
         sequence = await record(sequence, oracle_programs.oracle, oracle_programs.stub)
 

@@ -204,7 +204,7 @@ TEXTS: dict[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS)
-def test_file_that_was_edited_and_mended_is_the_same_to_both(book: Book, edit: str):
+def test_edited_checkpoint_with_right_checksum_is_read_alike(book: Book, edit: str):
     book.fill()
     document = json.loads(book.texts()[0])
     EDITS[edit](document)

@@ -284,7 +284,7 @@ options_of_all_minors = st.dictionaries(
 @seed(SEED)
 @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(count=st.integers(0, 12), policy=st.sampled_from(POLICIES), options=options_of_all_minors)
-def test_kubelet_starts_on_a_machine_or_refuses_it_as_the_real_one(
+def test_machine_is_accepted_or_refused_alike(
     sides: Sides, count: int, policy: str, options: Mapping[str, str]
 ) -> None:
     machine = Machine(range(count), [[10] * count] * count, policy, "container", options)
@@ -295,7 +295,7 @@ def test_kubelet_starts_on_a_machine_or_refuses_it_as_the_real_one(
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_pods_are_admitted_as_the_real_topology_manager_admits_them(sides: Sides, shard: int) -> None:
+def test_pods_are_admitted_as_by_real_topology_manager(sides: Sides, shard: int) -> None:
     @seed(SEED + shard)
     @settings(
         max_examples=EXAMPLES,

@@ -1,0 +1,35 @@
+"""The machines of `tests.unit.fakegpu`, and programs that look at them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from fakegpu import Machine
+from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, machine, nvml, until
+
+__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "machine", "nvml", "see", "until"]
+
+See = Callable[[Machine, str], str]
+
+
+@pytest.fixture
+def see() -> See:
+    """Runs Python code in a process that sees the machine, with pynvml as ``n``; returns what it prints."""
+
+    def run(machine: Machine, code: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", "import pynvml as n\n" + code],
+            env=os.environ | machine.environment(),
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run

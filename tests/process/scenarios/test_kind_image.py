@@ -1,0 +1,42 @@
+"""The image of plugins and stand-ins, as an archive for a node's containerd."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+from scenarios.backends.kind.image import image_source
+
+
+def test_our_own_code_is_what_lies_above_the_rest() -> None:
+    source = image_source()
+
+    own = {str(path) for path in source.own}
+    assert any(path.endswith("scenarios/backends/kind/agent.py") for path in own)
+    assert own.isdisjoint(map(str, source.others))
+    assert Path(source.image.python) in source.others
+    assert image_source().image.name == source.image.name
+
+
+def test_the_image_has_all_that_its_agent_imports(tmp_path: Path) -> None:
+    root = Path(__file__).parents[3]
+    for file in image_source().own:
+        place = tmp_path / file.relative_to(root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(file.read_bytes())
+    # Without `site`, which would find the checkout.
+    path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
+    program = "import scenarios.backends.kind.agent as agent; agent.Agent().do_pod_resources([])"
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-S", "-c", program],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")

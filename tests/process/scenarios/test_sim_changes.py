@@ -1,0 +1,100 @@
+"""What steps change on a simulated node from outside: its files and folders, its container runtime."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scenarios.backends.sim.changes import change_file
+from scenarios.backends.world.node import SimNode
+from scenarios.story.node_spec import NodeSpec
+from scenarios.story.verbs.action import (
+    AnyFileAction,
+    CreateFile,
+    CreateFolder,
+    MoveFile,
+    RemoveFile,
+    RemoveFolder,
+)
+from scenarios.trace.snapshot import Snapshot
+from scenarios.trace.trace import Trace
+from simkubelet._internal.sandbox import check_sandbox, sandboxed
+from simkubelet.model.errors import HostError
+
+SOCKETS = "/var/lib/kubelet/device-plugins"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimNode:
+    made = SimNode(NodeSpec(name="node-1"), tmp_path)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def trace() -> Trace:
+    return Trace()
+
+
+def change(node: SimNode, trace: Trace, action: AnyFileAction) -> None:
+    change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
+
+
+class Watcher:
+    """A program in a view of a node that says what it sees there, each time it is asked."""
+
+    def __init__(self, node: SimNode) -> None:
+        (node.directory / "device-plugins").mkdir()
+        view = node.view({SOCKETS: node.directory / "device-plugins"})
+        argv = sandboxed(["sh", "-c", "while read paths; do ls -d $paths 2>/dev/null; echo .; done"], view)
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.sees("/")
+
+    def sees(self, *paths: str) -> list[str]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(*paths, file=self.process.stdin, flush=True)
+        return [line.rstrip() for line in iter(self.process.stdout.readline, ".\n") if line]
+
+
+@pytest.fixture
+def can_see() -> None:
+    try:
+        check_sandbox()
+    except HostError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("can_see")
+def test_program_in_a_view_sees_what_changes_wherever_it_lies(tmp_path: Path, trace: Trace) -> None:
+    files = ["/etc/skt/burrow/g1", "/dev/sktFAKE0", {"path": "/etc/skt.yaml", "content": "a"}]
+    files.append({"path": "/etc/skt-link", "link": "/etc/skt.yaml"})
+    spec = NodeSpec.model_validate({"name": "node-1", "files": files})
+    node = SimNode(spec, tmp_path / "node-1", changed=["/usr/local/skt-new/file"])
+    node.create()
+    watcher = Watcher(node)
+    with watcher.process:
+        own = ("/etc/skt/burrow/g1", "/dev/sktFAKE0", "/etc/skt.yaml", "/etc/skt-link")
+        beginning = (*own, "/etc/passwd", "/dev/null")
+        assert watcher.sees(*beginning) == sorted(beginning)
+
+        new = ("/etc/skt/g2", "/etc/skt-g3", "/dev/sktFAKE1", "/usr/local/skt-new/file", "/var/run/skt")
+        for path in new:
+            change(node, trace, CreateFile(path=path))
+        assert watcher.sees(*new) == sorted(new)
+
+        for action in (
+            *(RemoveFile(path=path) for path in ("/etc/skt/g2", "/dev/sktFAKE0", "/dev/sktFAKE1", "/etc/skt-g3")),
+            MoveFile(path="/etc/skt.yaml", to="/etc/skt/moved.yaml"),
+            RemoveFolder(path="/etc/skt/burrow"),
+            CreateFolder(path="/etc/skt-folder"),
+        ):
+            change(node, trace, action)
+        left = ["/etc/skt-folder", "/etc/skt/moved.yaml"]
+        assert watcher.sees(*new[:3], *beginning[:3], *left) == left
+        assert watcher.process.stdin is not None
+        watcher.process.stdin.close()
+    assert not [path for path in ("/etc/skt", "/dev/sktFAKE1", "/usr/local/skt-new") if Path(path).exists()]
