@@ -1,6 +1,6 @@
 """What a kubelet asks of its cluster: the API server as the parts of one node use it.
 
-The kubelet's parts import this and not `cluster`, so they run against whatever has these methods; `cluster.Store`
+The kubelet's parts import this and not `cluster`, so they run against anything that has these methods; `cluster.Store`
 implements them over the objects of a simulated cluster. Nothing here waits except `PodWatch.change`.
 """
 

@@ -17,9 +17,8 @@ from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
-from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
+from simkubelet.cluster.controllers.garbage_collector import GarbageCollector, PodGarbageCollector
 from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
-from simkubelet.cluster.controllers.pod_garbage_collector import PodGarbageCollector
 from simkubelet.cluster.controllers.taint_eviction import TaintEviction
 from simkubelet.cluster.node_logs import NodeLogs
 from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes

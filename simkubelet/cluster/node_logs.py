@@ -77,7 +77,7 @@ def _refused(pod: JSON, container: str) -> str:
 
 
 def _attempt(pod: JSON, container: str, *, is_previous: bool) -> int:
-    """Which life of a container is meant.
+    """Which run of a container is meant.
 
     Raises:
         StatusError: there is none, or not yet.
@@ -109,8 +109,8 @@ def _place(pod: JSON) -> str:
 
 
 def _runs(kubelet: Kubelet, pod: JSON, container: str, attempt: int) -> bool:
-    life = kubelet.containers_of_uid(_place(pod).rpartition("_")[2]).get(container)
-    return life is not None and life.attempt == attempt and life.is_running
+    run = kubelet.containers_of_uid(_place(pod).rpartition("_")[2]).get(container)
+    return run is not None and run.attempt == attempt and run.is_running
 
 
 def _chosen(text: bytes, log: Path, options: LogOptions, now: datetime) -> bytes:
@@ -149,7 +149,7 @@ def _from(log: Path, begin: int) -> bytes:
 
 
 async def _written(log: Path) -> None:
-    """Wait until a file is written, a second at most, as the container may end without a word."""
+    """Wait until a file is written, a second at most, as the end of a container is not notified."""
     from asyncinotify import Inotify, Mask
 
     with Inotify() as inotify:

@@ -232,7 +232,7 @@ class ContainerManager:
     # The checkpoint
 
     def _save_soon(self) -> None:
-        """Write the checkpoint after those who wait for the list have seen it, once for lists that come together."""
+        """Write the checkpoint after the waiters for the list have run, once for lists that come together."""
         if not self._is_save_due:
             self._is_save_due = True
             asyncio.get_running_loop().call_soon(self._save_if_due)

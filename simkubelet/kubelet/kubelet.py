@@ -45,7 +45,7 @@ class Kubelet:
     Args:
         directory: the kubelet's root directory, ``/var/lib/kubelet`` on a real node: ``device-plugins`` is made in it.
         config: its settings.
-        context: the time and the cluster it lives in.
+        context: the time and the cluster of the node.
         runtime: starts its containers; the one that the settings name where it is None.
     """
 
@@ -171,7 +171,7 @@ class Kubelet:
         await self.start(while_starting)
 
     async def reboot(self, pods: Sequence[str] = ()) -> None:
-        """Cut the node's power and start it again: containers end without a word, then a kubelet starts.
+        """Cut the node's power and start it again: containers end without a signal, then a kubelet starts.
 
         The node's folder stays as it is. Plugins are processes of their own: the caller ends them.
 
@@ -211,7 +211,7 @@ class Kubelet:
         await self.runtime.stop(_node_uid(pod), container, grace_s=0)
 
     def containers_of(self, pod: Pod) -> Mapping[str, ContainerRecord]:
-        """Container -> its last life, also while the kubelet is down."""
+        """Container -> its last run, also while the kubelet is down."""
         return self.containers_of_uid(_node_uid(pod))
 
     def containers_of_uid(self, pod_uid: str) -> Mapping[str, ContainerRecord]:

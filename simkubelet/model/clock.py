@@ -65,7 +65,7 @@ class ManualClock:
         await woken
 
     def next_deadline(self) -> float | None:
-        """When the earliest sleeper wakes, in seconds of this clock; None when nobody sleeps."""
+        """When the earliest sleeper wakes, in seconds of this clock; None without sleepers."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None

@@ -100,7 +100,7 @@ class DevicesAllocated:
 
 @dataclass(frozen=True, slots=True)
 class ContainerStarted:
-    """A container runs; `attempt` counts its lives from 0."""
+    """A container runs; `attempt` counts its runs from 0."""
 
     kind: ClassVar[str] = "container-started"
     node: str

@@ -94,10 +94,10 @@ class Pod:
         ordinal: its place in the order of creation; 0 for a static pod, which no API server has created.
         restart_policy: of all its containers that have none of their own.
         grace_s: seconds that its containers have to end, unless its deletion says otherwise.
-        deletion_grace_s: what its deletion said; None while nobody has asked for its end.
+        deletion_grace_s: what its deletion said; None until it is deleted.
         mirror_of: the static pod that this object stands for.
         is_static: it was read from a file of the node.
-        manifest: the whole object as the API shows it, or as it stands in the file; nobody changes it.
+        manifest: the whole object as the API shows it, or as it stands in the file; never changed in place.
     """
 
     uid: PodUID

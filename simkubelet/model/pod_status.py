@@ -28,7 +28,7 @@ __all__ = [
 
 
 class PodPhase(StrEnum):
-    """Where a pod is in its life."""
+    """Where a pod is in its lifecycle."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -96,7 +96,7 @@ class Running:
 class Terminated:
     """The container has ended; `exit_code` is 128 + n for one that the signal n ended.
 
-    One that nobody saw end has no times: both are 0.
+    One whose end was not observed has no times: both are 0.
     """
 
     exit_code: int
@@ -114,7 +114,7 @@ class ContainerStatus:
     """One entry of ``containerStatuses`` or ``initContainerStatuses``.
 
     Attributes:
-        last_state: how the life before this one ended.
+        last_state: how the run before this one ended.
         is_ready: it runs, or it is an init container that has done its work.
         restart_count: how often it was started after the first time.
         is_started: it runs; no container here has a startup probe.

@@ -168,7 +168,7 @@ class Version:
         resource_health_status: default of the gate ResourceHealthStatus. Source: pkg/features/kube_features.go
             (kubernetes v1.31.14, v1.35.4, v1.36.3).
         finds_pods_by_resource: a change of health is reported to the pod that holds the device of this resource;
-            before, to one that holds a device of that id of whatever resource. Source: devicemanager/pod_devices.go,
+            before, to one that holds a device of that id of any resource. Source: devicemanager/pod_devices.go,
             ``getPodAndContainerForDevice`` (kubernetes v1.36.3, v1.37.0).
         sidecars_keep_devices: the devices of a restartable init container stay its own; before, they go to the pod's
             next container as those of any init container. Source: devicemanager/manager.go, ``Allocate`` (kubernetes

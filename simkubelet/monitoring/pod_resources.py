@@ -155,7 +155,7 @@ class PodResourcesServer:
         return v1.AllocatableResourcesResponse(devices=allocatable_devices(self._provider.allocatable_devices()))
 
     async def list_v1alpha1(self, request: v1alpha1.ListPodResourcesRequest) -> v1alpha1.ListPodResourcesResponse:
-        """List as of v1alpha1: all pods whatever the version, no sidecars, no topology."""
+        """List as of v1alpha1: all pods in every version, no sidecars, no topology."""
         self._admit()
         self._metrics.pod_resources_called(_V1ALPHA1, None)
         pods = self._provider.pods()

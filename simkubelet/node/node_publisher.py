@@ -74,7 +74,7 @@ class NodePublisher:
 
     @property
     def status(self) -> NodeStatus:
-        """The node's status as it is published, or was when somebody removed the node's object."""
+        """The node's published status; the last one if the node's object was removed."""
         node = self._cluster.node(self._config.node)
         self._last = self._last if node is None else node.status
         return self._last
@@ -103,9 +103,9 @@ class NodePublisher:
         self.publish()
 
     def publish(self) -> None:
-        """Publish what has changed; without a change, only that the node still lives, every five minutes or so.
+        """Publish what has changed; without a change only a heartbeat, every five minutes or so.
 
-        A node whose object somebody has removed comes back at the kubelet's next start, not before.
+        A node whose object was removed is registered again at the kubelet's next start, not before.
         """
         if self._cluster.node(self._config.node) is None:
             return

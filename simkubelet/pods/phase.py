@@ -16,7 +16,7 @@ __all__ = ["is_restarted", "phase_of"]
 
 
 def is_restarted(pod: Pod, container: Container, exit_code: int, *, by_container: bool) -> bool:
-    """Whether a container that ended with `exit_code` gets another life.
+    """Whether a container that ended with `exit_code` gets another run.
 
     A sidecar always does. Its own rules and policy count for another container where `by_container` says that the gate
     ContainerRestartRules is on.

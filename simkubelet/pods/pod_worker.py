@@ -1,4 +1,4 @@
-"""The life of one pod on its node, from admission to the end of its last container.
+"""The worker of one pod on its node, from admission to the end of its last container.
 
 A worker looks at the pod's containers whenever one of them has started or ended, whenever the pod changes, and when a
 pause before another try is over; it rests in between. What is to be done is decided in `pod_actions`.
@@ -202,9 +202,9 @@ class PodWorker:
 
         What is begun is finished: a deletion that comes meanwhile waits until all containers have had their turn.
         """
-        life = self._records.containers(self.pod.uid).get(container.name)
-        if life is not None:
-            remaining_s = self._tools.back_off.remaining_s(self.pod.uid, container.name, life.finished_at)
+        run = self._records.containers(self.pod.uid).get(container.name)
+        if run is not None:
+            remaining_s = self._tools.back_off.remaining_s(self.pod.uid, container.name, run.finished_at)
             if remaining_s:
                 return self._hold_back(container, remaining_s)
             self._tools.back_off.started(self.pod.uid, container.name)

@@ -132,7 +132,7 @@ class MirrorPods:
             self._cluster.remove_pod(mirror.uid)
 
     def restore(self) -> tuple[PodUID, ...]:
-        """Make the mirrors that somebody has removed; the pods that they stand for."""
+        """Create removed mirrors again; return the pods that they stand for."""
         missing = [pod for pod in self._static.values() if self.of(pod) is None]
         for pod in missing:
             self._make(pod)

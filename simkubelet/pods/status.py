@@ -96,8 +96,8 @@ def _go_list(names: Iterable[str]) -> str:
 
 def container_statuses(
     pod: Pod,
-    lives: Mapping[str, ContainerRecord],
-    lives_before: Callable[[str], ContainerRecord | None],
+    runs: Mapping[str, ContainerRecord],
+    runs_before: Callable[[str], ContainerRecord | None],
     reasons: Mapping[str, Waiting],
     *,
     by_container: bool,
@@ -106,22 +106,22 @@ def container_statuses(
 
     Args:
         pod: what was asked for.
-        lives: container -> its last life, of those that ever had one.
-        lives_before: the life before that.
+        runs: container -> its last run, of those that ever had one.
+        runs_before: the run before that.
         reasons: container -> why it could not be started the last time it was tried.
         by_container: see `restart.is_restarted`.
     """
     has_init = bool(pod.init_containers)
     statuses = {}
     for container in pod.containers:
-        life = lives.get(container.name)
-        before = lives_before(container.name)
+        run = runs.get(container.name)
+        before = runs_before(container.name)
         last_state = None if before is None else _ended(before)
         state: ContainerState = _INITIALIZING if has_init else _CREATING
-        if life is not None:
-            state = Running(life.started_at) if life.is_running else _ended(life)
+        if run is not None:
+            state = Running(run.started_at) if run.is_running else _ended(run)
         reason = reasons.get(container.name)
-        if reason is not None and _is_to_be_started(pod, container, life, by_container):
+        if reason is not None and _is_to_be_started(pod, container, run, by_container):
             last_state = state if isinstance(state, Terminated) else last_state
             state = reason
         statuses[container.name] = ContainerStatus(
@@ -129,27 +129,27 @@ def container_statuses(
             state,
             last_state,
             is_ready=_is_ready(container, state),
-            restart_count=0 if life is None else life.attempt,
+            restart_count=0 if run is None else run.attempt,
             is_started=isinstance(state, Running),
         )
     return statuses
 
 
-def _ended(life: ContainerRecord) -> Terminated:
-    if life.exit is None:
-        raise ValueError(f"container {life.name!r} has not ended")
-    status = life.exit
-    return Terminated(status.code, status.reason.value, life.started_at, life.finished_at, status.message)
+def _ended(run: ContainerRecord) -> Terminated:
+    if run.exit is None:
+        raise ValueError(f"container {run.name!r} has not ended")
+    status = run.exit
+    return Terminated(status.code, status.reason.value, run.started_at, run.finished_at, status.message)
 
 
-def _is_to_be_started(pod: Pod, container: Container, life: ContainerRecord | None, by_container: bool) -> bool:
-    if pod.is_deleting or (life is not None and life.is_running):
+def _is_to_be_started(pod: Pod, container: Container, run: ContainerRecord | None, by_container: bool) -> bool:
+    if pod.is_deleting or (run is not None and run.is_running):
         return False
-    if life is None or life.exit is None:
+    if run is None or run.exit is None:
         return True
-    if container.kind is ContainerKind.INIT and life.exit.code == 0:
+    if container.kind is ContainerKind.INIT and run.exit.code == 0:
         return False
-    return is_restarted(pod, container, life.exit.code, by_container=by_container)
+    return is_restarted(pod, container, run.exit.code, by_container=by_container)
 
 
 def _is_ready(container: Container, state: ContainerState) -> bool:
@@ -176,10 +176,10 @@ class StatusGenerator:
 
         The reason and message of a phase that lasts stay as they are; a terminal phase is never left.
         """
-        lives = self._records.containers(pod.uid)
+        runs = self._records.containers(pod.uid)
         statuses = container_statuses(
             pod,
-            lives,
+            runs,
             lambda name: self._records.ended_before(pod.uid, name),
             reasons,
             by_container=self.by_container,
@@ -192,7 +192,7 @@ class StatusGenerator:
             pod,
             statuses,
             is_over=is_over,
-            has_initialized=has_sandbox and any(app.name in lives for app in pod.app_containers),
+            has_initialized=has_sandbox and any(app.name in runs for app in pod.app_containers),
             by_container=self.by_container,
         )
         if pod.status.phase.is_terminal:

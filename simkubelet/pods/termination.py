@@ -82,7 +82,7 @@ async def end_containers(
     be ended.
     """
     await records.cri.until_resumed()
-    running = [name for name, life in records.containers(pod.uid).items() if life.is_running]
+    running = [name for name, run in records.containers(pod.uid).items() if run.is_running]
     ended = {container.name: asyncio.Event() for container in pod.containers}
     for name in ended.keys() - set(running):
         ended[name].set()
@@ -107,7 +107,7 @@ async def end_orphan(pod: Pod, records: ContainerRecords, clock: Clock, on_killi
         await end_containers(alike, _ORPHAN_GRACE_S, records, clock, on_killing)
         return
     await records.cri.until_resumed()
-    running = [name for name, life in records.containers(pod.uid).items() if life.is_running]
+    running = [name for name, run in records.containers(pod.uid).items() if run.is_running]
     for name in running:
         on_killing(name)
     for name in running:

@@ -125,7 +125,7 @@ class Volumes:
                 mode = stat.S_IFMT(place.stat().st_mode)
             except OSError:
                 continue
-            # A file of the node stands for a device, which nobody may make.
+            # A file of the node stands for a device, which needs no privileges to create.
             is_device = mode == stat.S_IFREG and place is own and path.startswith("/dev/")
             return stat.S_IFCHR if is_device else mode
         return None
@@ -154,7 +154,7 @@ class Volumes:
 
 
 def _mounted(pod: Pod) -> list[Mapping[str, Any]]:
-    """The volumes of a pod that a container of it has; nobody sets the others up."""
+    """The volumes of a pod that a container of it uses; the others are not set up."""
     containers = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
     fields = ("volumeMounts", "volumeDevices")
     used = {mount.get("name") for container in containers for field in fields for mount in container.get(field) or ()}

@@ -31,12 +31,12 @@ from .program import program_of
 __all__ = ["ContainerRecord", "ContainerRecords"]
 
 _KEPT: Final = 2
-"""Lives of a container that stay on record: the last one and what its status calls the last state."""
+"""Runs of a container that stay on record: the last one and what its status calls the last state."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecord:
-    """One life of a container.
+    """One run of a container.
 
     Attributes:
         attempt: how often the container was started before.
@@ -60,12 +60,12 @@ class ContainerRecord:
 
 @dataclass(slots=True)
 class _PodRecord:
-    """A pod on the node; `lives` has its containers in the order of their first start, each with its last lives."""
+    """A pod on the node; `runs` has its containers in the order of their first start, each with its last runs."""
 
     pod: Pod
     sandboxes: int = 0
     has_sandbox: bool = False
-    lives: dict[str, list[ContainerRecord]] = field(default_factory=dict)
+    runs: dict[str, list[ContainerRecord]] = field(default_factory=dict)
     attempts: dict[str, int] = field(default_factory=dict)
     handles: dict[str, ContainerHandle] = field(default_factory=dict)
     unseen_ends: list[ContainerExited] = field(default_factory=list)
@@ -101,44 +101,44 @@ class ContainerRecords:
         return tuple(record.pod for record in self._pods.values())
 
     def containers(self, pod_uid: PodUID) -> Mapping[str, ContainerRecord]:
-        """Container -> its last life."""
-        return {name: lives[-1] for name, lives in self._lives(pod_uid).items()}
+        """Container -> its last run."""
+        return {name: runs[-1] for name, runs in self._runs(pod_uid).items()}
 
     def ended_before(self, pod_uid: PodUID, container: str) -> ContainerRecord | None:
-        """The life before a container's last one, None when it is not on record."""
-        lives = self._lives(pod_uid).get(container, ())
-        return lives[-2] if len(lives) > 1 else None
+        """The run before a container's last one, None when it is not on record."""
+        runs = self._runs(pod_uid).get(container, ())
+        return runs[-2] if len(runs) > 1 else None
 
     def is_any_running(self, pod_uid: PodUID) -> bool:
         return any(container.is_running for container in self.containers(pod_uid).values())
 
     def running(self) -> frozenset[tuple[PodUID, str]]:
         """(pod, container) of all that runs."""
-        return self._with_life(lambda life: life.is_running)
+        return self._with_run(lambda run: run.is_running)
 
     def exited(self) -> frozenset[tuple[PodUID, str]]:
-        """(pod, container) of all of which a life that ended is on record, whether or not another one followed."""
-        return self._with_life(lambda life: not life.is_running)
+        """(pod, container) of all of which a run that ended is on record, whether or not another one followed."""
+        return self._with_run(lambda run: not run.is_running)
 
-    def _with_life(self, is_meant: Callable[[ContainerRecord], bool]) -> frozenset[tuple[PodUID, str]]:
+    def _with_run(self, is_meant: Callable[[ContainerRecord], bool]) -> frozenset[tuple[PodUID, str]]:
         return frozenset(
             (pod_uid, name)
             for pod_uid, record in self._pods.items()
-            for name, lives in record.lives.items()
-            if any(is_meant(life) for life in lives)
+            for name, runs in record.runs.items()
+            if any(is_meant(run) for run in runs)
         )
 
     def count(self) -> tuple[int, Counter[str]]:
         """How many pods have a sandbox, and how many containers of all pods are running and exited.
 
-        A kubelet keeps one ended life of each container, whatever is on record here.
+        A kubelet keeps one ended run of each container, whatever is on record here.
 
         Source: kubelet/pleg/generic.go, ``updateRunningPodAndContainerMetrics`` (kubernetes v1.34.4).
         """
         states: Counter[str] = Counter()
         for record in self._pods.values():
-            for lives in record.lives.values():
-                states += Counter({"running" if life.is_running else "exited" for life in lives})
+            for runs in record.runs.values():
+                states += Counter({"running" if run.is_running else "exited" for run in runs})
         return sum(record.has_sandbox for record in self._pods.values()), states
 
     # Sandboxes
@@ -159,17 +159,17 @@ class ContainerRecords:
         record.has_sandbox = True
         record.sandboxes += 1
         for container in pod.init_containers:
-            record.lives.pop(container.name, None)
+            record.runs.pop(container.name, None)
 
     def end_sandbox(self, pod_uid: PodUID) -> None:
         """Stop a pod's sandbox; none of its containers runs any more."""
         if pod_uid in self._pods:
             self._pods[pod_uid].has_sandbox = False
 
-    # Lives
+    # Runs
 
     async def start(self, pod: Pod, container: Container, options: DeviceRunOptions) -> None:
-        """Start a container; an attempt that reached the runtime is on record, whether or not it came to life.
+        """Start a container; an attempt that reached the runtime is on record, whether or not it started.
 
         Raises:
             ContainerStartError: the runtime could not start it.
@@ -178,18 +178,18 @@ class ContainerRecords:
         record = self._pods.setdefault(pod.uid, _PodRecord(pod))
         attempt = record.attempts.get(container.name, 0)
         env = program_of(pod, container, options.envs).env
-        life = ContainerRecord(container.name, attempt, env, options, self._clock.now())
+        run = ContainerRecord(container.name, attempt, env, options, self._clock.now())
         try:
             handle = await self._runtime.start(pod, container, options, attempt)
         except ContainerStartError as error:
             if error.failure is StartFailure.RUN:
-                self._add(record, _never_alive(life, error))
+                self._add(record, _never_started(run, error))
                 self._notify(pod.uid)
             raise
-        self._add(record, life)
+        self._add(record, run)
         record.handles[container.name] = handle
         self._observe(ContainerStarted(self._node, pod.key, container.name, attempt))
-        wait = self._group.create_task(self._await_end(record, life, handle), name=f"{pod.key}/{container.name}")
+        wait = self._group.create_task(self._await_end(record, run, handle), name=f"{pod.key}/{container.name}")
         self._waits.add(wait)
         wait.add_done_callback(self._waits.discard)
         self._notify(pod.uid)
@@ -197,10 +197,10 @@ class ContainerRecords:
     async def stop(self, pod_uid: PodUID, container: str, grace_s: float) -> None:
         """End a container and wait for its end; nothing happens to one that does not run."""
         record = self._pods.get(pod_uid)
-        life = self.containers(pod_uid).get(container)
-        if record is None or life is None or not life.is_running:
+        run = self.containers(pod_uid).get(container)
+        if record is None or run is None or not run.is_running:
             return
-        self._ended(record, life, await record.handles[container].stop(grace_s))
+        self._ended(record, run, await record.handles[container].stop(grace_s))
 
     def catch_up(self, pod_uid: PodUID) -> None:
         """A kubelet begins to look after a pod, or to learn of it again: what ended meanwhile is reported.
@@ -230,8 +230,8 @@ class ContainerRecords:
             record.has_sandbox = False
         await self._runtime.reboot()
         for record in self._pods.values():
-            for lives in record.lives.values():
-                self._ended(record, lives[-1], ExitStatus.power_cut())
+            for runs in record.runs.values():
+                self._ended(record, runs[-1], ExitStatus.power_cut())
 
     async def close(self) -> None:
         """End everything that runs, for good; may be called twice."""
@@ -241,21 +241,21 @@ class ContainerRecords:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
 
-    async def _await_end(self, record: _PodRecord, life: ContainerRecord, handle: ContainerHandle) -> None:
-        self._ended(record, life, await handle.wait())
+    async def _await_end(self, record: _PodRecord, run: ContainerRecord, handle: ContainerHandle) -> None:
+        self._ended(record, run, await handle.wait())
 
-    def _add(self, record: _PodRecord, life: ContainerRecord) -> None:
-        record.attempts[life.name] = life.attempt + 1
-        record.lives[life.name] = [*record.lives.get(life.name, ()), life][-_KEPT:]
+    def _add(self, record: _PodRecord, run: ContainerRecord) -> None:
+        record.attempts[run.name] = run.attempt + 1
+        record.runs[run.name] = [*record.runs.get(run.name, ()), run][-_KEPT:]
 
-    def _ended(self, record: _PodRecord, life: ContainerRecord, status: ExitStatus) -> None:
+    def _ended(self, record: _PodRecord, run: ContainerRecord, status: ExitStatus) -> None:
         """Record an end once; the task that waits for it and the one that caused it both call this."""
-        lives = record.lives.get(life.name, [])
-        for place, known in enumerate(lives):
-            if known.attempt == life.attempt and known.is_running:
-                lives[place] = replace(known, exit=status, finished_at=self._clock.now())
+        runs = record.runs.get(run.name, [])
+        for place, known in enumerate(runs):
+            if known.attempt == run.attempt and known.is_running:
+                runs[place] = replace(known, exit=status, finished_at=self._clock.now())
                 reason = status.reason.value
-                end = ContainerExited(self._node, record.pod.key, life.name, life.attempt, status.code, reason)
+                end = ContainerExited(self._node, record.pod.key, run.name, run.attempt, status.code, reason)
                 if self.on_change is None or self.cri.of_lists:
                     record.unseen_ends.append(end)
                 else:
@@ -266,11 +266,11 @@ class ContainerRecords:
         if self.on_change is not None:
             self.on_change(pod_uid)
 
-    def _lives(self, pod_uid: PodUID) -> Mapping[str, list[ContainerRecord]]:
+    def _runs(self, pod_uid: PodUID) -> Mapping[str, list[ContainerRecord]]:
         record = self._pods.get(pod_uid)
-        return {} if record is None else record.lives
+        return {} if record is None else record.runs
 
 
-def _never_alive(life: ContainerRecord, error: ContainerStartError) -> ContainerRecord:
+def _never_started(run: ContainerRecord, error: ContainerStartError) -> ContainerRecord:
     status = ExitStatus(START_FAILED_EXIT_CODE, ExitReason.START_ERROR, error.message)
-    return replace(life, exit=status, finished_at=life.started_at)
+    return replace(run, exit=status, finished_at=run.started_at)

@@ -43,7 +43,7 @@ class ContainerFiles:
 
 
 def container_log(folder: Path, pod: str, container: str, attempt: int) -> Path:
-    """Where one life of a container writes, below a folder for all; `pod` is ``<namespace>_<pod>_<uid>``."""
+    """Where one run of a container writes, below a folder for all; `pod` is ``<namespace>_<pod>_<uid>``."""
     return folder / pod / container / f"{attempt}.log"
 
 

@@ -1,7 +1,11 @@
-"""Deletes what the owners of have gone, and lets owners go in the order that their deletion asked for.
+"""Garbage collection: of objects whose owners are gone, and of pods whose nodes are gone.
+
+Owners are removed in the order that their deletion asks for. A pod is removed when its node has been gone for a while,
+or when it is deleted and has no node; the number of ended pods has no limit.
 
 Source: pkg/controller/garbagecollector/garbagecollector.go, ``attemptToDeleteItem``, ``processDeletingDependentsItem``,
-``attemptToOrphanWorker``; graph_builder.go, ``DefaultIgnoredResources``: Events are nobody's (kubernetes v1.34.4).
+``attemptToOrphanWorker``; graph_builder.go, ``DefaultIgnoredResources``: Events have no owners;
+pkg/controller/podgc/gc_controller.go, ``gcOrphaned``, ``gcUnscheduledTerminating`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -11,12 +15,16 @@ from contextlib import suppress
 from typing import Any, Final
 
 from ..._internal.change import Change
+from ...model.clock import Clock
+from ...model.pod import Pod
+from ...model.pod_status import Condition, ConditionType, PodPhase
 from ..api.errors import StatusError
 from ..api.registry.kinds import KINDS, Kind
 from ..api.registry.registry import DeleteOptions, Registry
 from ..objects.objects import JSON, Verb, Written
+from ..store.store import Store
 
-__all__ = ["GarbageCollector"]
+__all__ = ["GarbageCollector", "PodGarbageCollector"]
 
 _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
@@ -113,3 +121,41 @@ def _with(found: JSON, field: str, values: list[Any]) -> JSON:
 def _reference(dependent: JSON, owner: JSON) -> JSON | None:
     references = dependent["metadata"].get("ownerReferences") or ()
     return next((one for one in references if one["uid"] == owner["metadata"]["uid"]), None)
+
+
+_PERIOD_S: Final = 20.0
+_QUARANTINE_S: Final = 40.0
+_ANNOUNCED: Final = Condition(ConditionType.DISRUPTION_TARGET, True, "DeletionByPodGC", "PodGC: node no longer exists")
+
+
+class PodGarbageCollector:
+    """Looks after the pods of one cluster for as long as `run` runs."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._missing_since: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Look every twenty seconds, until cancelled."""
+        while True:
+            await self._clock.sleep(_PERIOD_S)
+            self._collect()
+
+    def _collect(self) -> None:
+        now = self._clock.now()
+        missing = {pod.node_name for pod in self._store.pods if pod.node_name} - {
+            node.name for node in self._store.all_nodes
+        }
+        self._missing_since = {node: self._missing_since.get(node, now) for node in missing}
+        gone = {node for node, since in self._missing_since.items() if now - since >= _QUARANTINE_S}
+        for pod in self._store.pods:
+            if pod.node_name in gone:
+                self._delete(pod)
+            elif pod.node_name is None and pod.is_deleting:
+                self._store.delete_pod(pod.uid, 0)
+
+    def _delete(self, pod: Pod) -> None:
+        if not pod.status.phase.is_terminal:
+            self._store.patch_pod_status(pod.uid, _ANNOUNCED, phase=PodPhase.FAILED)
+        self._store.delete_pod(pod.uid, 0)

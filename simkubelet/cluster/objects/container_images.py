@@ -12,7 +12,7 @@ __all__ = ["container_id", "image_id", "image_name"]
 
 
 def container_id(pod_uid: str, container: str, attempt: int) -> str:
-    """The id of one life of a container."""
+    """The id of one run of a container."""
     return f"containerd://{_digest(f'{pod_uid}/{container}/{attempt}')}"
 
 

@@ -215,7 +215,7 @@ class EventRecorder:
             self._written_at[written.key] = self._objects.wall_time.elapsed()
 
     def _expire(self) -> None:
-        """Remove the Events that nobody has written for an hour.
+        """Remove the Events that have not been written for an hour.
 
         Source: pkg/controlplane/apiserver/options/options.go, ``EventTTL`` (kubernetes v1.34.4).
         """

@@ -89,7 +89,7 @@ def read_node(stored: Mapping[str, Any], status: NodeStatus) -> Node:
 def read_node_status(status: Mapping[str, Any], wall_time: WallTime) -> NodeStatus:
     """The status of a node object; times are whole seconds, and conditions of unknown types are left out.
 
-    Anybody may write a status, and the API server lets most of it pass: a condition's status that is none is unknown.
+    Any client may write a status, and the API server accepts most of it: an invalid status of a condition is unknown.
 
     Raises:
         InputError: a quantity is none.

@@ -81,10 +81,10 @@ def kubelet_status_json(
         new.update(_addresses(*addresses))
     new.update(_texts(status.reason, status.message))
     specs = _specs(stored)
-    lives = _Lives(str(stored["metadata"]["uid"]), version, wall_time)
+    writer = _ContainerStatuses(str(stored["metadata"]["uid"]), version, wall_time)
     for name, statuses in (("initContainerStatuses", status.init_containers), ("containerStatuses", status.containers)):
         if statuses:
-            new[name] = [lives.container_json(each, specs.get(each.name, {})) for each in statuses]
+            new[name] = [writer.container_json(each, specs.get(each.name, {})) for each in statuses]
     return new
 
 
@@ -106,7 +106,7 @@ def condition_json(condition: Condition, old: Mapping[str, Any] | None, now: str
 def read_pod_status(status: Mapping[str, Any], wall_time: WallTime) -> PodStatus:
     """The status of a pod object; times are whole seconds.
 
-    Anybody may write a status, and the API server lets most of it pass: a phase that is none counts as Pending, a
+    Any client may write a status, and the API server accepts most of it: an invalid phase counts as Pending, a
     condition of an unknown type is left out.
     """
     phase = status.get("phase")
@@ -165,7 +165,7 @@ def _state(state: Mapping[str, Any], wall_time: WallTime) -> ContainerState:
     )
 
 
-class _Lives:
+class _ContainerStatuses:
     """Writes the statuses of one pod's containers."""
 
     def __init__(self, uid: str, version: Version, wall_time: WallTime) -> None:
@@ -276,7 +276,7 @@ def read_pod(stored: Mapping[str, Any], wall_time: WallTime) -> Pod:
 
 
 def reread_pod(known: Pod, stored: Mapping[str, Any], wall_time: WallTime) -> Pod:
-    """The same pod after somebody else has written it; what they left alone is not read again.
+    """The same pod after another client has written it; unchanged parts are not read again.
 
     Raises:
         InputError: it is not of the form of a v1 Pod.

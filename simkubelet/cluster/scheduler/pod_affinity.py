@@ -47,7 +47,7 @@ class PodTerm:
 
     Attributes:
         namespaces: where they are; None stands for everywhere.
-        labels: what they are selected by; None selects nobody.
+        labels: what they are selected by; None selects no pod.
         weight: below zero for those that are better far; of a required term it says nothing.
     """
 
@@ -135,7 +135,7 @@ class PodAffinityFilter:
 
 
 def pod_affinity_scores(pod: PodInfo, feasible: Iterable[NodeInfo], nodes: Iterable[NodeInfo]) -> dict[str, int] | None:
-    """Node -> 0 to 100 by preferred terms, and by required affinity of others; None where nobody has any."""
+    """Node -> 0 to 100 by preferred terms, and by required affinity of others; None if no pod has any."""
     own = (*_preferred(pod, "podAffinity", 1), *_preferred(pod, "podAntiAffinity", -1))
     weights: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for node in nodes:

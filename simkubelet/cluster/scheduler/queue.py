@@ -137,7 +137,7 @@ class SchedulingQueue:
 
         Args:
             event: what happened.
-            is_concerned: leaves out pods whatever their plugins say.
+            is_concerned: excludes pods regardless of their plugins.
         """
         for waiting in tuple(self.unschedulable.pods.values()):
             if is_concerned(waiting.pod) and self._helps(waiting, event):

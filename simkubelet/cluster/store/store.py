@@ -65,7 +65,7 @@ class Store(ClusterApi):
 
     @property
     def recorder(self) -> EventRecorder:
-        """Records Events about whatever object."""
+        """Records Events about any object."""
         return self._events.recorder
 
     # Reading
@@ -142,7 +142,7 @@ class Store(ClusterApi):
     def delete_pod(self, uid: PodUID, grace_s: float | None = None) -> None:
         """Ask for the end of a pod, within `grace_s` seconds or as its manifest says.
 
-        A pod that no node has, or that has ended, is gone at once; so is any other where the grace is 0, whatever
+        A pod that no node has, or that has ended, is removed at once; so is any other with a grace of 0, whatever
         still runs of it. The others go when their kubelet says so. Asking again can only shorten the grace.
 
         Source: pkg/registry/core/pod/strategy.go, ``CheckGracefulDelete`` (kubernetes v1.34.4).
@@ -361,7 +361,7 @@ def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:
 
 @cache
 def _version_of(kubelet_version: str) -> Version:
-    # Anybody may write a node's status.
+    # Any client may write a node's status.
     try:
         return version(kubelet_version.removeprefix("v") or DEFAULT)
     except InputError:

@@ -1,7 +1,7 @@
 """What an API server fills into a pod that its author left out.
 
 Every function changes the object that it is given, which is the caller's own copy. The volume with a service account's
-token is left out: no token is given to anybody here.
+token is left out: pods get no token here.
 
 Source: pkg/apis/core/v1/defaults.go; plugin/pkg/admission/defaulttolerationseconds, serviceaccount (kubernetes
 v1.34.4).

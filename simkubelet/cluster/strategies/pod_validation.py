@@ -1,6 +1,6 @@
 """What an API server refuses in a pod, or in the template of one.
 
-What nobody on a simulated node acts on (security contexts, DNS settings, probes, most of volumes) is taken as it comes.
+What has no effect on a simulated node (security contexts, DNS settings, probes, most of volumes) is not validated.
 
 Source: pkg/apis/core/validation/validation.go, ``ValidatePodCreate``, ``ValidatePodSpec`` (kubernetes v1.34.4).
 """

@@ -41,7 +41,7 @@ class Handlers:
     """Answers all requests of one server.
 
     Args:
-        token: who has it may do everything; None where nobody is asked.
+        token: a client that sends it may do everything; None if no token is needed.
         version: of Kubernetes, as ``v1.34.4``.
     """
 
@@ -147,7 +147,7 @@ def _head_bytes(request: web.Request) -> int:
 
 
 def _check_local(request: web.Request) -> None:
-    """Refuse what a web page of somebody else makes a browser of this machine ask.
+    """Refuse requests that a foreign web page makes a browser of this machine send.
 
     A page cannot set these headers; its own name in ``Host`` means that the name leads to this machine.
     """
@@ -168,7 +168,7 @@ def _is_local(url: str) -> bool:
 
 
 def _health(path: str, request: web.Request) -> web.Response | None:
-    """The answer to who asks whether the server works, or one check of it; None where nobody does."""
+    """Return the answer to a health check, or to one check by its name; None for another path."""
     check = path.partition("/ping")[0]
     if check not in _HEALTH or path not in (check, f"{check}/ping"):
         return None

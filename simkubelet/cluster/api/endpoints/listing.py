@@ -74,7 +74,7 @@ def parse_version(text: str) -> int:
 def list_objects(objects: Objects, kind: str, selection: Selection, options: ListOptions, *, selective: bool) -> Listed:
     """The objects that a request asks for.
 
-    `selective` says that the request has selectors, so that nobody knows how many objects remain.
+    `selective` means that the request has selectors, so the number of remaining objects is unknown.
 
     Raises:
         StatusError: the options contradict each other, or the version is gone or not yet there.

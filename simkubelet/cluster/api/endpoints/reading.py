@@ -122,7 +122,7 @@ class Reading:
 
 
 def is_pretty(request: web.Request) -> bool:
-    """Whether an answer is for somebody to read."""
+    """Whether an answer is for a person to read."""
     if "pretty" in request.query:
         return as_bool(request.query, "pretty")
     return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))

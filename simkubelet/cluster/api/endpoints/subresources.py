@@ -30,7 +30,7 @@ class LogOptions:
         since_time: lines from this RFC 3339 date on.
         limit_bytes: at most so many bytes.
         timestamps: each line begins with its date.
-        previous: of the container's life before this one.
+        previous: of the container's run before this one.
         follow: what comes later too, until the container ends.
     """
 

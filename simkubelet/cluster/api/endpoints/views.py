@@ -57,7 +57,7 @@ def form_asked(accept: str, served: Iterable[Form]) -> Form:
 
 
 def encoded(content: Any, *, pretty: bool = False) -> bytes:
-    """JSON, indented where somebody is to read it, and ended by a line feed."""
+    """JSON that ends with a line feed, indented if a person reads it."""
     if pretty:
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"

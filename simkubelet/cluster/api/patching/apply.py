@@ -42,7 +42,7 @@ _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
-    """The fields that client-side apply set and nobody has changed since."""
+    """The fields that client-side apply set and that have not changed since."""
     text = _annotations(live).get(_ANNOTATION)
     try:
         last = json.loads(text) if text else {}

@@ -24,7 +24,7 @@ class Strategy:
     """
 
     allow_unconditional_update: bool = True
-    """An update without a resourceVersion replaces whatever is there."""
+    """An update without a resourceVersion replaces the stored object."""
 
     allow_create_on_update: bool = False
     """A PUT (or an apply) to a name that is free creates the object."""

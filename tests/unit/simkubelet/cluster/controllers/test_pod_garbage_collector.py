@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from simkubelet.cluster.controllers.pod_garbage_collector import PodGarbageCollector
+from simkubelet.cluster.controllers.garbage_collector import PodGarbageCollector
 from simkubelet.cluster.objects.objects import JSON, Key, Written
 from simkubelet.model.node import NodeStatus
 
