@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand
 
 __all__ = ["command"]
 
@@ -59,7 +59,7 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
 
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..errors import FatalError
     from ..framework import OnSignal, RestartPolicy
     from .device_plugin import AmdNode, plugins_of

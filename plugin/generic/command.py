@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand
 
 __all__ = ["command"]
 
@@ -45,7 +45,7 @@ def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) ->
     after 5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import RestartPolicy
     from .description import Description
     from .device_plugin import GenericPlugin

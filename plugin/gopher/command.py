@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, Quirks
 
 __all__ = ["command"]
 
@@ -47,7 +47,7 @@ def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path,
     and SIGTERM stop it: the socket gopher.sock is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnKubelet, RestartPolicy
     from .device_plugin import GopherPlugin
 

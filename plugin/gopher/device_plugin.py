@@ -12,7 +12,7 @@ from pathlib import Path
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, PluginOptions, ResourceName
 from .directory_watch import DirectoryWatch
 from .original_watch import OriginalWatch

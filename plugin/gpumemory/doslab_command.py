@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, Quirks
 
 __all__ = ["command"]
 
@@ -67,7 +67,7 @@ def command(
     import signal
 
     from ..apiserver import unverified
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnSignal, RestartPolicy
     from ..nvml.library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin

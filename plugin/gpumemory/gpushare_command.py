@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand
 
 __all__ = ["command"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Final
 
 from ..apiserver import SERVICE_ACCOUNT, ServerAccess, unverified
-from ..cli.launch import launch
-from ..cli.logs import set_up_logging
-from ..cli.options import CommonOptions
+from ..command.launch import launch
+from ..command.logs import set_up_logging
+from ..command.options import CommonOptions
 from ..errors import FatalError
 from ..framework import OnSignal, RestartPolicy
 from ..nvml.library import NvmlLibrary

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
+from ..command.plugin_command import PluginCommand
 
 __all__ = ["command"]
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ..cli.launch import launch
-from ..cli.options import CommonOptions
+from ..command.launch import launch
+from ..command.options import CommonOptions
 from ..errors import FatalError
 from ..framework import DevicePlugin, OnSignal, RestartPolicy
 from ..nvml.library import NvmlLibrary

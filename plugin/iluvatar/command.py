@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from ..cli.options import CommonOptions, common_options, go_bool_option
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options, go_bool_option
+from ..command.plugin_command import PluginCommand, Quirks
 
 __all__ = ["command"]
 
@@ -60,7 +60,7 @@ def command(
     registering fails. SIGHUP does nothing; SIGINT, SIGTERM and SIGQUIT end it with status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnSignal, RestartPolicy
     from .config import load_config
     from .device_plugin import IluvatarPlugin

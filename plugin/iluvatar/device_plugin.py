@@ -14,7 +14,7 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
     DeviceID,
@@ -23,9 +23,9 @@ from ..framework import (
     PluginOptions,
     ResourceName,
 )
-from ..nvidia.allocation.aligned import aligned_set
-from ..nvidia.allocation.distributed import NotEnoughDevicesError, distributed_devices
-from ..nvidia.allocation.replica_id import replicated_id
+from ..preference.aligned import aligned_set
+from ..preference.distributed import NotEnoughDevicesError, distributed_devices
+from ..preference.replica_id import replicated_id
 from .boards import Board, boards_of, device_list, pair_scores
 from .config import IluvatarConfig
 from .ixml import Chip, Ixml

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import click
 
-from ..cli.options import CommonOptions, EnvironmentOption, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, EnvironmentOption, common_options
+from ..command.plugin_command import PluginCommand, Quirks
 from .config.flags import given_settings, settings_flags
 
 __all__ = ["command"]
@@ -62,7 +62,7 @@ def command(
     removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import RestartPolicy
     from ..nvml.library import NvmlLibrary
     from .start import start

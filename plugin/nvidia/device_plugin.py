@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
     Device,

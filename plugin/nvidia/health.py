@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework.device import DeviceID
 from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
 from ..nvml.xid_policy import XidPolicy

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..cli.options import CommonOptions, common_options
+from ..command.options import CommonOptions, common_options
 
 if TYPE_CHECKING:
     from ..framework import Device

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from ..cli.loading import loaded
-from ..cli.logs import set_up_logging
-from ..cli.options import CommonOptions
+from ..command.loading import loaded
+from ..command.logs import set_up_logging
+from ..command.options import CommonOptions
 from ..errors import UsageError
 from .behaviour import Behaviour
 from .control import Control, StandardOutput

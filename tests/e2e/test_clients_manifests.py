@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plugin.cli.pod_needs import NEEDS
+from plugin.command.pod_needs import NEEDS
 from tests.support.live_cluster import LiveCluster, eventually, live_cluster
 
 pytestmark = pytest.mark.clients

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from ...framework.device import DeviceID
 from ...nvml.nvml import Nvml, NvmlError, session
+from ...preference.distributed import NotEnoughDevicesError, distributed_devices
+from ...preference.replica_id import is_replica
 from ..discovery.resources import NvidiaResource
-from .distributed import NotEnoughDevicesError, distributed_devices
-from .replica_id import is_replica
 
 __all__ = ["PreferenceError", "preferred_devices"]
 
@@ -43,7 +43,7 @@ def preferred_devices(
 
 def _aligned(nvml: Nvml, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int) -> list[DeviceID]:
     """By links read anew, as GPUs may have come and gone."""
-    from .aligned import aligned_set
+    from ...preference.aligned import aligned_set
     from .link_graph import LinkGraphError, read_link_graph
 
     unreadable = "unable to get device link information"

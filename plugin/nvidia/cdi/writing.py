@@ -14,7 +14,7 @@ from typing import Final
 
 from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
-from ..imex import ImexChannel
+from ..discovery.imex import ImexChannel
 from .driver import Driver
 from .driver_edits import driver_edits
 from .errors import CdiError

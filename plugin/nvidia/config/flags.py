@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...cli.options import EnvironmentOption, go_bool_option
+from ...command.options import EnvironmentOption, go_bool_option
 from .given_settings import GivenSettings
 from .settings import NvidiaSettings, split_list
 

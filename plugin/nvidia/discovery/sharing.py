@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...framework.device import ResourceName
-from ..allocation.replica_id import replica_id
+from ...preference.replica_id import replica_id
 from ..config.settings import ReplicatedResource, ReplicatedResources
 from .resources import NvidiaDevice
 

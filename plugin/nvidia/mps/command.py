@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from ...cli.options import CommonOptions, EnvironmentOption, common_options
-from ...cli.plugin_command import PluginCommand
+from ...command.options import CommonOptions, EnvironmentOption, common_options
+from ...command.plugin_command import PluginCommand
 from ..config.flags import given_settings
 
 __all__ = ["command"]

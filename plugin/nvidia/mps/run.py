@@ -13,13 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...cli.loading import loaded
-from ...cli.logs import set_up_logging
-from ...cli.options import CommonOptions
+from ...command.loading import loaded
+from ...command.logs import set_up_logging
+from ...command.options import CommonOptions
 from ...framework.restart_policy import OnSignal
 from ...framework.signals import caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
-from ..allocation.replica_id import is_replica
+from ...preference.replica_id import is_replica
 from ..config.given_settings import GivenSettings
 from ..config.settings import SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakegpu.vendors.iluvatar import ECC_ERROR, IluvatarChip, set_health, write_iluvatar
-from plugin.cli.plugin_command import Quirks
+from plugin.command.plugin_command import Quirks
 from plugin.errors import FatalError
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from plugin.iluvatar import device_plugin

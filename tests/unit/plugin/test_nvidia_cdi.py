@@ -18,8 +18,8 @@ from plugin.nvidia.cdi.ld_cache import cached_libraries
 from plugin.nvidia.cdi.model import CdiDevice, CdiSpec, DeviceNode, Edits, Hook, Mount
 from plugin.nvidia.cdi.node_files import NodeFiles
 from plugin.nvidia.config.settings import NvidiaSettings
+from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.go_path import join
-from plugin.nvidia.imex import ImexChannel
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _VERSION = "580.95.05"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from plugin.cli.plugin_command import Quirks
+from plugin.command.plugin_command import Quirks
 from plugin.framework.device import DeviceID
 from plugin.nvidia.allocation.placement import NO_INSTANCE
 from plugin.nvidia.discovery.resources import NvidiaDevice

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plugin.cli.main import PLUGINS
-from plugin.cli.manifest import manifest
-from plugin.cli.plugin_command import PluginCommand
-from plugin.cli.pod_needs import NEEDS, PodNeeds
+from plugin.cli import PLUGINS
+from plugin.command.manifest import manifest
+from plugin.command.plugin_command import PluginCommand
+from plugin.command.pod_needs import NEEDS, PodNeeds
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
@@ -29,7 +29,7 @@ def chapter(plugin: str) -> str:
 
 
 def command(plugin: str) -> PluginCommand:
-    found = import_module(PLUGINS[plugin], "plugin.cli").command
+    found = import_module(PLUGINS[plugin], "plugin").command
     assert isinstance(found, PluginCommand)
     return found
 

@@ -24,7 +24,7 @@ def set_up_logging(level: str) -> None:
     """Send this package's log to stderr from `level` on, which is one of `LEVELS`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LineFormatter())
-    logger = logging.getLogger(__name__.removesuffix(".cli.logs"))
+    logger = logging.getLogger(__name__.removesuffix(".command.logs"))
     logger.handlers = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ...framework.device import DeviceID
+from ..framework.device import DeviceID
 from .replica_id import replicated_id
 
 __all__ = ["NotEnoughDevicesError", "distributed_devices"]

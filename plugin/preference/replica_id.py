@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...framework.device import DeviceID
+from ..framework.device import DeviceID
 
 __all__ = ["is_replica", "replica_id", "replicated_id"]
 
