@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand
+from ..command.plugin_command import PluginCommand, PodNeeds
 
 __all__ = ["command"]
+
+
+def _needs(_options: Mapping[str, Any]) -> PodNeeds:
+    return PodNeeds(folders=("/sys", "/var/lib/amd-metrics-exporter"), taint="amd.com/gpu")
 
 
 @click.command(
     "amd",
     cls=PluginCommand,
+    needs=_needs,
     short_help="amd.com/gpu: the GPUs and partitions that the amdgpu driver shows, as AMD's plugin serves them.",
     epilog="\b\nExamples:\n  simkubelet plugin amd -pulse 10\n"
     "  fakegpu amd up --profile mi300x --compute cpx --dir ./machine\n"

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand
+from ..command.plugin_command import PluginCommand, PodNeeds
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    from .description import Description
+
+    folders = {_folder_of(glob.glob) for glob in Description.read(options["config"]).globs}
+    return PodNeeds(folders=tuple(sorted(folders)), config=("--config", options["config"]))
+
+
+def _folder_of(glob: str) -> str:
+    """The deepest folder in which all files of a glob lie."""
+    parents = PurePosixPath(glob).parents
+    return str(next(folder for folder in parents if not set("*?[") & set(str(folder))))
 
 
 @click.command(
     "generic",
     cls=PluginCommand,
+    needs=_needs,
     short_help="Any resource: device files that a YAML file describes.",
     epilog="\b\nExample, with this in serial.yaml:\n"
     "  resource: example.com/serial-line\n"

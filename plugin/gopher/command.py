@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand, Quirks
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
 
 __all__ = ["command"]
 
@@ -20,9 +22,14 @@ _QUIRKS = {
 }
 
 
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    return PodNeeds(folders=(str(options["directory"]),))
+
+
 @click.command(
     "gopher",
     cls=PluginCommand,
+    needs=_needs,
     quirks=_QUIRKS,
     short_help="lixueduan.com/gopher: one device for each file below a directory.",
     epilog="\b\nExample:\n  mkdir -p /etc/gophers && touch /etc/gophers/g1\n  simkubelet plugin gopher",

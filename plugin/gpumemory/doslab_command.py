@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand, Quirks
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
 
@@ -24,9 +27,14 @@ _QUIRKS = {
 }
 
 
+def _needs(_options: Mapping[str, Any]) -> PodNeeds:
+    return sharing_needs(rule("", ["nodes"], "get"), rule("", ["nodes/status"], "update"))
+
+
 @click.command(
     "gpu-memory",
     cls=PluginCommand,
+    needs=_needs,
     quirks=_QUIRKS,
     short_help="doslab.io/gpu-memory: one device for each MB of GPU memory.",
     epilog="\b\nExample:\n  KUBECONFIG=~/.kube/config simkubelet plugin gpu-memory --node-name node-1",

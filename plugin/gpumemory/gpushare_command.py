@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand
+from ..command.plugin_command import PluginCommand, PodNeeds, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    nodes = ["nodes", "nodes/proxy"] if options.get("query_kubelet") else ["nodes"]
+    return sharing_needs(rule("", nodes, "get"), rule("", ["nodes/status"], "patch"), taint="aliyun.com/gpu-mem")
 
 
 @click.command(
     "gpushare",
     cls=PluginCommand,
+    needs=_needs,
     short_help="aliyun.com/gpu-mem: GPU memory in GiB or MiB.",
     epilog="\b\nExample:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin gpushare --memory-unit MiB",
 )

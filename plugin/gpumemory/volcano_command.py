@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from ..command.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
-from ..command.plugin_command import PluginCommand
+from ..command.plugin_command import PluginCommand, PodNeeds, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    config = options.get("config_file")
+    is_split = options.get("gpu_strategy") == "vgpu"
+    return sharing_needs(
+        rule("", ["nodes"], "get", "update", "patch"),
+        rule("", ["nodes/status"], "patch"),
+        # The folder of HAMi's library and, where a lock and caches are made, that of temporary files.
+        folders=("/tmp", "/usr/local/vgpu") if is_split else (),  # noqa: S108
+        config=("--config-file", Path(config)) if config else None,
+        env={"HOOK_PATH": "/usr/local/vgpu"} if is_split else {},
+        taint="volcano.sh/gpu-memory",
+    )
 
 
 @click.command(
     "volcano",
     cls=PluginCommand,
+    needs=_needs,
     short_help="volcano.sh/gpu-memory, gpu-number and vgpu-*: GPUs that Volcano's scheduler gives out.",
     epilog="\b\nExamples:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin volcano\n"
     "  NODE_NAME=node-1 simkubelet plugin volcano --gpu-strategy vgpu --device-split-count 4",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..framework.device import Device, DeviceID, DeviceList, Health
-from ..preference.replica_id import replica_id
+from ..preference.distributed import replica_id
 from .ixml import Chip
 
 __all__ = ["Board", "boards_of", "device_list", "pair_scores"]

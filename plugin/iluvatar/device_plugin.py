@@ -24,8 +24,7 @@ from ..framework import (
     ResourceName,
 )
 from ..preference.aligned import aligned_set
-from ..preference.distributed import NotEnoughDevicesError, distributed_devices
-from ..preference.replica_id import replicated_id
+from ..preference.distributed import NotEnoughDevicesError, distributed_devices, replicated_id
 from .boards import Board, boards_of, device_list, pair_scores
 from .config import IluvatarConfig
 from .ixml import Chip, Ixml

@@ -23,9 +23,9 @@ from .device_plugin import NvidiaPlugin
 from .discovery.discovery import DiscoveryError
 from .discovery.driver_root import DriverRoot
 from .discovery.imex import ImexChannel, ImexError, find_channels
+from .discovery.mig_profile import mig_patterns
 from .discovery.node_platform import platform_of
 from .discovery.node_resources import find_resources
-from .discovery.resource_patterns import mig_patterns
 from .discovery.resources import NvidiaResource
 from .mps.mps import MpsSharing
 

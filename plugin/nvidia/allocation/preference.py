@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from ...framework.device import DeviceID
 from ...nvml.nvml import Nvml, NvmlError, session
-from ...preference.distributed import NotEnoughDevicesError, distributed_devices
-from ...preference.replica_id import is_replica
+from ...preference.distributed import NotEnoughDevicesError, distributed_devices, is_replica
 from ..discovery.resources import NvidiaResource
 
 __all__ = ["PreferenceError", "preferred_devices"]

@@ -1,5 +1,7 @@
 """From what NVML shows to the resources of the node.
 
+Devices that are shared are offered several times, as replicas.
+
 Source: internal/rm/device_map.go, nvml_manager.go and tegra_devices.go (k8s-device-plugin v0.19.0); the error texts are
 the original's.
 """
@@ -7,12 +9,15 @@ the original's.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ...framework.device import DeviceID, ResourceName
 from ...nvml.nvml import GpuHandle, MigAttributes, Nvml
-from ..config.settings import MigStrategy, NvidiaSettings, ReplicatedResources
+from ...preference.distributed import replica_id
+from ..config.resource_patterns import GPU_RESOURCE, ResourcePattern, resource_of
+from ..config.settings import MigStrategy, NvidiaSettings, ReplicatedResource, ReplicatedResources
 from .device_facts import DeviceFacts
 from .discovery import (
     VISITING_GPU,
@@ -25,11 +30,9 @@ from .discovery import (
     visible_gpus,
 )
 from .mig_profile import profile_of
-from .resource_patterns import GPU_RESOURCE, ResourcePattern, resource_of
 from .resources import NvidiaDevice, NvidiaResource
-from .sharing import with_replicas
 
-__all__ = ["nvml_resources", "tegra_resources"]
+__all__ = ["nvml_resources", "tegra_resources", "with_replicas"]
 
 _log = logging.getLogger(__name__)
 
@@ -144,3 +147,21 @@ class _DeviceMap:
                 first = first or attributes
                 if attributes != first:
                     raise DiscoveryError("more than one MIG device type present on node")
+
+
+def with_replicas(
+    devices: Mapping[ResourceName, Sequence[NvidiaDevice]], shared: ReplicatedResources
+) -> dict[ResourceName, list[NvidiaDevice]]:
+    """The devices of each resource after sharing; a shared resource that the node lacks is passed over."""
+    names = {resource.name for resource in shared.resources}
+    found = {name: list(those) for name, those in devices.items() if name not in names}
+    for resource in shared.resources:
+        if replicas := [*_replicas(devices.get(resource.name, ()), resource)]:
+            found.setdefault(resource.rename or resource.name, []).extend(replicas)
+    return found
+
+
+def _replicas(devices: Sequence[NvidiaDevice], resource: ReplicatedResource) -> Iterator[NvidiaDevice]:
+    for device in devices:
+        for number in range(resource.replicas):
+            yield replace(device, device_id=replica_id(device.uuid, number), replicas=resource.replicas)

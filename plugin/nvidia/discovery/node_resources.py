@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...nvml.nvml import Nvml, NvmlError, session
+from ..config.resource_patterns import ResourcePattern
 from ..config.settings import DiscoveryStrategy, NvidiaSettings
 from .device_facts import DeviceFacts
 from .device_map import nvml_resources, tegra_resources
 from .discovery import DiscoveryError
 from .node_platform import Platform
-from .resource_patterns import ResourcePattern
 from .resources import NvidiaResource
 
 __all__ = ["find_resources"]

@@ -19,13 +19,13 @@ from ...command.options import CommonOptions
 from ...framework.restart_policy import OnSignal
 from ...framework.signals import caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
-from ...preference.replica_id import is_replica
+from ...preference.distributed import is_replica
 from ..config.given_settings import GivenSettings
 from ..config.settings import SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts
 from ..discovery.device_map import nvml_resources
 from ..discovery.discovery import DiscoveryError
-from ..discovery.resource_patterns import mig_patterns
+from ..discovery.mig_profile import mig_patterns
 from .daemon import READY, MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
 
 __all__ = ["run_daemons"]

@@ -13,7 +13,7 @@ from plugin.nvidia.config.given_settings import GivenSettings
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.mps.daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
 from plugin.nvidia.mps.run import run_daemons
-from plugin.preference.replica_id import replica_id
+from plugin.preference.distributed import replica_id
 
 _GIB = 1 << 30
 

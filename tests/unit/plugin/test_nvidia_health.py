@@ -10,9 +10,8 @@ import pytest
 
 from plugin.command.plugin_command import Quirks
 from plugin.framework.device import DeviceID
-from plugin.nvidia.allocation.placement import NO_INSTANCE
 from plugin.nvidia.discovery.resources import NvidiaDevice
-from plugin.nvidia.health import DeviceIDs, failing_devices
+from plugin.nvidia.health import NO_INSTANCE, DeviceIDs, failing_devices
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
 from plugin.nvml.xid_policy import XidPolicy
 
