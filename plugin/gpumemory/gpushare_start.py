@@ -22,10 +22,10 @@ from ..command.options import CommonOptions
 from ..errors import FatalError
 from ..framework import OnSignal, RestartPolicy
 from ..nvml.library import NvmlLibrary
-from ..nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 from .gpus import Gpu
 from .gpushare import GpusharePlugin, MemoryUnit
 from .start import api_server, gpus_of_node, wait_for_ever
+from .xid_failures import ignored_by_sharing_plugins, xid_failures
 
 __all__ = ["GpushareSettings", "run"]
 

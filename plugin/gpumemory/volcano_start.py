@@ -20,12 +20,12 @@ from ..framework import DevicePlugin, OnSignal, RestartPolicy
 from ..nvml.library import NvmlLibrary
 from ..nvml.nvml import Nvml
 from ..nvml.xid_policy import XidPolicy
-from ..nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 from .gpus import Gpu
 from .shared_gpu import Failures
 from .start import api_server, gpus_of_node
 from .vgpu import VgpuBooksPlugin, VgpuNumberPlugin, VgpuSettings
 from .volcano import Strategy, VolcanoPlugin
+from .xid_failures import ignored_by_sharing_plugins, xid_failures
 
 __all__ = ["VolcanoSettings", "run_gpu", "run_vgpu"]
 
