@@ -9,15 +9,12 @@ from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Final, Self
 
-from asyncinotify import Inotify, Mask
-
 from ..errors import HostError
+from ..framework.inotify import Inotify, Mask
 
 __all__ = ["GlobWatch"]
 
-_MASK: Final = (
-    Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
-)
+_MASK: Final = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
 
 
 class GlobWatch:
@@ -56,7 +53,7 @@ class GlobWatch:
         self._watch_folders()
         known = self._found()
         yield known
-        async for _ in self._inotify:
+        async for _ in self._inotify.events():
             self._watch_folders()
             if (current := self._found()) != known:
                 known = current
@@ -76,9 +73,9 @@ class GlobWatch:
             for folder in PurePosixPath(pattern).parents:
                 for path in self._matches(str(folder)):
                     try:
-                        self._inotify.add_watch(f"{self._root}{path}" or "/", _MASK)
+                        self._inotify.add(Path(f"{self._root}{path}" or "/"), _MASK)
                     except (FileNotFoundError, NotADirectoryError):
-                        # Gone or replaced since it was looked for: an event of the folder above tells of it.
+                        # Gone or replaced since it was looked for: an event of the folder above follows.
                         continue
                     except OSError as error:
                         raise _unwatchable(error) from error

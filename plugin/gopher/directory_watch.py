@@ -1,4 +1,4 @@
-"""Follows the files below a directory, folders in folders included.
+"""The gopher devices of the files below a directory, folders in folders included.
 
 A folder is watched before it is listed, so that no file is missed between the two; a file that both report is one file.
 """
@@ -7,21 +7,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncGenerator
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, Self
 
-from asyncinotify import Event, Inotify, Mask
-
 from ..errors import FatalError
 from ..framework.device import DeviceID
-from .device_files import DeviceFiles
+from ..framework.inotify import FolderEvent, Inotify, Mask
 
-__all__ = ["DirectoryWatch"]
+__all__ = ["DeviceFiles", "DirectoryWatch"]
 
-_MASK: Final = (
-    Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
-)
+
+class DeviceFiles:
+    """The files below a directory. A device is a base name: files of one name in several folders are one device."""
+
+    def __init__(self) -> None:
+        self._files: set[PurePath] = set()
+
+    def add(self, path: PurePath) -> None:
+        """A file is there; telling it twice changes nothing."""
+        self._files.add(path)
+
+    def remove(self, path: PurePath) -> None:
+        """The file is gone, or the folder of that path with all that was below it."""
+        self._files = {file for file in self._files if not file.is_relative_to(path)}
+
+    def clear(self) -> None:
+        """Nothing is known any more."""
+        self._files.clear()
+
+    def device_ids(self) -> tuple[DeviceID, ...]:
+        """The devices, sorted."""
+        return tuple(sorted({DeviceID(file.name) for file in self._files}))
+
+
+_MASK: Final = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
 _GONE: Final = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT
 
 
@@ -61,7 +81,7 @@ class DirectoryWatch:
         """
         known = self._files.device_ids()
         yield known
-        async for event in self._inotify:
+        async for event in self._inotify.events():
             self._take(event)
             if (current := self._files.device_ids()) != known:
                 known = current
@@ -69,7 +89,7 @@ class DirectoryWatch:
 
     def _start(self) -> None:
         try:
-            self._inotify.add_watch(self._directory, _MASK)
+            self._inotify.add(self._directory, _MASK)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FatalError(
                 f"cannot watch the gopher directory {self._directory}: {error.strerror}; "
@@ -79,29 +99,28 @@ class DirectoryWatch:
             raise _unwatchable(self._directory, error) from error
         self._list(self._directory)
 
-    def _take(self, event: Event) -> None:
-        if Mask.Q_OVERFLOW in event.mask:
+    def _take(self, event: FolderEvent) -> None:
+        mask, path = event
+        if path is None:
             self._files.clear()
             self._list(self._directory)
-            return
-        path = event.path
-        if path is None or event.mask & _GONE or Mask.IGNORED in event.mask:
-            # A folder below is told about by the one above it.
+        elif mask & _GONE:
+            # A folder below is reported by the one above it.
             if path == self._directory:
                 raise FatalError(f"the gopher directory {self._directory} is gone; make it again and start the plugin")
-        elif event.mask & (Mask.CREATE | Mask.MOVED_TO):
-            if Mask.ISDIR in event.mask:
+        elif mask & (Mask.CREATE | Mask.MOVED_TO):
+            if mask & Mask.ISDIR:
                 self._list(path)
             else:
                 self._files.add(path)
         else:
             self._files.remove(path)
-            if Mask.ISDIR in event.mask:
-                self._unwatch(path)
+            if mask & Mask.ISDIR:
+                self._inotify.remove(path)
 
     def _list(self, folder: Path) -> None:
         try:
-            self._inotify.add_watch(folder, _MASK)
+            self._inotify.add(folder, _MASK)
             with os.scandir(folder) as entries:
                 for entry in entries:
                     path = folder / entry.name
@@ -114,15 +133,6 @@ class DirectoryWatch:
             self._files.remove(folder)
         except OSError as error:
             raise _unwatchable(folder, error) from error
-
-    def _unwatch(self, folder: Path) -> None:
-        """Forget the folders that were moved away; watches of deleted ones end by themselves."""
-        for watch in self._inotify.watches:
-            if watch.path.is_relative_to(folder):
-                try:
-                    self._inotify.rm_watch(watch)
-                except OSError:
-                    continue
 
 
 def _unwatchable(folder: Path, error: OSError) -> FatalError:

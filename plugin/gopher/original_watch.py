@@ -14,10 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from asyncinotify import Inotify, Mask
-
 from ..errors import FatalError
 from ..framework.device import DeviceID
+from ..framework.inotify import Inotify, Mask
 
 __all__ = ["OriginalWatch"]
 
@@ -34,7 +33,7 @@ class OriginalWatch:
     def __init__(self, directory: Path) -> None:
         self._inotify = Inotify()
         try:
-            self._inotify.add_watch(directory, Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR)
+            self._inotify.add(directory, Mask.CREATE | Mask.MOVED_TO | Mask.DELETE)
         except OSError as error:
             self._inotify.close()
             raise FatalError(
@@ -55,11 +54,11 @@ class OriginalWatch:
     async def device_ids(self) -> AsyncGenerator[tuple[DeviceID, ...], None]:
         """The devices now, then again after each thing that came or was removed."""
         yield tuple(sorted(self._devices))
-        async for event in self._inotify:
-            if event.name is None:
+        async for mask, path in self._inotify.events():
+            if path is None:
                 continue
-            device_id = DeviceID(str(event.name))
-            if Mask.DELETE in event.mask:
+            device_id = DeviceID(path.name)
+            if mask & Mask.DELETE:
                 self._devices.discard(device_id)
             else:
                 self._devices.add(device_id)
