@@ -1,7 +1,7 @@
 """What the kernel reports about names that come and go in folders.
 
-Asks inotify directly: asyncinotify runs a program to find the C library, so that its import takes 9 ms of processor
-time and 1.4 MiB (docs/benchmarks.md), a tenth of a plugin's start.
+Asks inotify directly. asyncinotify runs programs to find the C library: its import takes 9 ms of processor time, and a
+plugin's start 110 ms in all (docs/benchmarks.md).
 
 Source: inotify(7); linux/inotify.h.
 """

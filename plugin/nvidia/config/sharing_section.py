@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...framework.device import ResourceName
-from .decoding import Place, boolean, integer, items, raw_object, string
+from .decoding import Place, boolean, go_json, integer, items, raw_object, string
 from .errors import ConfigError
-from .go_yaml import go_json
 from .resource_name import resource_name
 from .settings import ReplicatedResource, ReplicatedResources
 
