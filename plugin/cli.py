@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from .command.loading import loading
+from .command.process import loading
 from .errors import PluginExitError
 
 __all__ = ["PLUGINS", "main"]

@@ -70,8 +70,8 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     from ..errors import FatalError
     from ..framework import OnSignal, RestartPolicy
     from .device_plugin import AmdNode, plugins_of
+    from .discovery import NamingStrategy
     from .exporter import SOCKET
-    from .naming import NamingStrategy
 
     if strategy not in set(NamingStrategy):
         raise FatalError(f"invalid resource naming strategy: {strategy}")

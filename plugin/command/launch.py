@@ -12,9 +12,8 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
 from ..errors import FatalError, PluginExitError
 from ..framework import DevicePlugin, RestartPolicy, run_plugins
-from .loading import loaded
-from .logs import set_up_logging
 from .options import CommonOptions
+from .process import loaded, set_up_logging
 
 __all__ = ["launch", "run"]
 

@@ -31,8 +31,7 @@ from ..errors import FatalError, HostError, UsageError
 from .device_plugin import DevicePlugin, StartError
 from .plugin_server import plugin_socket, serving
 from .registration import RegistrationError, register
-from .restart_policy import OnKubelet, OnSignal, RestartPolicy
-from .signals import caught
+from .restart_policy import OnKubelet, OnSignal, RestartPolicy, caught
 from .socket_watch import SocketChange, SocketWatch
 
 __all__ = ["run_plugins"]

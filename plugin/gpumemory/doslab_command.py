@@ -79,7 +79,7 @@ def command(
     from ..framework import OnSignal, RestartPolicy
     from ..nvml.library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin
-    from .start import api_server, gpus_of_node
+    from .gpus import api_server, gpus_of_node
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))

@@ -78,7 +78,7 @@ def command(
     failed registration ends it with status 2, SIGINT and SIGTERM with 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from .gpushare_start import GpushareSettings, run
+    from .gpushare import GpushareSettings, run
 
     settings = GpushareSettings(
         memory_unit=memory_unit,

@@ -113,7 +113,7 @@ def command(
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from .vgpu import VgpuSettings
-    from .volcano_start import VolcanoSettings, run_gpu, run_vgpu
+    from .volcano import VolcanoSettings, run_gpu, run_vgpu
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     environment = os.environ

@@ -21,10 +21,9 @@ from .config.config_log import logged_config
 from .config.settings import NvidiaSettings, SettingsError, SharingStrategy
 from .device_plugin import NvidiaPlugin
 from .discovery.discovery import DiscoveryError
-from .discovery.driver_root import DriverRoot
 from .discovery.imex import ImexChannel, ImexError, find_channels
 from .discovery.mig_profile import mig_patterns
-from .discovery.node_platform import platform_of
+from .discovery.node_platform import DriverRoot, platform_of
 from .discovery.node_resources import find_resources
 from .discovery.resources import NvidiaResource
 from .mps.mps import MpsSharing

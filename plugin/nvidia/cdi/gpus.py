@@ -34,10 +34,9 @@ from ..discovery.mig_minors import (
     gpu_instance_capability,
 )
 from ..go_path import join
-from .errors import CdiError
 from .hooks import HookMaker
 from .model import CdiDevice, DeviceNode, Edits, Hook
-from .node_files import NodeFiles
+from .node_files import CdiError, NodeFiles
 
 __all__ = ["GpuDevices"]
 

@@ -17,11 +17,9 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
-from .decoding import Place, boolean, go_json, integer, items, raw_object, string, structure
-from .errors import ConfigError
-from .resource_name import resource_name
+from .decoding import ConfigError, Place, boolean, go_json, integer, items, raw_object, string, structure
 from .settings import FileSettings, ReplicatedResources, Sharing
-from .sharing_section import decode_section
+from .sharing_section import decode_section, resource_name
 
 __all__ = ["read_config"]
 

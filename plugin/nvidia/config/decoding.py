@@ -12,9 +12,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import ConfigError
+__all__ = ["ConfigError", "Place", "boolean", "go_json", "integer", "items", "raw_object", "string", "structure"]
 
-__all__ = ["Place", "boolean", "go_json", "integer", "items", "raw_object", "string", "structure"]
+
+class ConfigError(Exception):
+    """The file cannot be read or has a wrong value; the message is the original's."""
+
 
 _SMALLEST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1

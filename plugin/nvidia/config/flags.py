@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from ...command.options import EnvironmentOption, go_bool_option
-from .given_settings import GivenSettings
-from .settings import NvidiaSettings, split_list
+from .settings import GivenSettings, NvidiaSettings, split_list
 
 __all__ = ["given_settings", "settings_flags"]
 

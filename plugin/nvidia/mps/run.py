@@ -13,19 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...command.loading import loaded
-from ...command.logs import set_up_logging
 from ...command.options import CommonOptions
-from ...framework.restart_policy import OnSignal
-from ...framework.signals import caught
+from ...command.process import loaded, set_up_logging
+from ...framework.restart_policy import OnSignal, caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
 from ...preference.distributed import is_replica
-from ..config.given_settings import GivenSettings
-from ..config.settings import SettingsError, SharingStrategy
+from ..config.settings import GivenSettings, SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts
-from ..discovery.device_map import nvml_resources
 from ..discovery.discovery import DiscoveryError
 from ..discovery.mig_profile import mig_patterns
+from ..discovery.node_resources import nvml_resources
 from .daemon import READY, MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
 
 __all__ = ["run_daemons"]

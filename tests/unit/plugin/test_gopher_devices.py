@@ -17,8 +17,7 @@ from plugin.errors import FatalError
 from plugin.framework import DeviceID
 from plugin.gopher import directory_watch
 from plugin.gopher.device_plugin import GopherPlugin
-from plugin.gopher.directory_watch import DeviceFiles, DirectoryWatch
-from plugin.gopher.original_watch import OriginalWatch
+from plugin.gopher.directory_watch import DeviceFiles, DirectoryWatch, OriginalWatch
 
 _PATIENCE_S = 20.0
 
