@@ -53,7 +53,7 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     """Serve amd.com/gpu: every GPU, and every partition of one, that the amdgpu driver and KFD show in sysfs.
 
     Device ids are PCI addresses, and amdgpu_xcp_<n> for further partitions of a GPU. A container gets /dev/kfd and the
-    two files of each device below /dev/dri. Where the kubelet may choose, it is told which devices are near to each
+    two files of each device below /dev/dri. Where the kubelet may choose, it learns which devices are near to each
     other, partitions of one GPU first.
 
     With a pulse the list is sent again at each beat. A device is as healthy as AMD's metrics exporter says at its

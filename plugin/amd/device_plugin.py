@@ -42,7 +42,7 @@ class AmdNode:
         system: What stands for ``/sys``.
         exporter: The socket of AMD's metrics exporter, which need not be there.
         pulse_s: Seconds between looks at health; 0: none.
-        on_disconnect: Called when a stream to the kubelet is over, whoever ended it.
+        on_disconnect: Called when a stream to the kubelet is over, from either side.
     """
 
     def __init__(self, system: Path, exporter: Path, pulse_s: int, on_disconnect: Callable[[], None]) -> None:
@@ -97,11 +97,11 @@ class AmdPlugin(DevicePlugin):
         while True:
             await self._node.heartbeat.beat()
             otherwise = Health.HEALTHY if has_gpu(self._node.system) else Health.UNHEALTHY
-            told = await exported_health(self._node.exporter)
-            yield tuple(_device(gpu, told.get(gpu.device_id, otherwise)) for gpu in gpus)
+            exported = await exported_health(self._node.exporter)
+            yield tuple(_device(gpu, exported.get(gpu.device_id, otherwise)) for gpu in gpus)
 
     def stream_ended(self) -> None:
-        """Tell so."""
+        """Report it."""
         self._node.on_disconnect()
 
     def allocate(self, device_ids: Sequence[DeviceID]) -> api.ContainerAllocateResponse:

@@ -57,7 +57,7 @@ def run(
     Args:
         build: Makes the plugins, at the start and for every new kubelet.
         kubelet_dir: The folder of ``kubelet.sock``.
-        policy: When the plugins start anew, wait or end.
+        policy: When the plugins start again, wait or end.
         log_level: The least important level that is logged: debug, info, warning or error.
 
     Returns:

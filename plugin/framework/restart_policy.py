@@ -16,7 +16,7 @@ __all__ = ["OnKubelet", "OnSignal", "RestartPolicy", "caught"]
 
 
 class OnKubelet(Enum):
-    """What a plugin does when the kubelet's socket is made anew."""
+    """What a plugin does when the kubelet's socket is made again."""
 
     RESTART = auto()
     """Start again in the same process."""
@@ -56,7 +56,7 @@ class RestartPolicy:
         stops_without_kubelet: Whether the plugin stops serving when the kubelet's socket is removed, until it is there
             again.
         restarts_without_socket: Whether it starts again when its own socket is removed while the kubelet's is there.
-        attempts: How often a start is tried where registering fails, None without end; a new kubelet counts anew.
+        attempts: How often a start is tried where registering fails, None without end; a new kubelet resets the count.
         retry_s: The pause before the next attempt.
         exits_when_spent: Whether it ends after the last attempt, with `failed_status`; otherwise it waits for the next
             kubelet.

@@ -49,7 +49,7 @@ def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path,
     Making a file adds a device, removing it takes the device away, a rename does both. A container that gets devices
     sees their names in the variable Gopher, as in Gopher=g1,g2. PreStartContainer is asked for and prepares nothing.
 
-    When kubelet.sock is made anew the plugin exits with status 0, so that its supervisor (a DaemonSet restarts
+    When kubelet.sock is made again the plugin exits with status 0, so that its supervisor (a DaemonSet restarts
     whatever the status is) starts it again; a kubelet that cannot be reached within 5 s is an error, status 1. SIGINT
     and SIGTERM stop it: the socket gopher.sock is removed, status 0.
     """

@@ -31,7 +31,7 @@ class DeviceFiles:
         self._files: set[PurePath] = set()
 
     def add(self, path: PurePath) -> None:
-        """A file is there; telling it twice changes nothing."""
+        """A file is there; adding it twice changes nothing."""
         self._files.add(path)
 
     def remove(self, path: PurePath) -> None:

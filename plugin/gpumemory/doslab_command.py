@@ -69,7 +69,7 @@ def command(
     containers get the GPU in NVIDIA_VISIBLE_DEVICES, and "true" is written to DOSLAB_IO_GPU_ASSIGNED.
 
     The API server is the one of --masterUrl, of the file KUBECONFIG, or of the pod's service account. A new
-    kubelet.sock starts the plugin anew; SIGHUP, SIGINT and SIGTERM stop it with status 1.
+    kubelet.sock restarts the plugin; SIGHUP, SIGINT and SIGTERM stop it with status 1.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal

@@ -64,7 +64,7 @@ class MemoryUnit(StrEnum):
 
 
 class GpusharePlugin(SharedGpuPlugin):
-    """One life of the plugin; `memory` is what the first GPU had when the process began."""
+    """The plugin from one start to the next; `memory` is what the first GPU had when the process began."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ def command(
     A request is never refused: a container that cannot be served gets NVIDIA_VISIBLE_DEVICES=no-gpu-has-…-to-run.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it; without one the
-    exit status is 255. Without NVML or GPUs the plugin waits for ever. A new kubelet.sock and SIGHUP start it anew, a
+    exit status is 255. Without NVML or GPUs the plugin waits for ever. A new kubelet.sock and SIGHUP restart it, a
     failed registration ends it with status 2, SIGINT and SIGTERM with 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.

@@ -37,8 +37,8 @@ class SharedGpuPlugin(DevicePlugin):
         node_name: The plugin's own node, as the API server knows it.
 
     Attributes:
-        api: The API server, inside `life`.
-        node: The plugin's own, inside `life`.
+        api: The API server, inside `lifespan`.
+        node: The plugin's own, inside `lifespan`.
         unhealthy: The UUIDs of the GPUs that have failed since the start.
     """
 
@@ -63,7 +63,7 @@ class SharedGpuPlugin(DevicePlugin):
         self._node_name = node_name
 
     @asynccontextmanager
-    async def life(self) -> AsyncGenerator[None, None]:
+    async def lifespan(self) -> AsyncGenerator[None, None]:
         """Hold a connection to the API server; see `begin` and `end`."""
         async with ApiClient(self._access) as self.api:
             self.node = Node(self.api, self._node_name)

@@ -70,7 +70,7 @@ class Strategy(StrEnum):
 
 
 class VolcanoPlugin(SharedGpuPlugin):
-    """One life of the plugin.
+    """The plugin from one start to the next.
 
     Args:
         gpus: Of the node; not empty.
@@ -126,7 +126,7 @@ class VolcanoPlugin(SharedGpuPlugin):
             await self.health_changed()
 
     def listed(self) -> DeviceList:
-        """The devices as they are now; parts of a GPU stay healthy, only the node's annotation tells."""
+        """The devices as they are now; parts of a GPU stay healthy, only the node's annotation changes."""
         if self._is_shared:
             return self._parts
         return tuple(

@@ -108,8 +108,8 @@ def command(
     given is erased there; HOOK_PATH names the folder of HAMi's library on the node.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it. A new
-    kubelet.sock starts the plugin anew. SIGHUP, SIGINT and SIGTERM stop it with status 255; with vgpu SIGHUP starts it
-    anew and the status is 0.
+    kubelet.sock restarts the plugin. SIGHUP, SIGINT and SIGTERM stop it with status 255; with vgpu SIGHUP restarts
+    it and the status is 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from .vgpu import VgpuSettings

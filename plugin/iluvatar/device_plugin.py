@@ -44,7 +44,7 @@ class IluvatarPlugin(DevicePlugin):
     """All boards of a node, or all their chips.
 
     Args:
-        ixml: Tells of the chips.
+        ixml: Reports the chips.
         config: What the plugin does.
         control: Where the node's control file is seen, if it is there.
         quirks: Whose numbers the device files have in a container.

@@ -60,7 +60,7 @@ class Control:
         self._output = output
 
     async def run(self) -> None:
-        """Read and obey; an error of what a command began is raised."""
+        """Read and carry out commands; an error of what a command began is raised."""
         lines = _lines_of_input()
         async with asyncio.TaskGroup() as calls:
             self._output.write({"ready": True})

@@ -48,7 +48,7 @@ def preferred_devices(
 
 
 def _aligned(nvml: Nvml, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int) -> list[DeviceID]:
-    """By links read anew, as GPUs may have come and gone."""
+    """By links read again, as GPUs may have come and gone."""
     from ...preference.aligned import aligned_set
 
     unreadable = "unable to get device link information"

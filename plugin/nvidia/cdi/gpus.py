@@ -52,7 +52,7 @@ class GpuDevices:
     """Describes the devices; NVML must be initialised meanwhile.
 
     `dev` has the files below the root of the device nodes, `names_by` says how devices are named; `tells_coherence`
-    whether a GPU tells that it shares its page tables with the CPU.
+    whether a GPU reports that it shares its page tables with the CPU.
     """
 
     nvml: Nvml

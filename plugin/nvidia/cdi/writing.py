@@ -109,7 +109,7 @@ def _gpu_spec(nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeF
 
 
 def _driver_version(nvml: Nvml) -> str:
-    """What NVML says; empty when it does not, and then the libraries' names tell."""
+    """What NVML says; empty when it does not, and then the libraries' names count."""
     try:
         return nvml.driver_version()
     except NvmlError as error:

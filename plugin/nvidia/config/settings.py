@@ -8,15 +8,15 @@ v0.19.0).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from ...framework.device import ResourceName
-import logging
-from pathlib import Path
 
 __all__ = [
     "DeviceIdStrategy",

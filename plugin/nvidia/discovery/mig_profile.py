@@ -1,6 +1,6 @@
 """The profiles of MIG devices, such as ``1g.5gb`` and ``1c.2g.10gb+me``, and the resources that they make.
 
-NVML does not tell them by name: they follow from the sizes of the two instances and of the memory.
+NVML does not name them: they follow from the sizes of the two instances and of the memory.
 
 Source: pkg/nvlib/device/mig_profile.go and mig_device.go (go-nvlib v0.9.1), whose error texts these are;
 internal/rm/rm.go, ``AddDefaultResourcesToConfig`` (k8s-device-plugin v0.19.0).
@@ -76,7 +76,7 @@ class MigProfile(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether a compute instance of this size can exist, as far as its size tells."""
+        """Whether a compute instance of this size can exist, as far as its size goes."""
         return self.is_whole or 2 * self.compute_slices <= self.gpu_slices + 1
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ def profile_of(nvml: Nvml, mig: GpuHandle) -> MigProfile:
     """The profile of a MIG device.
 
     Raises:
-        DiscoveryError: a call failed, or the driver tells of no profile that its instances have.
+        DiscoveryError: a call failed, or the driver knows no profile that its instances have.
     """
     with failing_as("error getting parent device handle"):
         parent = nvml.parent(mig)

@@ -67,7 +67,7 @@ def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_l
     """Run a control daemon of MPS for each resource that the settings share so; it is no device plugin itself.
 
     It takes nvidia-cuda-mps-control on the PATH. The daemons' folders are below /mps, which the plugin and the
-    containers see too. SIGHUP starts the daemons anew; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that
+    containers see too. SIGHUP restarts the daemons; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that
     does not start is tried again after 30 s.
     """
     # Imported here: --help does not need it.

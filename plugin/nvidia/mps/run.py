@@ -59,12 +59,12 @@ class _Daemons:
         self._actions: asyncio.Queue[OnSignal] = asyncio.Queue()
 
     async def run(self) -> int:
-        """One life after the other; the exit status."""
+        """Start the daemons again and again; the exit status."""
         with caught(_SIGNALS, lambda _number, action: self._actions.put_nowait(action)):
             action = OnSignal.RESTART
             while action is OnSignal.RESTART:
                 try:
-                    action = await self._live()
+                    action = await self._run_once()
                 except (DiscoveryError, MpsConfigurationError, NvmlError, SettingsError) as error:
                     _log.error("error starting plugins: %s", error)
                     return 1
@@ -73,8 +73,8 @@ class _Daemons:
                     return 1
         return 0
 
-    async def _live(self) -> OnSignal:
-        """Start all daemons, wait for what ends this life, and stop them."""
+    async def _run_once(self) -> OnSignal:
+        """Start all daemons, wait for a signal or the next try, and stop them."""
         is_whole = await asyncio.to_thread(self._start)
         action = OnSignal.RESTART
         with suppress(TimeoutError):
