@@ -1,11 +1,19 @@
 """Fake NVIDIA GPUs: a folder of files that makes any process see GPUs through NVML, and lets its owner break them.
 
-from fakegpu import Machine
+::
 
-machine = Machine.create("/tmp/node-1", profile="h100-80gb", count=8)
-subprocess.run(["nvidia-smi", "-L"], env=os.environ | machine.environment())
-machine.fail(3, xid=79)
-machine.destroy()
+    import os
+    import subprocess
+
+    from fakegpu import Machine
+
+    machine = Machine.create("/tmp/node-1", profile="h100-80gb", count=8)
+    subprocess.run(["nvidia-smi", "-L"], env=os.environ | machine.environment())
+    machine.fail(3, xid=79)
+    machine.destroy()
+
+A `Profile` describes a model of GPU: `load_profile` reads one, `Machine.create` takes it or its name. Names are loaded
+when they are first asked for. docs/profiles.md and docs/faults.md have more examples.
 """
 
 from __future__ import annotations
@@ -19,10 +27,11 @@ if typing.TYPE_CHECKING:
     from .faults.schedule import When
     from .files.folder import default_directory
     from .load.load import Load, Pattern
-    from .machine.cdi import cdi_spec
-    from .machine.cdi_hook import make_cdi_hook
+    from .machine.cdi import cdi_spec, make_cdi_hook
     from .machine.driver_root import make_driver_root
     from .machine.machine import Machine
+    from .profiles.profile import load_profile, profile_names
+    from .profiles.profile_model import Profile
     from .state.event_type import EventType
     from .state.gpu import Gpu
 
@@ -36,11 +45,14 @@ __all__ = [
     "Load",
     "Machine",
     "Pattern",
+    "Profile",
     "When",
     "cdi_spec",
     "default_directory",
+    "load_profile",
     "make_cdi_hook",
     "make_driver_root",
+    "profile_names",
 ]
 
 _HOMES = {
@@ -53,11 +65,14 @@ _HOMES = {
     "Load": "load.load",
     "Machine": "machine.machine",
     "Pattern": "load.load",
+    "Profile": "profiles.profile_model",
     "When": "faults.schedule",
     "cdi_spec": "machine.cdi",
     "default_directory": "files.folder",
-    "make_cdi_hook": "machine.cdi_hook",
+    "load_profile": "profiles.profile",
+    "make_cdi_hook": "machine.cdi",
     "make_driver_root": "machine.driver_root",
+    "profile_names": "profiles.profile",
 }
 """Module of each name, loaded when it is first asked for: most commands need few of them."""
 

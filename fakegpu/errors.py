@@ -1,8 +1,8 @@
-"""What can go wrong with a fake machine, by who can mend it.
+"""What can go wrong with a fake machine, by who can fix it.
 
 ::
 
-    FakeGpuError            base: str(error) is one line that says what, where and how to mend
+    FakeGpuError            base: str(error) is one line that says what, where and how to fix it
     ├── DifferenceError     a comparison found what it looks for; exit status 1
     ├── InputError          the caller asked for something that does not exist or does not fit; exit status 2
     └── HostError           the host refused: no permission, no library, no space; exit status 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from .cli.main import main
+from .cli import main
 
 if __name__ == "__main__":
     status = main(prog_name="python -m plugin")

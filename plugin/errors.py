@@ -7,7 +7,7 @@
     ├── FatalError      the plugin cannot do its work                   exit 1, or the original's
     └── HostError       the machine could not do what was needed        exit 3
 
-Each message is one line. A `UsageError` and a `HostError` say how to mend it; a `FatalError` of a plugin that imitates
+Each message is one line. A `UsageError` and a `HostError` say how to fix it; a `FatalError` of a plugin that imitates
 an original has the original's text.
 """
 

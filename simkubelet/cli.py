@@ -85,7 +85,7 @@ def commands() -> None:
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
     """Run a device plugin that comes along, or print the DaemonSet that does."""
-    context.exit(bundle.load("plugin", "cli.main").main(arguments, prog_name=context.command_path))
+    context.exit(bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

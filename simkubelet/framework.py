@@ -21,7 +21,7 @@ from .apis import deviceplugin as api
 
 if TYPE_CHECKING:
     # Where an installed package has it; in the checkout these names are Any.
-    from ._bundled.plugin.cli.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    from ._bundled.plugin.command.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from ._bundled.plugin.framework import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
         AllocationRefusedError,
         Device,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     _framework = bundle.load("plugin", "framework")
     globals().update({name: getattr(_framework, name) for name in _framework.__all__})
-    run = bundle.load("plugin", "cli.launch").run
+    run = bundle.load("plugin", "command.launch").run
 
 __all__ = [
     "AllocationRefusedError",

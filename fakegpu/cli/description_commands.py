@@ -61,7 +61,7 @@ def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
 @click.option("--interval", default=1.0, show_default=True, help="Seconds between two of them.")
 @click.option("--anonymise", is_flag=True, help="Make up UUIDs, serial numbers, host names; leave processes out.")
 def record(output: Path | None, duration: float, interval: float, anonymise: bool) -> None:
-    """Record everything that NVML tells on the machine this runs on, a real or a fake one.
+    """Record everything that NVML answers on the machine this runs on, a real or a fake one.
 
     \b
     Example:
@@ -87,8 +87,7 @@ def diff(profile: str, all_calls: bool) -> None:
     Example:
       fakegpu diff ./recorded.yaml
     """
-    from .diff import differences
-    from .record import ask, ask_fake, fake_of
+    from .record import ask, ask_fake, differences, fake_of
 
     real = ask()
     with fake_of(profile, len(real.gpus)) as machine:

@@ -149,7 +149,7 @@ def list_faults(directory: Path | None) -> None:
 @click.argument("number", type=int, required=False)
 @options.directory
 def clear(number: int | None, directory: Path | None) -> None:
-    """Take a rule or plan back, or all of them; stuck waits go on. `fakegpu heal` mends the GPUs.
+    """Take a rule or plan back, or all of them; stuck waits go on. `fakegpu heal` heals the GPUs.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""The commands that break one GPU and mend it: ``fakegpu fail``, ``heal``, ``unplug`` and ``plug``."""
+"""The commands that break one GPU and heal it: ``fakegpu fail``, ``heal``, ``unplug`` and ``plug``."""
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def fail(
     times: int | None,
     directory: Path | None,
 ) -> None:
-    """Break GPU (an index or a UUID), at once or by plan. Nothing needs to run for a plan: whoever looks keeps it.
+    """Break GPU (an index or a UUID), at once or by plan. No process needs to run for a plan.
 
     \b
     Example:
@@ -108,7 +108,7 @@ def _links(text: str) -> tuple[int, ...]:
 def heal(
     gpu: str | None, everything: bool, after: str, every: str | None, times: int | None, directory: Path | None
 ) -> None:
-    """Mend GPU (an index or a UUID): on the bus, cool, links up, XIDs and pending repairs forgotten.
+    """Heal GPU (an index or a UUID): on the bus, cool, links up, XIDs and pending repairs forgotten.
 
     \b
     Example:

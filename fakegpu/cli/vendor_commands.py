@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 import click
 
@@ -60,7 +61,7 @@ def amd_profiles() -> None:
 @amd.command("list")
 @options.directory
 def amd_list(directory: Path | None) -> None:
-    """Show the devices and what the exporter tells of them."""
+    """Show the devices and what the exporter reports of them."""
     from ..vendors.amd.machine import health
 
     for name, state in health(directory or default_directory()).items():
@@ -71,7 +72,7 @@ def amd_list(directory: Path | None) -> None:
 @click.argument("device")
 @options.directory
 def amd_fail(device: str, directory: Path | None) -> None:
-    """Let the exporter tell that DEVICE is unhealthy.
+    """Let the exporter report that DEVICE is unhealthy.
 
     \b
     Example:
@@ -84,7 +85,7 @@ def amd_fail(device: str, directory: Path | None) -> None:
 @click.argument("device")
 @options.directory
 def amd_heal(device: str, directory: Path | None) -> None:
-    """Let the exporter tell that DEVICE is healthy again."""
+    """Let the exporter report that DEVICE is healthy again."""
     _tell(device, directory, healthy=True)
 
 
@@ -144,9 +145,30 @@ def files(paths: tuple[str, ...], directory: Path | None) -> None:
     Example:
       fakegpu files etc/gophers/g1 etc/gophers/g2 --dir /tmp/node-1
     """
-    from ..vendors.plain_files import write_plain
-
     root = directory or default_directory()
     tops = {path.lstrip("/").partition("/")[0] for path in paths}
     with host_errors(root), claimed(root, tops):
         write_plain(root, paths)
+
+
+def write_plain(root: Path, paths: Iterable[str]) -> None:
+    """Makes empty files below ``root``; those that are there stay as they are.
+
+    Args:
+        root: what stands for ``/``.
+        paths: ``etc/gophers/g1`` or ``/etc/gophers/g1``.
+
+    Raises:
+        InputError: a path that names no file, or leaves ``root``.
+    """
+    places = [_place(root, path) for path in paths]
+    for place in places:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.touch()
+
+
+def _place(root: Path, path: str) -> Path:
+    parts = PurePosixPath(path.lstrip("/")).parts
+    if not parts or ".." in parts or path.endswith("/"):
+        raise InputError(f"'{path}' is no file below {root}: write etc/gophers/g1")
+    return root.joinpath(*parts)

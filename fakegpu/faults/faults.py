@@ -8,7 +8,7 @@
     faults.slow("nvmlDeviceGet*", "p50=1ms,p99=20ms")
     faults.fail_calls("nvmlDeviceGetMemoryInfo", "UNKNOWN", hits=Hits(chance=0.1, seed=7))
     faults.fail_init("DRIVER_NOT_LOADED", times=3)
-    faults.clear()                                              # all rules and plans; Machine.heal mends the GPUs
+    faults.clear()                                              # all rules and plans; Machine.heal heals the GPUs
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from ..state import layout
 from ..state.event_type import EventType
 from ..state.layout import ActionKind
 from ..state.segment import Segment
-from .actions import Plan, act, read_plans
-from .schedule import NOW, When, parse_duration_us
+from .schedule import NOW, Plan, When, act, parse_duration_us, read_plans
 
 if TYPE_CHECKING:
     from .rules import Hits, Rule
@@ -34,7 +33,7 @@ _COUNT_MAX: Final = (1 << 31) - 1
 class Faults:
     """The faults of one machine; made by ``Machine.faults``. GPUs are given by index.
 
-    What befalls a GPU returns the number of its plan, or None when it was done at once. Every method raises InputError
+    A fault of a GPU returns the number of its plan, or None when it was done at once. Every method raises InputError
     for numbers that cannot be and when there is no room for another plan or rule.
     """
 
@@ -48,7 +47,7 @@ class Faults:
         return act(self._segment, gpu, ActionKind.XID, xid, instance, when)
 
     def lose(self, gpu: int, *, xid: int | None = None, when: When = NOW) -> int | None:
-        """Takes the GPU off the bus; with an XID that tells of it, waits end with that event."""
+        """Takes the GPU off the bus; with an XID that reports it, waits end with that event."""
         if xid is not None:
             _check_xid(xid)
         return act(self._segment, gpu, ActionKind.LOSE, xid or 0, when=when)
@@ -62,7 +61,7 @@ class Faults:
         return act(self._segment, gpu, kind, count, when=when)
 
     def retire(self, gpu: int, count: int = 1, *, when: When = NOW) -> int | None:
-        """Remaps rows, or retires pages where the board does that, pending until healed; XID 63 tells of it."""
+        """Remaps rows, or retires pages where the board does that, pending until healed; XID 63 reports it."""
         if not 0 < count <= 1024:
             raise InputError(f"retire {count}: a number from 1 to 1024")
         return act(self._segment, gpu, ActionKind.RETIRE, count, when=when)
@@ -88,7 +87,7 @@ class Faults:
         return act(self._segment, gpu, ActionKind.EVENT, event.nvml_bit, when=when)
 
     def heal(self, gpu: int, *, when: When = NOW) -> int | None:
-        """Mends everything above that lasts: see ``Machine.heal``."""
+        """Heals everything above that lasts: see ``Machine.heal``."""
         return act(self._segment, gpu, ActionKind.HEAL, when=when)
 
     def slow(
@@ -169,7 +168,7 @@ class Faults:
             raise InputError(f"no rule or plan {number}: there are {', '.join(numbers) or 'none'}")
 
     def clear(self) -> None:
-        """Takes all rules and plans back, and lets stuck waits go on; what has befallen the GPUs stays."""
+        """Takes all rules and plans back, and lets stuck waits go on; what has happened to the GPUs stays."""
         for rule in self.rules:
             self._segment.command("fakegpu_remove_rule", rule.number)
         for plan in self.plans:
@@ -189,7 +188,7 @@ class Faults:
         from .rules import EACH, add_rule
 
         if when.every_us is not None:
-            raise InputError("a rule holds from some time on: say which calls it befalls, not how often it comes")
+            raise InputError("a rule holds from some time on: say which calls it applies to, not how often it comes")
         for_us = None if lasting is None else parse_duration_us(lasting)
         return add_rule(
             self._segment, function, error=error, delays=delays, gpu=gpu, hits=hits or EACH, when=when, for_us=for_us

@@ -1,6 +1,6 @@
 """Calls that are slow, fail, or both, by the name of their function.
 
-A process counts the calls that match a rule; what befalls the n-th of them follows from the seed and n alone, so a
+A process counts the calls that match a rule; what happens to the n-th of them follows from the seed and n alone, so a
 program meets the same faults every time it runs, whatever others do.
 """
 
@@ -26,7 +26,7 @@ _INIT: Final = "nvmlInit"
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What befalls calls.
+    """What happens to calls.
 
     Attributes:
         number: to remove it by.
@@ -38,7 +38,7 @@ class Rule:
         delays: shares of the calls, 0 to 1, with the microseconds that so many take at most.
         in_s: seconds until it holds.
         for_s: seconds until it ends; None: never.
-        left: calls that it still befalls; None: any number.
+        left: calls that it still applies to; None: any number.
     """
 
     number: int
@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Which calls a rule befalls: every n-th of a process, or by chance, and how many at most, in all processes.
+    """Which calls a rule applies to: every n-th of a process, or by chance, and how many at most, in all processes.
 
     Raises:
         InputError: a number that cannot be; raised by ``__post_init__``.

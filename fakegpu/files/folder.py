@@ -28,7 +28,7 @@ _WRONG_PLACE: Final = frozenset(
 
 
 def default_directory() -> Path:
-    """Where a machine lives when nobody says: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
+    """Where a machine is by default: ``$XDG_RUNTIME_DIR/fakegpu``, else ``/tmp/fakegpu-<uid>``."""
     if runtime := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(runtime) / "fakegpu"
     return Path(os.environ.get("TMPDIR") or "/tmp", f"fakegpu-{os.getuid()}")  # noqa: S108 - the user's number is in it

@@ -126,7 +126,7 @@ def gpu_folder(root: Path, gpu: Gpu) -> Path:
 
 
 def write_numa_node(root: Path, gpu: Gpu) -> None:
-    """Let sysfs tell the NUMA node that ``gpu`` has: a reader finds the old one or the new one, no empty file."""
+    """Let sysfs show the NUMA node that ``gpu`` has: a reader finds the old one or the new one, no empty file."""
     folder = gpu_folder(root, gpu)
     file, name = tempfile.mkstemp(prefix=".numa_node.", dir=folder)
     try:

@@ -1,4 +1,4 @@
-"""Work for a GPU, reckoned into frames: the figures over time that the library gives back by its own clock.
+"""Work for a GPU, computed as frames: the figures over time that the library gives back by its own clock.
 
 Nothing runs while a GPU works: ``frames_of`` reckons once how a board will behave, the frames lie in the segment, and
 every reader finds itself the moment it is in.

@@ -3,8 +3,14 @@
 Devices are those that ``nvidia-ctk cdi generate`` names: GPUs by UUID and by index, MIG devices by UUID and as
 ``0:1``, and ``all`` of them. A GPU in MIG mode is given by its MIG devices only.
 
+`make_cdi_hook` makes a stand-in for ``nvidia-cdi-hook`` and ``nvidia-ctk hook``, which NVIDIA's specifications name for
+their hooks. An OCI runtime runs it while it creates a container: it makes the links that it is given. The rest, the
+cache of the loader for one, is left: the driver's libraries lie where a loader looks anyway.
+
 Source: the layout of specifications: container-device-interface v1.0.1, SPEC.md, version 0.5.0; names and what is
-given: nvidia-container-toolkit 1.20.0, pkg/nvcdi, ``getDeviceSpecGeneratorsForAllDevices``, ``NewDeviceNamer``.
+given: nvidia-container-toolkit 1.20.0, pkg/nvcdi, ``getDeviceSpecGeneratorsForAllDevices``, ``NewDeviceNamer``; hooks:
+cmd/nvidia-cdi-hook, cmd/nvidia-ctk/hook (v1.19.0); the state on standard input: OCI runtime specification, runtime.md,
+"State".
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ from ..state.segment import SEGMENT
 
 if TYPE_CHECKING:
     from .machine import Machine
+
+__all__ = ["make_cdi_hook"]
 
 DEFAULT_KIND: Final = "nvidia.com/gpu"
 _VERSION: Final = "0.5.0"
@@ -100,3 +108,37 @@ def _node(machine: Machine, name: str) -> dict[str, Any]:
 
 def _mount(place: Path, inside: str) -> dict[str, Any]:
     return {"hostPath": str(place), "containerPath": inside, "options": ["ro", "nosuid", "nodev", "bind"]}
+
+
+_SCRIPT: Final = r"""#!/bin/sh
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+bundle=$(sed -n 's/.*"bundle" *: *"\([^"]*\)".*/\1/p')
+root=$(realpath -e -- "${bundle:?no state of a container on standard input}/rootfs") || exit 1
+[ "$1" != hook ] || shift
+[ "$1" = create-symlinks ] || exit 0
+for word; do
+    case $word in
+        *::*)
+            link=$root/${word#*::}
+            # A link of the image may lead out of the container.
+            case $(realpath -m -- "$(dirname "$link")") in
+                "$root" | "$root"/*) ;;
+                *) echo "$link leads out of the container" >&2; exit 1 ;;
+            esac
+            mkdir -p "$(dirname "$link")"
+            ln -sfn "${word%%::*}" "$link"
+            ;;
+    esac
+done
+"""
+
+
+def make_cdi_hook(path: Path) -> None:
+    """Makes the program.
+
+    Raises:
+        OSError: it is there, or the host does not let us write.
+    """
+    with path.open("x", encoding="ascii") as file:
+        file.write(_SCRIPT)
+    path.chmod(0o755)

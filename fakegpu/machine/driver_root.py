@@ -83,7 +83,7 @@ def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], d
 
 
 def _own_root(machine: Machine) -> Path:
-    """Return the driver's files in the machine's folder, complete, whoever makes them first."""
+    """Return the driver's files in the machine's folder, complete, also where several processes make them at once."""
     root = machine.directory / DRIVER
     if not root.exists():
         with (

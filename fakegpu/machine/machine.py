@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from ..errors import InputError
-from ..faults.actions import act
+from ..faults.schedule import act
 from ..files.folder import absolute, host_errors, make_folder, refuse_foreign, remove_folder
 from ..state import layout
 from ..state.layout import ActionKind
@@ -129,7 +129,7 @@ class Machine:
 
     @property
     def proc(self) -> Path:
-        """What a process should see in ``/proc``: ``modules``, and below ``driver`` what a driver tells of MIG."""
+        """What a process should see in ``/proc``: ``modules``, and below ``driver`` what a driver reports of MIG."""
         return self.directory / "proc"
 
     def environment(self) -> dict[str, str]:
@@ -193,7 +193,7 @@ class Machine:
             self.faults.xid(index, xid)
 
     def heal(self, selector: int | str) -> None:
-        """Mends a GPU; no event tells of it.
+        """Heals a GPU; no event reports it.
 
         It is plugged in and on the bus, its XIDs are forgotten, it is cool, its links are up, volatile counts of memory
         errors are zero and pending remaps or retirements done, as after a reset. Rules and plans stay: see ``faults``.
@@ -210,7 +210,7 @@ class Machine:
     def unplug(self, selector: int | str) -> None:
         """Takes a GPU out of the machine while it runs.
 
-        Its device node and PCI folder go. For a process that has initialised it is lost; whoever initialises from then
+        Its device node and PCI folder go. For a process that has initialised it is lost; one that initialises from then
         on counts the others only.
 
         Raises:
@@ -297,8 +297,8 @@ class Machine:
         free = state.memory.total_bytes - state.memory.reserved_bytes
         if load.memory_bytes is not None and not 0 <= load.memory_bytes <= free:
             raise InputError(f"memory={load.memory_bytes}: the GPU has {free} bytes for allocations")
-        reckoned = frames_of(load, state, self._segment.read_live(index).thermal.gpu_c)
-        self._write_load(index, layout.LIVE_ALL, reckoned.frames, reckoned.loop_to)
+        computed = frames_of(load, state, self._segment.read_live(index).thermal.gpu_c)
+        self._write_load(index, layout.LIVE_ALL, computed.frames, computed.loop_to)
 
     def replay(self, selector: int | str, path: str | os.PathLike[str], *, loop: bool = False) -> None:
         """Gives back metrics that were recorded, as a CSV file such as nvidia-smi writes; see ``trace``.
@@ -346,7 +346,7 @@ class Machine:
         Raises:
             InputError: no such GPU, MIG device, process or kind, or no room for it.
         """
-        from .processes import enter
+        from .settings import enter
 
         index, device = self._gpu_or_mig_device(selector)
         self._end_processes(index)

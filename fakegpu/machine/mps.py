@@ -1,8 +1,8 @@
 """A stand-in for CUDA's control daemon of the Multi-Process Service, ``nvidia-cuda-mps-control``: a module to run.
 
 ``-d`` starts the daemon in the background, ``-f`` in the foreground; without either, commands are read from stdin and
-told to the daemon, and its answers are printed. The daemon of a pipe folder listens on the socket ``control`` there,
-its process id stands beside that; it shares no GPU, it only keeps what it was told:
+sent to the daemon, and its answers are printed. The daemon of a pipe folder listens on the socket ``control`` there,
+its process id stands beside that; it shares no GPU, it only keeps what was set:
 
 - ``get_default_active_thread_percentage``, ``set_default_active_thread_percentage PERCENT``
 - ``get_default_device_pinned_mem_limit GPU``, ``set_default_device_pinned_mem_limit GPU LIMIT``
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the daemon, or pass on the commands of stdin.
 
     Returns:
-        1 where there is no daemon to tell, or one already where another was asked for.
+        1 where there is no daemon to ask, or one already where another was asked for.
     """
     parser = argparse.ArgumentParser(prog="nvidia-cuda-mps-control")
     parser.add_argument("-d", dest="in_background", action="store_true", help="start the daemon in the background")

@@ -2,7 +2,7 @@
 
 Columns carry the names of ``nvidia-smi --query-gpu=…``, with or without units behind them (``power.draw [W]``), in any
 order; values may carry units as well (``312.40 W``). ``timestamp`` says when, as nvidia-smi writes it or in seconds.
-Rows of several GPUs are told apart by ``index``, ``uuid`` or ``pci.bus_id``. What has no column, or no number in it,
+Rows of several GPUs are distinguished by ``index``, ``uuid`` or ``pci.bus_id``. What has no column, or no number in it,
 is not replayed: it stays as it is set.
 
 Source: columns, their short names and units: ``nvidia-smi --help-query-gpu`` (535).
@@ -73,7 +73,7 @@ class Trace:
 
     Attributes:
         frames: in the order of time, the first at zero, at most ``layout.FRAMES_MAX``.
-        topics: mask of ``layout.LIVE_*``: what the trace tells of.
+        topics: mask of ``layout.LIVE_*``: what the trace has figures of.
     """
 
     frames: Sequence[layout.Frame]

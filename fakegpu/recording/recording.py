@@ -1,4 +1,4 @@
-"""Recordings: what NVML told on a machine, call by call, as a YAML file that makes a fake machine again.
+"""Recordings: what NVML answers on a machine, call by call, as a YAML file that makes a fake machine again.
 
 ::
 

@@ -1,18 +1,18 @@
-"""From a recording to the state of each GPU: the reverse of what the library answers from a state."""
+"""From a recording to the state of each GPU, MIG included: the reverse of what the library answers from a state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from ..errors import InputError
+from ..profiles.mig_profiles import KINDS
 from ..state import layout
 from .recording import Recording
-from .replay_fields import NUMBERS, NVLINK_GENERATIONS, PCI, TEXTS
-from .replay_mig import fill_recorded_mig
+from .replay_fields import NUMBERS, NVLINK_GENERATIONS, PCI, TEXTS, RecordedAnswers, put, put_all
 from .survey import Survey
-from .told import Told, put, put_all
+from .survey_calls import INSTANCES, PLACEMENTS
 
 _NO_THRESHOLD: Final = -1
 _HIDDEN_BOARD: Final = 1 << 24
@@ -28,28 +28,28 @@ def header_of_recording(recording: Recording) -> layout.Header:
     Raises:
         InputError: an answer has another form than NVML gives it.
     """
-    told = Told(recording.system.answers())
+    answers = RecordedAnswers(recording.system.answers())
     header = layout.Header()
-    with _forms_of_nvml(recording, "system", told):
-        header.driver_version = told.text("nvmlSystemGetDriverVersion")
-        header.nvml_version = told.text("nvmlSystemGetNVMLVersion")
-        branch = told.of("nvmlSystemGetDriverBranch")
+    with _forms_of_nvml(recording, "system", answers):
+        header.driver_version = answers.text("nvmlSystemGetDriverVersion")
+        header.nvml_version = answers.text("nvmlSystemGetNVMLVersion")
+        branch = answers.of("nvmlSystemGetDriverBranch")
         header.driver_branch = str(branch["branch"] if isinstance(branch, dict) else branch or "").encode()
-        put(header, "cuda_driver_version", told.number("nvmlSystemGetCudaDriverVersion_v2"))
+        put(header, "cuda_driver_version", answers.number("nvmlSystemGetCudaDriverVersion_v2"))
     return header
 
 
 @contextmanager
-def _forms_of_nvml(recording: Recording, subject: str, told: Told) -> Iterator[None]:
+def _forms_of_nvml(recording: Recording, subject: str, answers: RecordedAnswers) -> Iterator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        place = recording.place(subject, told.call)
-        raise InputError(f"{place}: {subject}: {told.call}: no answer such as NVML gives: {error}") from None
+        place = recording.place(subject, answers.call)
+        raise InputError(f"{place}: {subject}: {answers.call}: no answer such as NVML gives: {error}") from None
 
 
 def states_of_recording(recording: Recording) -> Iterator[layout.GpuState]:
-    """The state of each GPU as it was recorded; what NVML did not tell is as on a board that cannot.
+    """The state of each GPU as it was recorded; what NVML did not answer is as on a board that cannot.
 
     Raises:
         InputError: an answer has another form than NVML gives it.
@@ -57,62 +57,64 @@ def states_of_recording(recording: Recording) -> Iterator[layout.GpuState]:
     survey = recording.survey()
     shared = _shared_levels(survey)
     for index, answers in enumerate(survey.gpus):
-        told = Told(answers)
-        with _forms_of_nvml(recording, f"gpus.{index}", told):
-            state = _state(told)
-        told = Told(survey.system)
-        with _forms_of_nvml(recording, "system", told):
-            put(state.nvlink, "bandwidth_mode", told.number("nvmlSystemGetNvlinkBwMode"))
+        recorded = RecordedAnswers(answers)
+        with _forms_of_nvml(recording, f"gpus.{index}", recorded):
+            state = _state(recorded)
+        recorded = RecordedAnswers(survey.system)
+        with _forms_of_nvml(recording, "system", recorded):
+            put(state.nvlink, "bandwidth_mode", recorded.number("nvmlSystemGetNvlinkBwMode"))
         for member, values in shared.items():
             setattr(state.placement, member, values[index])
         yield state
 
 
-def _state(told: Told) -> layout.GpuState:
+def _state(answers: RecordedAnswers) -> layout.GpuState:
     state = layout.GpuState()
-    if told.of(PCI) is None:
+    if answers.of(PCI) is None:
         raise LookupError("it is missing")
     for member, call in TEXTS.items():
-        setattr(state.identity, member, told.text(call))
+        setattr(state.identity, member, answers.text(call))
     for (topic, member), (call, pick) in NUMBERS.items():
-        put(getattr(state, topic), member, told.number(call, pick))
-    _fill_lists(state, told)
-    _fill_clocks(state, told)
-    _fill_links(state, told)
-    fill_recorded_mig(state, told)
+        put(getattr(state, topic), member, answers.number(call, pick))
+    _fill_lists(state, answers)
+    _fill_clocks(state, answers)
+    _fill_links(state, answers)
+    fill_recorded_mig(state, answers)
     return state
 
 
-def _fill_lists(state: layout.GpuState, told: Told) -> None:
+def _fill_lists(state: layout.GpuState, answers: RecordedAnswers) -> None:
     for threshold in range(len(state.thermal.threshold_c)):
-        degrees = told.of(f"nvmlDeviceGetTemperatureThreshold {threshold}")
+        degrees = answers.of(f"nvmlDeviceGetTemperatureThreshold {threshold}")
         put(state.thermal.threshold_c, threshold, _NO_THRESHOLD if degrees is None else degrees)
     for fan in range(state.fans.count):
-        put(state.fans.percent, fan, told.number(f"nvmlDeviceGetFanSpeed_v2 {fan}"))
-        put(state.fans.target_percent, fan, told.number(f"nvmlDeviceGetTargetFanSpeed {fan}"))
-        if rpm := told.number("nvmlDeviceGetFanSpeedRPM"):
+        put(state.fans.percent, fan, answers.number(f"nvmlDeviceGetFanSpeed_v2 {fan}"))
+        put(state.fans.target_percent, fan, answers.number(f"nvmlDeviceGetTargetFanSpeed {fan}"))
+        if rpm := answers.number("nvmlDeviceGetFanSpeedRPM"):
             put(state.fans, "max_rpm", round(rpm * 100 / max(1, state.fans.percent[0])))
-        put(state.fans.is_manual, fan, told.number(f"nvmlDeviceGetFanControlPolicy_v2 {fan}"))
+        put(state.fans.is_manual, fan, answers.number(f"nvmlDeviceGetFanControlPolicy_v2 {fan}"))
     for error, counters in enumerate(state.ecc.errors):
         for counter, locations in enumerate(counters):
             for location in range(len(locations)):
-                put(locations, location, told.number(f"nvmlDeviceGetMemoryErrorCounter {error} {counter} {location}"))
-    put_all(state.placement.cpu_mask, told.items("nvmlDeviceGetCpuAffinity 16"))
-    nodes = told.items("nvmlDeviceGetMemoryAffinity 16 0")
+                put(
+                    locations, location, answers.number(f"nvmlDeviceGetMemoryErrorCounter {error} {counter} {location}")
+                )
+    put_all(state.placement.cpu_mask, answers.items("nvmlDeviceGetCpuAffinity 16"))
+    nodes = answers.items("nvmlDeviceGetMemoryAffinity 16 0")
     numbers = [word * 64 + bits.bit_length() - 1 for word, bits in enumerate(nodes) if bits]
     state.placement.numa_node = numbers[0] if numbers else -1
-    if cluster := told.of("nvmlDeviceGetGpuFabricInfo"):
+    if cluster := answers.of("nvmlDeviceGetGpuFabricInfo"):
         put_all(state.fabric.cluster_uuid, cluster["clusterUuid"])
     for policy in range(len(state.counters.violation_ns)):
-        lasted = told.number(f"nvmlDeviceGetViolationStatus {policy}", lambda status: status["violationTime"])
+        lasted = answers.number(f"nvmlDeviceGetViolationStatus {policy}", lambda status: status["violationTime"])
         put(state.counters.violation_ns, policy, lasted)
     for cause in range(len(state.remap.retired_pages)):
-        state.remap.retired_pages[cause] = len(told.items(f"nvmlDeviceGetRetiredPages {cause}"))
+        state.remap.retired_pages[cause] = len(answers.items(f"nvmlDeviceGetRetiredPages {cause}"))
     if not state.remap.is_supported:
-        put(state.remap, "is_pending", told.number("nvmlDeviceGetRetiredPagesPendingStatus"))
+        put(state.remap, "is_pending", answers.number("nvmlDeviceGetRetiredPagesPendingStatus"))
     for error in range(len(state.counters.pcie_errors)):
-        put(state.counters.pcie_errors, error, told.number(f"nvmlDeviceGetFieldValues {_PCIE_ERRORS + error}"))
-    if mig := told.of("nvmlDeviceGetMigMode"):
+        put(state.counters.pcie_errors, error, answers.number(f"nvmlDeviceGetFieldValues {_PCIE_ERRORS + error}"))
+    if mig := answers.of("nvmlDeviceGetMigMode"):
         put(state.modes, "mig_current", mig[0])
         put(state.modes, "mig_pending", mig[1])
 
@@ -125,20 +127,22 @@ _CLOCKS: Final = {
 }
 
 
-def _fill_clocks(state: layout.GpuState, told: Told) -> None:
+def _fill_clocks(state: layout.GpuState, answers: RecordedAnswers) -> None:
     clocks = state.clocks
     for member, call in _CLOCKS.items():
         array = getattr(clocks, member)
         for domain in range(len(array)):
-            put(array, domain, told.number(f"{call} {domain}"))
+            put(array, domain, answers.number(f"{call} {domain}"))
     for domain, name in enumerate(("Gpc", "Mem")):
-        put(clocks.offset_mhz, domain, told.number(f"nvmlDeviceGet{name}ClkVfOffset"))
-        put(clocks.offset_max_mhz, domain, told.number(f"nvmlDeviceGet{name}ClkMinMaxVfOffset", lambda ends: ends[1]))
-    states = told.items("nvmlDeviceGetSupportedPerformanceStates")
+        put(clocks.offset_mhz, domain, answers.number(f"nvmlDeviceGet{name}ClkVfOffset"))
+        put(
+            clocks.offset_max_mhz, domain, answers.number(f"nvmlDeviceGet{name}ClkMinMaxVfOffset", lambda ends: ends[1])
+        )
+    states = answers.items("nvmlDeviceGetSupportedPerformanceStates")
     put(clocks, "performance_states", sum(1 << number for number in states))
-    for position, memory in enumerate(told.items("nvmlDeviceGetSupportedMemoryClocks")):
+    for position, memory in enumerate(answers.items("nvmlDeviceGetSupportedMemoryClocks")):
         put(clocks.memory_mhz, position, memory)
-        graphics = sorted(told.items(f"nvmlDeviceGetSupportedGraphicsClocks {memory}")) or [0]
+        graphics = sorted(answers.items(f"nvmlDeviceGetSupportedGraphicsClocks {memory}")) or [0]
         put(clocks.graphics_max_mhz, position, graphics[-1])
         if position == 0:
             put(clocks, "graphics_min_mhz", graphics[0])
@@ -152,21 +156,21 @@ def _step_khz(rising: Sequence[int]) -> int:
     return round((rising[-1] - rising[0]) / (len(rising) - 1) * 2) * 500
 
 
-def _fill_links(state: layout.GpuState, told: Told) -> None:
+def _fill_links(state: layout.GpuState, answers: RecordedAnswers) -> None:
     for number, link in enumerate(state.links):
-        active = told.of(f"nvmlDeviceGetNvLinkState {number}")
+        active = answers.of(f"nvmlDeviceGetNvLinkState {number}")
         if active is None:
             break
         state.nvlink.count = number + 1
         link.is_active = bool(active)
-        version = told.number(f"nvmlDeviceGetNvLinkVersion {number}") or told.number(_NVLINK_VERSION)
+        version = answers.number(f"nvmlDeviceGetNvLinkVersion {number}") or answers.number(_NVLINK_VERSION)
         state.nvlink.version = NVLINK_GENERATIONS.get(version, state.nvlink.version)
-        put(link, "remote_type", told.number(f"nvmlDeviceGetNvLinkRemoteDeviceType {number}"))
-        if remote := told.of(f"nvmlDeviceGetNvLinkRemotePciInfo {number}"):
+        put(link, "remote_type", answers.number(f"nvmlDeviceGetNvLinkRemoteDeviceType {number}"))
+        if remote := answers.of(f"nvmlDeviceGetNvLinkRemotePciInfo {number}"):
             for member, key in _REMOTE.items():
                 put(link, member, remote[key])
         for counter in range(len(link.errors)):
-            put(link.errors, counter, told.number(f"nvmlDeviceGetNvLinkErrorCounter {number} {counter}"))
+            put(link.errors, counter, answers.number(f"nvmlDeviceGetNvLinkErrorCounter {number} {counter}"))
 
 
 _REMOTE: Final = {
@@ -188,3 +192,63 @@ def _shared_levels(survey: Survey) -> dict[str, list[int]]:
                 values[other] = values[one]
         shared[member] = values
     return shared
+
+
+_PROFILE: Final = "nvmlDeviceGetGpuInstanceProfileInfoV"
+_HOPPER: Final = 9
+_FIGURES: Final = {
+    "id": "id",
+    "slices": "sliceCount",
+    "instances": "instanceCount",
+    "multiprocessors": "multiprocessorCount",
+    "copy_engines": "copyEngineCount",
+    "decoders": "decoderCount",
+    "encoders": "encoderCount",
+    "jpegs": "jpegCount",
+    "ofas": "ofaCount",
+    "capabilities": "capabilities",
+    "memory_mib": "memorySizeMB",
+}
+
+
+def fill_recorded_mig(state: layout.GpuState, recorded: RecordedAnswers) -> None:
+    """Fills ``state.mig``; its identity and modes must be there."""
+    mig = state.mig
+    for kind in range(len(mig.profiles)):
+        answers: dict[str, Any] = recorded.of(f"{_PROFILE} {kind}") or {}
+        if "id" not in answers:
+            continue
+        profile = mig.profiles[kind]
+        profile.is_here = True
+        profile.name = str(answers.get("name", "")).removeprefix("MIG ").encode()
+        for member, key in _FIGURES.items():
+            put(profile, member, answers.get(key, 0))
+        _fill_placements(profile, recorded)
+        _fill_instances(mig, kind, recorded)
+    here = [profile for profile in mig.profiles if profile.is_here]
+    mig.memory_slices = max((profile.size for profile in here), default=0)
+    mig.compute_slices = max((profile.slices for profile in here), default=0)
+    mig.slice_multiprocessors = mig.profiles[KINDS.index("1_SLICE")].multiprocessors
+    mig.needs_reset = bool(here) and state.identity.architecture < _HOPPER
+
+
+def _fill_placements(profile: layout.MigProfile, recorded: RecordedAnswers) -> None:
+    places = recorded.items(f"{PLACEMENTS} {profile.id}")
+    put(profile, "size", places[0]["size"] if places else 0)
+    put(profile, "starts", sum(1 << place["start"] for place in places))
+
+
+def _fill_instances(mig: layout.Mig, kind: int, recorded: RecordedAnswers) -> None:
+    for answers in recorded.items(f"{INSTANCES} {mig.profiles[kind].id}"):
+        instance = mig.gpu_instances[answers["id"]]
+        instance.is_here, instance.profile = True, kind
+        put(instance, "start", answers["placement"]["start"])
+        for inner in answers["computeInstances"]:
+            free = next((place for place in mig.compute_instances if not place.is_here), None)
+            if free is None:
+                raise LookupError("more compute instances than a GPU has")
+            free.is_here = True
+            put(free, "gpu_instance", answers["id"])
+            put(free, "id", inner["id"])
+            put(free, "profile", inner["profile"])
+            put(free, "start", inner["placement"]["start"])

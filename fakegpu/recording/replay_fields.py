@@ -1,9 +1,11 @@
-"""Which call of a recording tells which number or text of a GPU's state."""
+"""Which call of a recording has which number or text of a GPU's state, and its recorded answers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+from .survey import Answers
 
 _MEMORY: Final = "nvmlDeviceGetMemoryInfo 33554472"
 PCI: Final = "nvmlDeviceGetPciInfo"
@@ -43,7 +45,7 @@ TEXTS: Final = {
     "inforom_power": "nvmlDeviceGetInforomVersion 2",
     "gsp_firmware": "nvmlDeviceGetGspFirmwareVersion",
 }
-"""Texts of the identity by the call that tells each."""
+"""Texts of the identity by the call that has each."""
 
 NUMBERS: Final[dict[tuple[str, str], tuple[str, Pick]]] = {
     ("fault", "supported_events"): ("nvmlDeviceGetSupportedEventTypes", same),
@@ -145,4 +147,63 @@ NUMBERS: Final[dict[tuple[str, str], tuple[str, Pick]]] = {
     ("firmware", "inforom_checksum"): ("nvmlDeviceGetInforomConfigurationChecksum", same),
     ("firmware", "c2c"): ("nvmlDeviceGetC2cModeInfoV", lambda info: info["isC2cEnabled"] + 1),
 }
-"""Numbers of the state by the call that tells each, and what of its answer."""
+"""Numbers of the state by the call that has each, and what of its answer."""
+
+
+class RecordedAnswers:
+    """Answers of one subject, where a refusal counts as nothing.
+
+    Attributes:
+        call: whose answer was taken last; "" before the first.
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+        self.call = ""
+
+    def of(self, call: str) -> Any:
+        """The answer; None without one."""
+        self.call = call
+        answer = self._answers.get(call)
+        return None if isinstance(answer, dict) and answer.keys() == {"error"} else answer
+
+    def text(self, call: str) -> bytes:
+        """The answer as a text."""
+        return str(self.of(call) or "").encode()
+
+    def number(self, call: str, pick: Pick = same) -> int:
+        """A number in the answer; 0 without one."""
+        answer = self.of(call)
+        return 0 if answer is None else int(pick(answer))
+
+    def items(self, call: str) -> list[Any]:
+        """The answer as a list."""
+        found = self.of(call)
+        return found if isinstance(found, list) else []
+
+
+def put(holder: Any, place: str | int, number: int) -> None:
+    """Sets a member of a struct, or an element of an array; by themselves these keep what fits of a number.
+
+    Raises:
+        OverflowError: the number does not fit.
+    """
+    if isinstance(place, str):
+        setattr(holder, place, number)
+        kept = getattr(holder, place)
+    else:
+        holder[place] = number
+        kept = holder[place]
+    if kept != number:
+        raise OverflowError(f"{number} is out of range")
+
+
+def put_all(array: Any, numbers: Iterable[int]) -> None:
+    """Sets the first elements of an array.
+
+    Raises:
+        OverflowError: a number does not fit.
+        IndexError: there are more numbers than elements.
+    """
+    for position, number in enumerate(numbers):
+        put(array, position, number)

@@ -1,4 +1,4 @@
-"""Everything that NVML tells on this machine, call by call. ``python -m fakegpu.recording.survey`` prints it as JSON.
+"""Everything that NVML answers on this machine, call by call. ``python -m fakegpu.recording.survey`` prints it as JSON.
 
 A call is written as its name and arguments, ``nvmlDeviceGetClockInfo 0``; an answer is plain data, or ``{"error":
 NAME}`` with the name of the return code, without ``NVML_ERROR_``. Handles of GPUs appear as their NVML indices. It goes
@@ -18,8 +18,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .survey_calls import ARGUMENTS, LEFT_OUT, LINK_CALLS, PAIR_CALLS, SCOPED_FIELDS, STRUCTS, SYSTEM_CALLS
-from .survey_mig import mig_calls
+from .survey_calls import ARGUMENTS, LEFT_OUT, LINK_CALLS, PAIR_CALLS, SCOPED_FIELDS, STRUCTS, SYSTEM_CALLS, mig_calls
 
 Answers = dict[str, Any]
 """Answers by call."""

@@ -81,11 +81,11 @@ def _parse(words: Sequence[str], program: str) -> Namespace:
 
 
 def _main_parser(program: str) -> ArgumentParser:
-    parser = _Parser(prog=program, description="GPUs as NVML tells of them.", allow_abbrev=False)
+    parser = _Parser(prog=program, description="GPUs as NVML shows them.", allow_abbrev=False)
     parser.epilog = "Other views: `topo -m`, `mig -lgip`, `mig -lgi`, `mig -cgi PROFILES [-C]`, `mig -dgi`."
     _add_gpu_choice(parser)
     parser.add_argument("-L", "--list-gpus", action="store_true", help="list the GPUs, one a line")
-    parser.add_argument("-q", "--query", action="store_true", help="tell everything about each GPU")
+    parser.add_argument("-q", "--query", action="store_true", help="show everything about each GPU")
     parser.add_argument("-d", "--display", metavar="PARTS", help=f"with -q: only {', '.join(report.DISPLAYS)}")
     parser.add_argument("--query-gpu", metavar="PROPERTIES", help="the named properties, one GPU a line")
     parser.add_argument("--format", metavar="csv[,noheader][,nounits]", help="with --query-gpu")
@@ -161,7 +161,7 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _flushed(lines: Iterable[str]) -> Iterator[str]:
-    # What was done before a refusal is told before it.
+    # What was done before a refusal is printed before it.
     try:
         yield from lines
     finally:

@@ -7,7 +7,7 @@ from typing import Final
 
 import pynvml
 
-from .mig_devices import MigDevice, mig_devices, uncorrected_errors
+from .device_list import MigDevice, mig_devices, uncorrected_errors
 from .reading import MIB, NOT_AVAILABLE, ask, text
 from .selection import Selected
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pynvml
 
-from .mig_devices import mig_devices
+from .device_list import mig_devices
 from .reading import ALL_BITS_32, NOT_AVAILABLE, ask
 
 
@@ -56,7 +56,7 @@ def _on(handle: object) -> list[Process]:
 
 
 def process_name(pid: int) -> str:
-    """The command of a process as NVML tells it, else as /proc does."""
+    """The command of a process as NVML reports it, else as /proc does."""
     name = ask(pynvml.nvmlSystemGetProcessName, pid)
     if name is not None:
         return str(name)

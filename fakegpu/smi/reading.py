@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pynvml
+
+Tree = Sequence[tuple[str, "str | Tree"]]
+"""Lines in the order of the report. A label may begin with blanks: its line is set in without a heading above it."""
+
 
 NOT_AVAILABLE: Final = "N/A"
 MIB: Final = 1 << 20

@@ -9,8 +9,7 @@ from typing import Final
 import pynvml
 
 from . import report_board, report_errors, report_identity, report_use
-from .reading import bus_id, cuda_version
-from .report_tree import Tree
+from .reading import Tree, bus_id, cuda_version
 from .selection import Selected
 
 _VALUE_COLUMN: Final = 42

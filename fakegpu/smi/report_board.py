@@ -8,8 +8,7 @@ from typing import Any, Final
 import pynvml
 
 from .processes import processes_of
-from .reading import NOT_AVAILABLE, ask, field_value, mib, text, watts
-from .report_tree import Tree
+from .reading import NOT_AVAILABLE, Tree, ask, field_value, mib, text, watts
 
 _GRAPHICS, _SM, _MEMORY, _VIDEO = (
     pynvml.NVML_CLOCK_GRAPHICS,

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .reading import NOT_AVAILABLE, ask, switch, text
-from .report_tree import Tree
+from .reading import NOT_AVAILABLE, Tree, ask, switch, text
 
 _YES: Final = ("No", "Yes")
 _SRAM_SINCE: Final = pynvml.NVML_DEVICE_ARCH_AMPERE

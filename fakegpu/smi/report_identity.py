@@ -7,9 +7,8 @@ from typing import Any, Final
 
 import pynvml
 
-from .mig_devices import MigDevice, mig_devices, uncorrected_errors
-from .reading import NOT_AVAILABLE, ask, bus_id, field_value, switch, text
-from .report_tree import Tree
+from .device_list import MigDevice, mig_devices, uncorrected_errors
+from .reading import NOT_AVAILABLE, Tree, ask, bus_id, field_value, switch, text
 from .report_use import bar1, memory
 
 _BRANDS: Final = {

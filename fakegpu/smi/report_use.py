@@ -6,8 +6,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .reading import NOT_AVAILABLE, ask, compute_mode, mib, performance_state, text
-from .report_tree import Tree
+from .reading import NOT_AVAILABLE, Tree, ask, compute_mode, mib, performance_state, text
 
 _EVENT_REASONS: Final = {
     "Idle": pynvml.nvmlClocksEventReasonGpuIdle,

@@ -76,7 +76,7 @@ def load_writer() -> ctypes.CDLL:
     except OSError as error:
         raise HostError(f"{path} cannot be loaded: {error}") from None
     if not hasattr(library, "fakegpu_layout") or compiled_layout(library) != declared_layout():
-        raise HostError(f"{path} is of another version than this fakegpu: install both anew, `pip install -e .`")
+        raise HostError(f"{path} is of another version than this fakegpu: install both again, `pip install -e .`")
     state, number = ctypes.POINTER(layout.GpuState), ctypes.POINTER(ctypes.c_uint32)
     for function, arguments in {
         "fakegpu_read_state": [ctypes.c_void_p, ctypes.c_uint32, state],

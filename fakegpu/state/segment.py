@@ -89,7 +89,7 @@ class Segment:
         self.gpu_count = gpu_count
         self._file = file
         self._is_writable = is_writable
-        # Whoever uses the address holds the mapping as well, so that a close meanwhile does not unmap it.
+        # Each user of the address holds the mapping as well, so that a close meanwhile does not unmap it.
         self._mapping: tuple[mmap.mmap, int] | None = memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
         self._lock = threading.Lock()
         self._library = load_writer()
@@ -230,7 +230,7 @@ class Segment:
         gpu_instance: int = layout.NO_INSTANCE,
         compute_instance: int = layout.NO_INSTANCE,
     ) -> None:
-        """Posts one event of a GPU and wakes whoever waits for events of this machine.
+        """Posts one event of a GPU and wakes those that wait for events of this machine.
 
         Raises:
             InputError: no such GPU, or a type that is not exactly one bit.
@@ -310,7 +310,7 @@ def _map(path: Path, file: int, is_writable: bool) -> tuple[mmap.mmap, int]:
             "take the machine down with the version that made it, then up again"
         )
     gpu_count = int(header.gpu_count)
-    remedy = f"remove {path.parent} and make it anew"
+    remedy = f"remove {path.parent} and make it again"
     if gpu_count > layout.GPUS_MAX or not header.size_bytes == size == _size_of(gpu_count):
         raise InputError(f"{path} is damaged: {size} bytes do not fit its {gpu_count} GPUs; {remedy}")
     for gpu in range(gpu_count):

@@ -1,4 +1,4 @@
-"""Iluvatar chips as files: the device nodes and PCI folders, and what their library IXML tells of each.
+"""Iluvatar chips as files: the device nodes and PCI folders, and what their library IXML reports of each.
 
 ::
 
@@ -88,7 +88,7 @@ def remove_iluvatar(root: Path) -> None:
 
 
 def set_health(root: Path, chip: str, errors: int) -> None:
-    """What IXML tells of the chip with this UUID from now on: bits of errors, 0 for none.
+    """What IXML reports of the chip with this UUID from now on: bits of errors, 0 for none.
 
     Raises:
         InputError: there is no such chip.

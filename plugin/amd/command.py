@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds
 
 __all__ = ["command"]
+
+
+def _needs(_options: Mapping[str, Any]) -> PodNeeds:
+    return PodNeeds(folders=("/sys", "/var/lib/amd-metrics-exporter"), taint="amd.com/gpu")
 
 
 @click.command(
     "amd",
     cls=PluginCommand,
+    needs=_needs,
     short_help="amd.com/gpu: the GPUs and partitions that the amdgpu driver shows, as AMD's plugin serves them.",
     epilog="\b\nExamples:\n  simkubelet plugin amd -pulse 10\n"
     "  fakegpu amd up --profile mi300x --compute cpx --dir ./machine\n"
@@ -46,7 +53,7 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     """Serve amd.com/gpu: every GPU, and every partition of one, that the amdgpu driver and KFD show in sysfs.
 
     Device ids are PCI addresses, and amdgpu_xcp_<n> for further partitions of a GPU. A container gets /dev/kfd and the
-    two files of each device below /dev/dri. Where the kubelet may choose, it is told which devices are near to each
+    two files of each device below /dev/dri. Where the kubelet may choose, it learns which devices are near to each
     other, partitions of one GPU first.
 
     With a pulse the list is sent again at each beat. A device is as healthy as AMD's metrics exporter says at its
@@ -59,12 +66,12 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
 
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..errors import FatalError
     from ..framework import OnSignal, RestartPolicy
     from .device_plugin import AmdNode, plugins_of
+    from .discovery import NamingStrategy
     from .exporter import SOCKET
-    from .naming import NamingStrategy
 
     if strategy not in set(NamingStrategy):
         raise FatalError(f"invalid resource naming strategy: {strategy}")

@@ -1,10 +1,14 @@
 """One resource of AMD GPUs: its devices, their health, their device files.
 
-Source: ROCm/k8s-device-plugin, internal/pkg/plugin/plugin.go (August 2026).
+Health is looked at in beats. All resources share one row of them, a channel that all read in the original: each beat
+reaches one resource, and they take turns.
+
+Source: ROCm/k8s-device-plugin, internal/pkg/plugin/plugin.go and cmd/k8s-device-plugin/main.go (August 2026).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,14 +25,12 @@ from ..framework import (
     PluginOptions,
     ResourceName,
 )
-from .discovery import AmdGpu, find_gpus
+from .discovery import NAMESPACE, AmdGpu, NamingStrategy, devices_of, find_gpus, resource_names
 from .exporter import exported_health
-from .heartbeat import Heartbeat
 from .kfd import has_gpu, is_there, read_links
-from .naming import NAMESPACE, NamingStrategy, devices_of, resource_names
 from .preference import PreferenceError, pair_weights, preferred_devices
 
-__all__ = ["AmdNode", "AmdPlugin", "plugins_of"]
+__all__ = ["AmdNode", "AmdPlugin", "Heartbeat", "plugins_of"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ class AmdNode:
         system: What stands for ``/sys``.
         exporter: The socket of AMD's metrics exporter, which need not be there.
         pulse_s: Seconds between looks at health; 0: none.
-        on_disconnect: Called when a stream to the kubelet is over, whoever ended it.
+        on_disconnect: Called when a stream to the kubelet is over, from either side.
     """
 
     def __init__(self, system: Path, exporter: Path, pulse_s: int, on_disconnect: Callable[[], None]) -> None:
@@ -95,11 +97,11 @@ class AmdPlugin(DevicePlugin):
         while True:
             await self._node.heartbeat.beat()
             otherwise = Health.HEALTHY if has_gpu(self._node.system) else Health.UNHEALTHY
-            told = await exported_health(self._node.exporter)
-            yield tuple(_device(gpu, told.get(gpu.device_id, otherwise)) for gpu in gpus)
+            exported = await exported_health(self._node.exporter)
+            yield tuple(_device(gpu, exported.get(gpu.device_id, otherwise)) for gpu in gpus)
 
     def stream_ended(self) -> None:
-        """Tell so."""
+        """Report it."""
         self._node.on_disconnect()
 
     def allocate(self, device_ids: Sequence[DeviceID]) -> api.ContainerAllocateResponse:
@@ -126,3 +128,18 @@ class AmdPlugin(DevicePlugin):
 
 def _device(gpu: AmdGpu, health: Health) -> Device:
     return Device(gpu.device_id, health, (gpu.numa_node,))
+
+
+class Heartbeat:
+    """Beats every `period_s` seconds; never with 0."""
+
+    def __init__(self, period_s: int) -> None:
+        self._period_s = period_s
+        self._turn = asyncio.Lock()
+
+    async def beat(self) -> None:
+        """Wait for the next beat that nobody else takes; who has waited longest gets it."""
+        if not self._period_s:
+            await asyncio.Event().wait()
+        async with self._turn:
+            await asyncio.sleep(self._period_s)

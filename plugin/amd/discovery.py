@@ -1,14 +1,16 @@
-"""The GPUs that the amdgpu driver has, and the partitions of each that KFD gives work to.
+"""The GPUs that the amdgpu driver has, the partitions of each that KFD gives work to, and the resources that they make.
 
-Source: ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go, ``GetAMDGPUs`` (August 2026). As there, a device whose
+Source: ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go, ``GetAMDGPUs``, cmd/k8s-device-plugin/main.go,
+``getResourceList``, and internal/pkg/plugin/plugin.go, ``ListAndWatch`` (August 2026). As there, a device whose
 folder lacks an entry goes by the numbers of the one before it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +18,7 @@ from ..errors import FatalError
 from ..framework.device import DeviceID
 from .kfd import KfdNode, read_nodes
 
-__all__ = ["AmdGpu", "find_gpus"]
+__all__ = ["NAMESPACE", "AmdGpu", "NamingStrategy", "devices_of", "find_gpus", "resource_names"]
 
 _log = logging.getLogger(__name__)
 
@@ -129,3 +131,46 @@ def _word(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+NAMESPACE: Final = "amd.com"
+_GPU: Final = "gpu"
+
+
+class NamingStrategy(StrEnum):
+    """How resources are named."""
+
+    SINGLE = "single"
+    """``gpu``, whatever the partition mode is."""
+    MIXED = "mixed"
+    """After the partition mode, such as ``cpx_nps4``; ``gpu`` where there are no partitions."""
+
+
+def resource_names(strategy: NamingStrategy, gpus: Collection[AmdGpu]) -> tuple[str, ...]:
+    """The names behind ``amd.com/``, sorted; none without GPUs.
+
+    Raises:
+        FatalError: GPUs are partitioned in different ways, which have no single name.
+    """
+    partitions = _partitions(gpus)
+    if not gpus:
+        return ()
+    if strategy is NamingStrategy.MIXED:
+        return partitions or (_GPU,)
+    if len(partitions) > 1:
+        raise FatalError(
+            "Error occured: Partitions of different styles across GPUs in a node is not supported with single "
+            "strategy. Please start device plugin with mixed strategy"
+        )
+    return (_GPU,)
+
+
+def devices_of(resource: str, gpus: Collection[AmdGpu]) -> tuple[AmdGpu, ...]:
+    """The devices of one of these resources: all, where the GPUs of the node are partitioned alike or not at all."""
+    if len(_partitions(gpus)) <= 1:
+        return tuple(gpus)
+    return tuple(gpu for gpu in gpus if f"{gpu.compute}_{gpu.memory}" == resource)
+
+
+def _partitions(gpus: Collection[AmdGpu]) -> tuple[str, ...]:
+    return tuple(sorted({gpu.partition for gpu in gpus} - {""}))

@@ -32,7 +32,7 @@ _FIXED_SIZES: Final = {1: 8, 5: 4}
 
 
 async def exported_health(socket: Path) -> dict[str, Health]:
-    """The health of each device that the exporter tells of; nothing where there is none, or it does not answer."""
+    """The health of each device that the exporter reports; nothing where there is none, or it does not answer."""
     if not socket.exists():  # noqa: ASYNC240 - one call of the system, as quick as a look at the clock
         return {}
     try:

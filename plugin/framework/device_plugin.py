@@ -49,7 +49,7 @@ class DevicePlugin(ABC):
     last_list: DeviceList | None = None
     """What every stream gets when the plugin stops, before the stream ends; without one streams break off."""
 
-    def life(self) -> AbstractAsyncContextManager[None]:
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
         """What stands around serving: entered before the socket is made, left when it is gone, as a rule by cancelling.
 
         Raises:
@@ -104,5 +104,5 @@ class DevicePlugin(ABC):
         return
 
     def stream_ended(self) -> None:
-        """A ListAndWatch stream of this plugin is over, whoever ended it."""
+        """A ListAndWatch stream of this plugin is over, from either side."""
         return

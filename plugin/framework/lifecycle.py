@@ -7,7 +7,7 @@
       └────────────────────────┴── after 30 s ◀───┤
                                                   └─ SIGINT, SIGTERM, SIGQUIT ─▶ clean stop
 
-Every start is a new life: the plugins are built anew, so that discovery and health begin from scratch. The picture
+Every start builds the plugins again, so that discovery and health begin from scratch. The picture
 shows NVIDIA's rules; each plugin has its own, a `RestartPolicy`.
 
 Source: cmd/nvidia-device-plugin/main.go, ``start`` (k8s-device-plugin v0.19.0), for these.
@@ -31,8 +31,7 @@ from ..errors import FatalError, HostError, UsageError
 from .device_plugin import DevicePlugin, StartError
 from .plugin_server import plugin_socket, serving
 from .registration import RegistrationError, register
-from .restart_policy import OnKubelet, OnSignal, RestartPolicy
-from .signals import caught
+from .restart_policy import OnKubelet, OnSignal, RestartPolicy, caught
 from .socket_watch import SocketChange, SocketWatch
 
 __all__ = ["run_plugins"]
@@ -43,7 +42,7 @@ Build: TypeAlias = Callable[[], Sequence[DevicePlugin]]
 
 
 class _Cause(Enum):
-    """Why a life ends, with what is logged."""
+    """Why plugins stop serving, with what is logged."""
 
     NEW_KUBELET = "inotify: {socket} created, restarting."
     KUBELET_GONE = "inotify: {socket} removed, stopping until there is another."
@@ -58,9 +57,9 @@ async def run_plugins(
     """Serve plugins until a signal or the policy says stop; then leave no socket behind.
 
     Args:
-        build: Makes the plugins, for every life anew; where it makes none, the next life is waited for.
+        build: Makes the plugins, again for every start; where it makes none, the next cause of a start is waited for.
         kubelet_dir: Where the plugins' sockets are made.
-        policy: When a life ends, and what follows.
+        policy: When the plugins stop serving, and what follows.
         kubelet_socket: Where the kubelet listens, if not as ``kubelet.sock`` in that folder; with an empty text nothing
             is registered.
 
@@ -75,11 +74,11 @@ async def run_plugins(
     plugin_socket(kubelet_dir, KUBELET_SOCKET_NAME)
     kubelet = kubelet_dir / KUBELET_SOCKET_NAME if kubelet_socket is None else Path(kubelet_socket)
     stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    lives = _Lives(build, kubelet_dir, kubelet if kubelet_socket != "" else None, policy)
+    supervisor = _Supervisor(build, kubelet_dir, kubelet if kubelet_socket != "" else None, policy)
 
     def act(number: signal.Signals, action: OnSignal) -> None:
         if action is OnSignal.RESTART:
-            lives.end(_Cause.SIGNAL)
+            supervisor.end(_Cause.SIGNAL)
         elif action is OnSignal.STOP and not stopped.done():
             _log.info('Received signal "%s", shutting down.', number.name)
             if policy.keeps_sockets:
@@ -88,9 +87,9 @@ async def run_plugins(
             stopped.set_result(policy.stop_status)
 
     with _watch(kubelet) as watch, caught(policy.signals, act):
-        living = asyncio.create_task(lives.run())
-        watching = asyncio.create_task(_report(watch, lives))
-        tasks = (living, watching)
+        running = asyncio.create_task(supervisor.run())
+        watching = asyncio.create_task(_report(watch, supervisor))
+        tasks = (running, watching)
         try:
             await asyncio.wait((*tasks, stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -103,8 +102,8 @@ async def run_plugins(
         return stopped.result() if stopped.done() else 0
 
 
-class _Lives:
-    """One life after the other; cancelled from outside to stop."""
+class _Supervisor:
+    """Starts the plugins again and again; cancelled from outside to stop."""
 
     def __init__(self, build: Build, kubelet_dir: Path, kubelet_socket: Path | None, policy: RestartPolicy) -> None:
         self._build = build
@@ -118,11 +117,11 @@ class _Lives:
         self._retry: asyncio.TimerHandle | None = None
 
     def end(self, cause: _Cause) -> None:
-        """End the present life, then the ones after it, once for each call."""
+        """End what runs now, then what is started after it, once for each call."""
         self._causes.put_nowait(cause)
 
-    def saw(self, change: SocketChange) -> None:
-        """End the life where the policy says so about a change in the folder of the kubelet's socket."""
+    def socket_changed(self, change: SocketChange) -> None:
+        """End what runs where the policy says so about a change in the folder of the kubelet's socket."""
         kubelet = self._kubelet_socket
         if kubelet is None:
             return
@@ -140,9 +139,9 @@ class _Lives:
         return socket_name in self._serving and not (self._kubelet_dir / socket_name).exists()
 
     async def run(self) -> None:
-        """Live until the policy says exit."""
+        """Start and wait for a cause to start again, until the policy says exit."""
         while True:
-            cause = await self._live_until_cause()
+            cause = await self._run_until_cause()
             while cause is _Cause.KUBELET_GONE or (cause is _Cause.SOCKET_GONE and not self._causes.empty()):
                 _log.info(cause.value.format(socket=self._kubelet_socket))
                 cause = await self._causes.get()
@@ -153,24 +152,24 @@ class _Lives:
                 return
             _log.info(cause.value.format(socket=self._kubelet_socket))
 
-    async def _live_until_cause(self) -> _Cause:
-        """One life. A cause ends it also while it still starts: a new kubelet has removed the sockets it found."""
-        life = asyncio.create_task(self._live())
+    async def _run_until_cause(self) -> _Cause:
+        """Run the plugins until a cause ends them, also while they start: a new kubelet has removed the sockets."""
+        serving_all = asyncio.create_task(self._serve())
         cause = asyncio.create_task(self._causes.get())
         try:
-            await asyncio.wait([life, cause], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([serving_all, cause], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            life.cancel()
+            serving_all.cancel()
             cause.cancel()
-            await asyncio.wait([life, cause])
+            await asyncio.wait([serving_all, cause])
         if self._fatal is not None:
-            # Also where a cause has cut the end of the life short.
+            # Also where a cause came before the plugins had ended.
             raise self._fatal
-        if not life.cancelled():
-            life.result()
+        if not serving_all.cancelled():
+            serving_all.result()
         return cause.result()
 
-    async def _live(self) -> None:
+    async def _serve(self) -> None:
         """Serve and register all plugins, then go on until cancelled; an error of a device source is raised."""
         async with AsyncExitStack() as stack:
             stack.callback(self._serving.clear)
@@ -204,7 +203,7 @@ class _Lives:
         """
         async with AsyncExitStack() as own:
             try:
-                await own.enter_async_context(plugin.life())
+                await own.enter_async_context(plugin.lifespan())
                 source = await own.enter_async_context(serving(plugin, self._kubelet_dir))
                 self._serving.add(plugin.socket_name)
                 own.callback(self._serving.discard, plugin.socket_name)
@@ -255,7 +254,7 @@ def _watch(kubelet_socket: Path) -> Iterator[SocketWatch]:
         yield watch
 
 
-async def _report(watch: SocketWatch, lives: _Lives) -> None:
+async def _report(watch: SocketWatch, supervisor: _Supervisor) -> None:
     async with aclosing(watch.changes()) as changes:
         async for change in changes:
-            lives.saw(change)
+            supervisor.socket_changed(change)

@@ -13,9 +13,8 @@ from typing import Any, Final
 from simkubelet.apis.grpcwire.server import GrpcServer
 
 from ..errors import HostError, UsageError
-from .device_feed import DeviceFeed
 from .device_plugin import DevicePlugin
-from .service import DevicePluginService
+from .service import DeviceFeed, DevicePluginService
 
 __all__ = ["MAX_SOCKET_PATH_BYTES", "plugin_socket", "serving"]
 

@@ -21,7 +21,7 @@ class RegistrationError(StartError):
 
 
 async def register(plugin: DevicePlugin, kubelet_socket: Path) -> None:
-    """Tell the kubelet of a plugin that already serves.
+    """Register a plugin that already serves with the kubelet.
 
     Raises:
         RegistrationError: no kubelet, or it refused.

@@ -1,19 +1,22 @@
-"""When a plugin starts anew, waits or ends: what its original does about kubelets, failed starts and signals."""
+"""When a plugin starts again, waits or ends: what its original does about kubelets, failed starts and signals."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from types import MappingProxyType
 from typing import ClassVar, Final
 
-__all__ = ["OnKubelet", "OnSignal", "RestartPolicy"]
+__all__ = ["OnKubelet", "OnSignal", "RestartPolicy", "caught"]
 
 
 class OnKubelet(Enum):
-    """What a plugin does when the kubelet's socket is made anew."""
+    """What a plugin does when the kubelet's socket is made again."""
 
     RESTART = auto()
     """Start again in the same process."""
@@ -53,7 +56,7 @@ class RestartPolicy:
         stops_without_kubelet: Whether the plugin stops serving when the kubelet's socket is removed, until it is there
             again.
         restarts_without_socket: Whether it starts again when its own socket is removed while the kubelet's is there.
-        attempts: How often a start is tried where registering fails, None without end; a new kubelet counts anew.
+        attempts: How often a start is tried where registering fails, None without end; a new kubelet resets the count.
         retry_s: The pause before the next attempt.
         exits_when_spent: Whether it ends after the last attempt, with `failed_status`; otherwise it waits for the next
             kubelet.
@@ -86,3 +89,36 @@ RestartPolicy.EXIT = RestartPolicy(
     attempts=1,
     signals=MappingProxyType(dict.fromkeys(_SIGNALS, OnSignal.STOP)),
 )
+
+
+_UNCAUGHT: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
+_GO_EXIT_STATUS: Final = 2
+"""Source: runtime/signal_unix.go, ``dieFromSignal``, and ``sighandler`` for SIGQUIT (Go 1.26)."""
+
+
+@contextmanager
+def caught(
+    actions: Mapping[signal.Signals, OnSignal], act: Callable[[signal.Signals, OnSignal], None]
+) -> Iterator[None]:
+    """Call `act` in the event loop for each signal of `actions` that does something.
+
+    SIGHUP, SIGINT, SIGTERM and SIGQUIT end the process where they are missing in `actions`, with the exit status that a
+    Go program has as the first process of its container, which the kernel spares from signals.
+    """
+    loop = asyncio.get_running_loop()
+    handled = (*dict.fromkeys((*actions, *_UNCAUGHT)),)
+    for number in handled:
+        if number in actions:
+            loop.add_signal_handler(number, act, number, actions[number])
+        else:
+            loop.add_signal_handler(number, _die, number)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)
+
+
+def _die(_number: signal.Signals) -> None:
+    """End at once and clean nothing up."""
+    os._exit(_GO_EXIT_STATUS)

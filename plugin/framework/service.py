@@ -1,4 +1,9 @@
-"""The DevicePlugin service: the kubelet's calls turned into calls of a `DevicePlugin`."""
+"""The DevicePlugin service: the kubelet's calls turned into calls of a `DevicePlugin`, and its latest device list.
+
+Each follower of the lists keeps its own place, so that one stream can never take a change away from another: with the
+kubelet's old stream still open beside the new one, both see each change. A follower that is slow misses lists that a
+newer one has replaced, never the newest.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,47 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.served_call import CallError, Method, StreamMethod, UnaryMethod
 
-from .device import DeviceID
-from .device_feed import DeviceFeed
+from .device import DeviceID, DeviceList
 from .device_plugin import AllocationRefusedError, DevicePlugin
 
-__all__ = ["DevicePluginService"]
+__all__ = ["DeviceFeed", "DevicePluginService"]
+
+
+class DeviceFeed:
+    """One writer, any number of followers, all in one event loop."""
+
+    def __init__(self) -> None:
+        self._latest: DeviceList = ()
+        self._version = 0
+        self._changed = asyncio.Event()
+        self._is_closed = False
+
+    def publish(self, devices: DeviceList) -> None:
+        """Make `devices` the latest list and wake every follower, also when it equals the list before."""
+        self._latest = devices
+        self._version += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def close(self, last: DeviceList) -> None:
+        """Make `last` the latest list and end every follower after it."""
+        self._is_closed = True
+        self.publish(last)
+
+    async def first(self) -> None:
+        """Wait until there is a list."""
+        if self._version == 0:
+            await self._changed.wait()
+
+    async def follow(self) -> AsyncGenerator[DeviceList, None]:
+        """The latest list, as soon as there is one, then each newer one, until the feed is closed."""
+        seen = 0
+        while not (self._is_closed and self._version == seen):
+            if self._version == seen:
+                await self._changed.wait()
+            seen = self._version
+            yield self._latest
+
 
 _log = logging.getLogger(__name__)
 

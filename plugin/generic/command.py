@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    from .description import Description
+
+    folders = {_folder_of(glob.glob) for glob in Description.read(options["config"]).globs}
+    return PodNeeds(folders=tuple(sorted(folders)), config=("--config", options["config"]))
+
+
+def _folder_of(glob: str) -> str:
+    """The deepest folder in which all files of a glob lie."""
+    parents = PurePosixPath(glob).parents
+    return str(next(folder for folder in parents if not set("*?[") & set(str(folder))))
 
 
 @click.command(
     "generic",
     cls=PluginCommand,
+    needs=_needs,
     short_help="Any resource: device files that a YAML file describes.",
     epilog="\b\nExample, with this in serial.yaml:\n"
     "  resource: example.com/serial-line\n"
@@ -45,7 +61,7 @@ def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) ->
     after 5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import RestartPolicy
     from .description import Description
     from .device_plugin import GenericPlugin

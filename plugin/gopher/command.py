@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
 
 __all__ = ["command"]
 
@@ -20,9 +22,14 @@ _QUIRKS = {
 }
 
 
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    return PodNeeds(folders=(str(options["directory"]),))
+
+
 @click.command(
     "gopher",
     cls=PluginCommand,
+    needs=_needs,
     quirks=_QUIRKS,
     short_help="lixueduan.com/gopher: one device for each file below a directory.",
     epilog="\b\nExample:\n  mkdir -p /etc/gophers && touch /etc/gophers/g1\n  simkubelet plugin gopher",
@@ -42,12 +49,12 @@ def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path,
     Making a file adds a device, removing it takes the device away, a rename does both. A container that gets devices
     sees their names in the variable Gopher, as in Gopher=g1,g2. PreStartContainer is asked for and prepares nothing.
 
-    When kubelet.sock is made anew the plugin exits with status 0, so that its supervisor (a DaemonSet restarts
+    When kubelet.sock is made again the plugin exits with status 0, so that its supervisor (a DaemonSet restarts
     whatever the status is) starts it again; a kubelet that cannot be reached within 5 s is an error, status 1. SIGINT
     and SIGTERM stop it: the socket gopher.sock is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnKubelet, RestartPolicy
     from .device_plugin import GopherPlugin
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, PluginOptions, ResourceName
-from .directory_watch import DirectoryWatch
-from .original_watch import OriginalWatch
+from .directory_watch import DirectoryWatch, OriginalWatch
 
 __all__ = ["GopherPlugin"]
 

@@ -131,7 +131,7 @@ class DoslabPlugin(SharedGpuPlugin):
         return [pod for pod in pods if pod.node == self.node.name and pod.is_pending]
 
     async def _report(self, gpus: int) -> None:
-        """Tell the API server how many GPUs there are.
+        """Report to the API server how many GPUs there are.
 
         Raises:
             StartError: It does not take that.

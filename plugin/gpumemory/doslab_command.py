@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
 
@@ -24,9 +27,14 @@ _QUIRKS = {
 }
 
 
+def _needs(_options: Mapping[str, Any]) -> PodNeeds:
+    return sharing_needs(rule("", ["nodes"], "get"), rule("", ["nodes/status"], "update"))
+
+
 @click.command(
     "gpu-memory",
     cls=PluginCommand,
+    needs=_needs,
     quirks=_QUIRKS,
     short_help="doslab.io/gpu-memory: one device for each MB of GPU memory.",
     epilog="\b\nExample:\n  KUBECONFIG=~/.kube/config simkubelet plugin gpu-memory --node-name node-1",
@@ -61,17 +69,17 @@ def command(
     containers get the GPU in NVIDIA_VISIBLE_DEVICES, and "true" is written to DOSLAB_IO_GPU_ASSIGNED.
 
     The API server is the one of --masterUrl, of the file KUBECONFIG, or of the pod's service account. A new
-    kubelet.sock starts the plugin anew; SIGHUP, SIGINT and SIGTERM stop it with status 1.
+    kubelet.sock restarts the plugin; SIGHUP, SIGINT and SIGTERM stop it with status 1.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     import signal
 
     from ..apiserver import unverified
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnSignal, RestartPolicy
     from ..nvml.library import NvmlLibrary
     from .doslab import DoslabOriginal, DoslabPlugin
-    from .start import api_server, gpus_of_node
+    from .gpus import api_server, gpus_of_node
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     nvml, sysfs = NvmlLibrary(), options.on_host(Path("/sys"))

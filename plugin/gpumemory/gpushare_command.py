@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    nodes = ["nodes", "nodes/proxy"] if options.get("query_kubelet") else ["nodes"]
+    return sharing_needs(rule("", nodes, "get"), rule("", ["nodes/status"], "patch"), taint="aliyun.com/gpu-mem")
 
 
 @click.command(
     "gpushare",
     cls=PluginCommand,
+    needs=_needs,
     short_help="aliyun.com/gpu-mem: GPU memory in GiB or MiB.",
     epilog="\b\nExample:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin gpushare --memory-unit MiB",
 )
@@ -65,11 +74,11 @@ def command(
     A request is never refused: a container that cannot be served gets NVIDIA_VISIBLE_DEVICES=no-gpu-has-…-to-run.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it; without one the
-    exit status is 255. Without NVML or GPUs the plugin waits for ever. A new kubelet.sock and SIGHUP start it anew, a
+    exit status is 255. Without NVML or GPUs the plugin waits for ever. A new kubelet.sock and SIGHUP restart it, a
     failed registration ends it with status 2, SIGINT and SIGTERM with 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from .gpushare_start import GpushareSettings, run
+    from .gpushare import GpushareSettings, run
 
     settings = GpushareSettings(
         memory_unit=memory_unit,

@@ -1,6 +1,6 @@
 """What a pod of the API says of its share of a GPU, and which of several is meant; pure.
 
-The kubelet does not tell a plugin for which pod it asks. So all of these plugins guess: the pod that the scheduler
+The kubelet does not say for which pod it asks a plugin. So all of these plugins guess: the pod that the scheduler
 chose a GPU for earliest, of those that ask for as much as the kubelet does.
 """
 

@@ -14,15 +14,15 @@ from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiClient, ApiError, ServerAccess
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, Health, ResourceName
-from ..nvml.xid_watch import Uuids
 from .node import Node
 from .pods import Pod
+from .xid_failures import Uuids
 
 __all__ = ["Failures", "SharedGpuPlugin", "answers", "total"]
 
 
 Failures: TypeAlias = Callable[[], AsyncGenerator[Uuids, None]]
-"""Begins to watch GPUs; see `xid_watch.xid_failures`."""
+"""Begins to watch GPUs; see `xid_failures.xid_failures`."""
 
 
 class SharedGpuPlugin(DevicePlugin):
@@ -37,8 +37,8 @@ class SharedGpuPlugin(DevicePlugin):
         node_name: The plugin's own node, as the API server knows it.
 
     Attributes:
-        api: The API server, inside `life`.
-        node: The plugin's own, inside `life`.
+        api: The API server, inside `lifespan`.
+        node: The plugin's own, inside `lifespan`.
         unhealthy: The UUIDs of the GPUs that have failed since the start.
     """
 
@@ -63,7 +63,7 @@ class SharedGpuPlugin(DevicePlugin):
         self._node_name = node_name
 
     @asynccontextmanager
-    async def life(self) -> AsyncGenerator[None, None]:
+    async def lifespan(self) -> AsyncGenerator[None, None]:
         """Hold a connection to the API server; see `begin` and `end`."""
         async with ApiClient(self._access) as self.api:
             self.node = Node(self.api, self._node_name)

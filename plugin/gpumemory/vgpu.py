@@ -127,9 +127,9 @@ class VgpuNumberPlugin(_VgpuPlugin):
         self._settings = settings
 
     @asynccontextmanager
-    async def life(self) -> AsyncGenerator[None, None]:
+    async def lifespan(self) -> AsyncGenerator[None, None]:
         """Keep the node's annotation that says which GPUs there are."""
-        async with super().life():
+        async with super().lifespan():
             registering = asyncio.create_task(self._keep_registered())
             try:
                 yield

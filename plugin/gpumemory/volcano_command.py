@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
-from ..cli.plugin_command import PluginCommand
+from ..command.options import CommonOptions, EnvironmentOption, common_options, go_bool_option
+from ..command.plugin_command import PluginCommand, PodNeeds, rule
+from .pod_needs import sharing_needs
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    config = options.get("config_file")
+    is_split = options.get("gpu_strategy") == "vgpu"
+    return sharing_needs(
+        rule("", ["nodes"], "get", "update", "patch"),
+        rule("", ["nodes/status"], "patch"),
+        # The folder of HAMi's library and, where a lock and caches are made, that of temporary files.
+        folders=("/tmp", "/usr/local/vgpu") if is_split else (),  # noqa: S108
+        config=("--config-file", Path(config)) if config else None,
+        env={"HOOK_PATH": "/usr/local/vgpu"} if is_split else {},
+        taint="volcano.sh/gpu-memory",
+    )
 
 
 @click.command(
     "volcano",
     cls=PluginCommand,
+    needs=_needs,
     short_help="volcano.sh/gpu-memory, gpu-number and vgpu-*: GPUs that Volcano's scheduler gives out.",
     epilog="\b\nExamples:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin volcano\n"
     "  NODE_NAME=node-1 simkubelet plugin volcano --gpu-strategy vgpu --device-split-count 4",
@@ -90,12 +108,12 @@ def command(
     given is erased there; HOOK_PATH names the folder of HAMi's library on the node.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it. A new
-    kubelet.sock starts the plugin anew. SIGHUP, SIGINT and SIGTERM stop it with status 255; with vgpu SIGHUP starts it
-    anew and the status is 0.
+    kubelet.sock restarts the plugin. SIGHUP, SIGINT and SIGTERM stop it with status 255; with vgpu SIGHUP restarts
+    it and the status is 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from .vgpu import VgpuSettings
-    from .volcano_start import VolcanoSettings, run_gpu, run_vgpu
+    from .volcano import VolcanoSettings, run_gpu, run_vgpu
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     environment = os.environ

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
-from ..cli.options import CommonOptions, common_options, go_bool_option
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, common_options, go_bool_option
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
 
 __all__ = ["command"]
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    config = ("--config-file", options["config_file"])
+    return PodNeeds(folders=("/sys", "/dev"), config=config, is_privileged=True, taint="iluvatar.com/gpu")
 
 
 @click.command(
     "iluvatar",
     cls=PluginCommand,
+    needs=_needs,
     quirks={
         "host-numbers": "Device files keep the node's numbers, unless a container holds all devices of the node.",
         "hangs-unregistered": "When registering fails the plugin neither ends, nor tries again, nor heeds SIGTERM.",
@@ -60,7 +68,7 @@ def command(
     registering fails. SIGHUP does nothing; SIGINT, SIGTERM and SIGQUIT end it with status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import OnSignal, RestartPolicy
     from .config import load_config
     from .device_plugin import IluvatarPlugin

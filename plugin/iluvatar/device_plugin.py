@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
+    Device,
     DeviceID,
     DeviceList,
     DevicePlugin,
+    Health,
     PluginOptions,
     ResourceName,
 )
-from ..nvidia.allocation.aligned import aligned_set
-from ..nvidia.allocation.distributed import NotEnoughDevicesError, distributed_devices
-from ..nvidia.allocation.replica_id import replicated_id
-from .boards import Board, boards_of, device_list, pair_scores
+from ..preference.aligned import aligned_set
+from ..preference.distributed import NotEnoughDevicesError, distributed_devices, replica_id, replicated_id
 from .config import IluvatarConfig
 from .ixml import Chip, Ixml
 
-__all__ = ["IluvatarPlugin"]
+__all__ = ["Board", "IluvatarPlugin", "boards_of", "device_list", "pair_scores"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class IluvatarPlugin(DevicePlugin):
     """All boards of a node, or all their chips.
 
     Args:
-        ixml: Tells of the chips.
+        ixml: Reports the chips.
         config: What the plugin does.
         control: Where the node's control file is seen, if it is there.
         quirks: Whose numbers the device files have in a container.
@@ -142,3 +143,80 @@ def _positions(device_ids: Sequence[DeviceID], positions: dict[str, int], kind: 
     if unknown is not None:
         raise AllocationRefusedError(f"unable to retrieve list of {kind} devices: no device with uuid: {unknown}")
     return [positions[device_id] for device_id in device_ids]
+
+
+_CHIPS_OF_A_PAIR: Final = 2
+_SAME_BOARD: Final = 60
+_SAME_CPU: Final = 20
+_CROSS_CPU: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a container is given as one: a chip, or the chips of one board; the first of them names it.
+
+    Attributes:
+        chips: In the order of their positions.
+        is_pair: Whether there must be two.
+        replicas: How many devices stand for it; 0: the one itself.
+    """
+
+    chips: tuple[Chip, ...]
+    is_pair: bool
+    replicas: int
+
+    @property
+    def uuid(self) -> str:
+        return self.chips[0].uuid
+
+    @property
+    def device_ids(self) -> tuple[DeviceID, ...]:
+        """Of the devices that stand for it."""
+        return tuple(replica_id(self.uuid, number) for number in range(self.replicas)) or (DeviceID(self.uuid),)
+
+    def health(self, unhealthy: Collection[Chip]) -> Health:
+        """The health of all its devices, with these chips unhealthy."""
+        is_whole = not self.is_pair or len(self.chips) == _CHIPS_OF_A_PAIR
+        return Health.HEALTHY if is_whole and not set(self.chips) & set(unhealthy) else Health.UNHEALTHY
+
+
+def boards_of(chips: Iterable[Chip], *, splitboard: bool, replicas: int) -> dict[str, Board]:
+    """UUID of its first chip -> board; a chip whose board has lost its first chip is left out.
+
+    Args:
+        chips: All of the node, in the order of their indices.
+        splitboard: Whether each chip is a board of its own.
+        replicas: How many devices stand for each.
+    """
+    chips = tuple(chips)
+    boards = {}
+    for chip in chips:
+        if splitboard or chip.position is None:
+            boards[chip.uuid] = Board((chip,), is_pair=False, replicas=replicas)
+        elif chip.position == 0:
+            others = (one for one in chips if one.position and one.board == chip.board is not None)
+            boards[chip.uuid] = Board((chip, *others), is_pair=True, replicas=replicas)
+    return boards
+
+
+def device_list(boards: Mapping[str, Board], unhealthy: Collection[Chip]) -> DeviceList:
+    """The devices of some boards, each where its board's first chip is."""
+    return tuple(
+        Device(device_id, board.health(unhealthy), () if (node := board.chips[0].numa_node) is None else (node,))
+        for board in boards.values()
+        for device_id in board.device_ids
+    )
+
+
+def pair_scores(boards: Sequence[Board]) -> list[list[int]]:
+    """How near boards are to each other, as scores of each pair.
+
+    Source: pkg/gpuallocator/links.go and besteffort_policy.go (v4.4.0).
+    """
+    return [[0 if one is other else _score(one.chips[0], other.chips[0]) for other in boards] for one in boards]
+
+
+def _score(one: Chip, other: Chip) -> int:
+    if one.board is not None and one.board == other.board:
+        return _SAME_BOARD
+    return _SAME_CPU if one.numa_node is not None and one.numa_node == other.numa_node else _CROSS_CPU

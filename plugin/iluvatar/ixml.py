@@ -1,4 +1,4 @@
-"""What Iluvatar's library IXML tells of the chips, read from files that stand for it.
+"""What Iluvatar's library IXML reports of the chips, read from files that stand for it.
 
 The original loads ``libixml.so``, whose calls are NVML's with two of its own: the position of a chip on its board and
 its health. Here each chip has a folder with what these calls answer, below its PCI folder in sysfs::

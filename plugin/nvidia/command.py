@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from ..cli.options import CommonOptions, EnvironmentOption, common_options
-from ..cli.plugin_command import PluginCommand, Quirks
+from ..command.options import CommonOptions, EnvironmentOption, common_options
+from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
 from .config.flags import given_settings, settings_flags
 
 __all__ = ["command"]
@@ -20,9 +21,33 @@ _QUIRKS: Final = {
 }
 
 
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    """Source: deployments/helm/nvidia-device-plugin (k8s-device-plugin v0.19.0)."""
+    from .mps.command import mps_mounts
+
+    config = options.get("config_file")
+    driver_root = options.get("nvidia_driver_root") or "/"
+    mps_root = options.get("mps_root")
+    is_divided = options.get("mig_strategy") in ("single", "mixed")
+    return PodNeeds(
+        folders=("/var/run/cdi",),
+        mounts={"/driver-root": driver_root, **(mps_mounts(mps_root) if mps_root else {})},
+        config=("--config-file", Path(config)) if config else None,
+        env={
+            "NVIDIA_VISIBLE_DEVICES": "all",
+            "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+            **({"NVIDIA_MIG_MONITOR_DEVICES": "all"} if is_divided else {}),
+        },
+        is_privileged=bool(options.get("pass_device_specs")),
+        capabilities=("SYS_ADMIN",) if is_divided else (),
+        taint="nvidia.com/gpu",
+    )
+
+
 @click.command(
     "nvidia",
     cls=PluginCommand,
+    needs=_needs,
     quirks=_QUIRKS,
     short_help="nvidia.com/gpu and nvidia.com/mig-*: what NVML shows, as NVIDIA's plugin v0.19.0 serves it.",
     epilog="\b\nExamples:\n  simkubelet plugin nvidia\n"
@@ -62,7 +87,7 @@ def command(
     removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..cli.launch import launch
+    from ..command.launch import launch
     from ..framework import RestartPolicy
     from ..nvml.library import NvmlLibrary
     from .start import start

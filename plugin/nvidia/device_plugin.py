@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 
 from simkubelet.apis import deviceplugin as api
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..framework import (
     AllocationRefusedError,
     Device,
@@ -52,7 +52,7 @@ class NvidiaPlugin(DevicePlugin):
         self.resource_name = self._resource.name
         self.socket_name = f"nvidia-{self._resource.name.partition('/')[2]}.sock"
 
-    def life(self) -> AbstractAsyncContextManager[None]:
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Serve only once the MPS control daemon answers, where GPUs are shared by MPS."""
         return self._with_daemon()
 

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from ..cli.plugin_command import Quirks
+from ..command.plugin_command import Quirks
 from ..errors import FatalError
 from ..nvml.nvml import LIBRARY_NAME, Nvml
 from ..nvml.xid_policy import XidPolicy
@@ -21,12 +21,11 @@ from .config.config_log import logged_config
 from .config.settings import NvidiaSettings, SettingsError, SharingStrategy
 from .device_plugin import NvidiaPlugin
 from .discovery.discovery import DiscoveryError
-from .discovery.driver_root import DriverRoot
-from .discovery.node_platform import platform_of
+from .discovery.imex import ImexChannel, ImexError, find_channels
+from .discovery.mig_profile import mig_patterns
+from .discovery.node_platform import DriverRoot, platform_of
 from .discovery.node_resources import find_resources
-from .discovery.resource_patterns import mig_patterns
 from .discovery.resources import NvidiaResource
-from .imex import ImexChannel, ImexError, find_channels
 from .mps.mps import MpsSharing
 
 __all__ = ["start"]

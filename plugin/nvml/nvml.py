@@ -1,6 +1,6 @@
 """The few NVML calls that the plugin makes, as a small protocol.
 
-Whether the library behind it drives real hardware is nothing that this program could tell. NVML counts
+Whether the library behind it drives real hardware is not visible to this program. NVML counts
 initialisations: each user holds its own (`session`), so the library stays up while the health thread still waits in it,
 however often the plugin restarts.
 """

@@ -1,3 +1,3 @@
-"""stub: a device plugin without hardware that does what it is told, good manners or not."""
+"""stub: a device plugin without hardware that follows commands, also to break the contract."""
 
 __all__: list[str] = []

@@ -11,7 +11,7 @@ __all__ = ["Answer", "Behaviour", "Registers", "Rpc"]
 
 
 class Registers(StrEnum):
-    """When the stub registers without being told."""
+    """When the stub registers without a command."""
 
     ALWAYS = "always"
     """At its start, and again for each new kubelet."""

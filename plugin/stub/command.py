@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..cli.options import CommonOptions, common_options
+from ..command.options import CommonOptions, common_options
 
 if TYPE_CHECKING:
     from ..framework import Device
@@ -59,7 +59,7 @@ def command(
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..framework import PluginOptions, ResourceName
     from .behaviour import Behaviour, Registers
-    from .launch import launch
+    from .control import launch
 
     behaviour = Behaviour(
         ResourceName(resource),

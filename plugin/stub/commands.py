@@ -1,4 +1,4 @@
-"""The language in which the stub is told what to do: one JSON object a line.
+"""The commands of the stub: one JSON object a line.
 
 ::
 

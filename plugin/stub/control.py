@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sys
 import threading
 from collections.abc import Coroutine, Sequence
 from itertools import chain
 from typing import Any
 
-from .behaviour import Rpc
+from ..command.options import CommonOptions
+from ..command.process import loaded, set_up_logging
+from ..errors import UsageError
+from .behaviour import Behaviour, Rpc
 from .commands import (
     AnswerWith,
     Command,
@@ -28,7 +32,7 @@ from .commands import (
 )
 from .stub import Registration, Stub
 
-__all__ = ["Control", "StandardOutput"]
+__all__ = ["Control", "StandardOutput", "launch"]
 
 
 class StandardOutput:
@@ -56,7 +60,7 @@ class Control:
         self._output = output
 
     async def run(self) -> None:
-        """Read and obey; an error of what a command began is raised."""
+        """Read and carry out commands; an error of what a command began is raised."""
         lines = _lines_of_input()
         async with asyncio.TaskGroup() as calls:
             self._output.write({"ready": True})
@@ -102,3 +106,52 @@ def _lines_of_input() -> asyncio.Queue[str]:
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
     return lines
+
+
+def launch(behaviour: Behaviour, options: CommonOptions) -> int:
+    """Run the stub in this process; the exit status is 0 after a signal.
+
+    Raises:
+        UsageError: the kubelet's folder cannot be used as it was named.
+        HostError: the machine does not let the stub work there.
+    """
+    set_up_logging(options.log_level)
+    if not options.kubelet_dir.is_dir():
+        raise UsageError(f"--kubelet-dir: no folder {options.kubelet_dir}; name the kubelet's folder of sockets")
+    loaded()
+    asyncio.run(_run(behaviour, options))
+    return 0
+
+
+async def _run(behaviour: Behaviour, options: CommonOptions) -> None:
+    output = StandardOutput()
+    stub = Stub(behaviour, options.kubelet_dir, output)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    tasks = [
+        asyncio.create_task(stub.run()),
+        asyncio.create_task(_obey_until(Control(stub, output), stop)),
+    ]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await stub.stop_server()
+    for task in done:
+        task.result()
+
+
+async def _obey_until(control: Control, stop: asyncio.Event) -> None:
+    """Carry out commands until the signal, also when no more of them come."""
+    commands = asyncio.create_task(control.run())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([commands, stopping], return_when=asyncio.FIRST_COMPLETED)
+    if commands.done():
+        commands.result()
+        await stopping
+    commands.cancel()
+    await asyncio.gather(commands, return_exceptions=True)

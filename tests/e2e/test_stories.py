@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plugin.cli.main import PLUGINS
+from plugin.cli import PLUGINS
 from scenarios.play.job import Options, prepare
 from scenarios.story import stories
 from scenarios.story.document import load

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from fakegpu import Load, Machine
-from fakegpu.smi.query_properties import PROPERTIES
+from fakegpu.smi.query import PROPERTIES
 
 from .conftest import Answer, Ask, Make
 

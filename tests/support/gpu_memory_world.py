@@ -114,7 +114,7 @@ class World:
 
     @asynccontextmanager
     async def living(self, plugin: SharedGpuPlugin) -> AsyncIterator[None]:
-        """A plugin inside its life, whose calls are recorded and may fail."""
+        """A plugin inside its lifespan, whose calls are recorded and may fail."""
         call = ApiClient._call
 
         async def troubled(client: ApiClient, method: str, path: str, **options: Any) -> JSON:
@@ -133,7 +133,7 @@ class World:
 
         with self._monkeypatch.context() as patched:
             patched.setattr(ApiClient, "_call", troubled)
-            async with plugin.life():
+            async with plugin.lifespan():
                 yield
 
 

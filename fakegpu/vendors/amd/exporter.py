@@ -1,6 +1,6 @@
 """The health service of AMD's metrics exporter, for the AMD GPUs below a folder.
 
-It tells of each device what ``amd.set_health`` last said. AMD's device plugin looks for it at ``SOCKET``.
+It reports of each device what ``amd.set_health`` last set. AMD's device plugin looks for it at ``SOCKET``.
 
 Source: ROCm/k8s-device-plugin, internal/pkg/exporter: service ``metricssvc.MetricsService``, messages ``GPUState``,
 ``GPUGetRequest`` and ``GPUStateResponse``.

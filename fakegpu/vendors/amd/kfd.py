@@ -51,7 +51,7 @@ class KfdNode:
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """A link from one node to another; ``is_direct`` tells io_links from p2p_links."""
+    """A link from one node to another; ``is_direct`` for io_links, else p2p_links."""
 
     source: int
     target: int
@@ -93,7 +93,7 @@ def write_topology(system: Path, profile: AmdProfile, gpus: Sequence[KfdNode]) -
 
 
 def _gpu_id(gpu: KfdNode) -> int:
-    """A number of 16 bits that tells GPUs apart and is not zero, as KFD's is."""
+    """A number of 16 bits that differs between GPUs and is not zero, as KFD's is."""
     return (gpu.unique_id >> 8 & 0xFF00) | (gpu.number & 0xFF)
 
 

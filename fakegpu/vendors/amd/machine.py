@@ -7,7 +7,7 @@
     sys/devices/virtual/kfd/kfd/topology/…     nodes with properties, memory and links
     sys/bus/pci/…  sys/class/drm/…  sys/class/kfd/…  sys/module/amdgpu/…      links to these
     dev/kfd  dev/dri/card<n>  dev/dri/renderD<n>
-    exporter/<device>                          health of each device, which the exporter tells
+    exporter/<device>                          health of each device, which the exporter reports
 
 Links are relative: a program sees the GPUs by a mount over ``/sys`` and ``/dev``, or by an option for their root. All
 of it is plain files, so no ioctl works.
@@ -125,7 +125,7 @@ def remove_amd(root: Path) -> None:
 
 
 def set_health(root: Path, name: str, *, healthy: bool) -> None:
-    """What the exporter tells of the device ``name`` from its next answer on."""
+    """What the exporter reports of the device ``name`` from its next answer on."""
     folder = root / HEALTH
     draft = folder / f".{name}"
     draft.write_text(HEALTHY if healthy else UNHEALTHY, encoding="ascii")

@@ -52,7 +52,7 @@ class Link(Part):
 
     type: int = Field(ge=1, description="1 HyperTransport, 2 PCIe, 11 XGMI")
     weight: int = Field(gt=0)
-    bandwidth: int = Field(0, ge=0, description="MB/s; 0: not told")
+    bandwidth: int = Field(0, ge=0, description="MB/s; 0: not reported")
 
 
 class AmdSlot(Part):

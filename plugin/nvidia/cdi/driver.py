@@ -9,8 +9,7 @@ import posixpath
 from typing import Final
 
 from ..go_path import join
-from .errors import CdiError
-from .node_files import NodeFiles
+from .node_files import CdiError, NodeFiles
 
 __all__ = ["Driver"]
 

@@ -34,10 +34,9 @@ from ..discovery.mig_minors import (
     gpu_instance_capability,
 )
 from ..go_path import join
-from .errors import CdiError
 from .hooks import HookMaker
 from .model import CdiDevice, DeviceNode, Edits, Hook
-from .node_files import NodeFiles
+from .node_files import CdiError, NodeFiles
 
 __all__ = ["GpuDevices"]
 
@@ -53,7 +52,7 @@ class GpuDevices:
     """Describes the devices; NVML must be initialised meanwhile.
 
     `dev` has the files below the root of the device nodes, `names_by` says how devices are named; `tells_coherence`
-    whether a GPU tells that it shares its page tables with the CPU.
+    whether a GPU reports that it shares its page tables with the CPU.
     """
 
     nvml: Nvml

@@ -177,7 +177,7 @@ class CdiSpec:
             "containerEdits": self.edits.to_json(),
         }
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-        # As Go's encoding/json has it, for whoever puts JSON into HTML.
+        # As Go's encoding/json has it, so that JSON may be put into HTML.
         for character in "&<>\u2028\u2029":
             text = text.replace(character, f"\\u{ord(character):04x}")
         return text

@@ -1,8 +1,9 @@
 """Looks for files of the node: by name or pattern, in one folder after the other, below a root.
 
-Paths are the node's; where this process sees them is told once. What is not there is logged and left out.
+Paths are the node's; where this process sees them is given once. What is not there is logged and left out.
 
-Source: pkg/lookup (nvidia-container-toolkit v1.19.0).
+Source: pkg/lookup and internal/ldcache/ldcache.go (nvidia-container-toolkit v1.19.0); the format of the loader's cache:
+sysdeps/generic/dl-cache.h (glibc).
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ import logging
 import os
 import posixpath
 import stat
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from ..go_path import join
-from .ld_cache import cached_libraries
 from .model import DeviceNode, Mount
 
-__all__ = ["MOUNT_OPTIONS", "NodeFiles"]
+__all__ = ["MOUNT_OPTIONS", "CdiError", "NodeFiles", "cached_libraries"]
+
+
+class CdiError(Exception):
+    """A specification cannot be made or written; the message is the original's."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -163,3 +169,38 @@ def _is_character_device(place: Path) -> bool:
 
 def _is_program(place: Path) -> bool:
     return _is_no_folder(place) and bool(place.stat().st_mode & 0o111)
+
+
+_OLD_MAGIC: Final = b"ld.so-1.7.0"
+_OLD_HEADER: Final = struct.Struct("<12sI")
+_OLD_ENTRY_BYTES: Final = 12
+_NEW_MAGIC: Final = b"glibc-ld.so.cache1.1"
+_NEW_HEADER: Final = struct.Struct("<20sII12x8x")
+_NEW_ENTRY: Final = struct.Struct("<iIIIQ")
+_ELF: Final = 0x0001
+_ARCHITECTURE: Final = 0xFF00
+_64_BIT: Final = frozenset((0x0300, 0x0500, 0x0A00))
+
+
+def cached_libraries(place: Path) -> list[str]:
+    """The paths of the 64-bit libraries, each once, in the cache's order; none where there is no such cache."""
+    try:
+        data = place.read_bytes()
+    except OSError:
+        return []
+    if data.startswith(_OLD_MAGIC) and len(data) >= _OLD_HEADER.size:
+        _, count = _OLD_HEADER.unpack_from(data)
+        end = _OLD_HEADER.size + count * _OLD_ENTRY_BYTES
+        data = data[end + -end % 8 :]
+    if not data.startswith(_NEW_MAGIC) or len(data) < _NEW_HEADER.size:
+        return []
+    _, count, _ = _NEW_HEADER.unpack_from(data)
+    if _NEW_HEADER.size + count * _NEW_ENTRY.size > len(data):
+        return []
+    entries = _NEW_ENTRY.iter_unpack(data[_NEW_HEADER.size : _NEW_HEADER.size + count * _NEW_ENTRY.size])
+    paths = (
+        data[value : data.find(b"\0", value)].decode(errors="surrogateescape")
+        for flags, _, value, _, _ in entries
+        if flags & _ELF and flags & _ARCHITECTURE in _64_BIT and value < len(data)
+    )
+    return list(dict.fromkeys(path for path in paths if path))

@@ -1,32 +1,38 @@
-"""Writes the CDI specifications of the node: one file for each class of devices, anew at each start.
+"""Writes the CDI specifications of the node: one file for each class of devices, again at each start.
 
-Source: internal/cdi/cdi.go and imex.go (k8s-device-plugin v0.19.0); the error texts are the original's.
+Paths as this plugin's container has them become paths of the node: the driver may be seen below a folder that stands
+for another of the node, or for its root. Paths inside the GPU's containers stay. What helps GPUs to move data are CDI
+devices of one class each, all of it named ``all``.
+
+Source: internal/cdi/cdi.go and imex.go (k8s-device-plugin v0.19.0), whose error texts these are;
+pkg/nvcdi/transform/root/host-root.go, internal/discover/gdrcopy.go, gds.go and mofed.go (nvidia-container-toolkit
+v1.19.0).
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import posixpath
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
-from ..imex import ImexChannel
+from ..discovery.imex import ImexChannel
+from ..go_path import join
 from .driver import Driver
 from .driver_edits import driver_edits
-from .errors import CdiError
 from .gpus import GpuDevices
 from .hooks import HookMaker
-from .host_paths import RootChange, on_node, root_changes
-from .model import CdiDevice, CdiSpec, DeviceNode, Edits
-from .modes import mode_device
+from .model import CdiDevice, CdiSpec, DeviceNode, Edits, Mount
 from .names import CDI_VENDOR
-from .node_files import NodeFiles
+from .node_files import CdiError, NodeFiles
 
-__all__ = ["write_specs"]
+__all__ = ["RootChange", "mode_device", "on_node", "root_changes", "write_specs"]
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +109,7 @@ def _gpu_spec(nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeF
 
 
 def _driver_version(nvml: Nvml) -> str:
-    """What NVML says; empty when it does not, and then the libraries' names tell."""
+    """What NVML says; empty when it does not, and then the libraries' names count."""
     try:
         return nvml.driver_version()
     except NvmlError as error:
@@ -149,3 +155,71 @@ def _write(spec: CdiSpec, folder: Path) -> bool:
             f"failed to save CDI spec: failed to write spec: failed to create Spec file: {folder}: {reason}"
         ) from error
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class RootChange:
+    """What is below `root` here is below `target` on the node."""
+
+    root: str
+    target: str
+
+    def __call__(self, path: str) -> str:
+        return join(self.target, path.removeprefix(self.root)) if path.startswith(self.root) else path
+
+
+def root_changes(driver_root: RootChange, dev_root: RootChange) -> tuple[RootChange, ...]:
+    """Those that change anything, in the order in which they are made."""
+    changes = [driver_root]
+    if dev_root.root not in (driver_root.root, ""):
+        changes.append(RootChange(_dev_folder(dev_root.root), _dev_folder(dev_root.target)))
+    return tuple(change for change in changes if change.root != change.target)
+
+
+def on_node(spec: CdiSpec, changes: Sequence[RootChange]) -> CdiSpec:
+    """The specification with the node's paths."""
+    for change in changes:
+        spec = replace(
+            spec,
+            edits=_changed(spec.edits, change),
+            devices=tuple(replace(device, edits=_changed(device.edits, change)) for device in spec.devices),
+        )
+    return spec
+
+
+def _changed(edits: Edits, change: RootChange) -> Edits:
+    return replace(
+        edits,
+        device_nodes=tuple(replace(node, host_path=change(node.host_path or node.path)) for node in edits.device_nodes),
+        hooks=tuple(replace(hook, path=change(hook.path)) for hook in edits.hooks),
+        mounts=tuple(replace(mount, host_path=change(mount.host_path)) for mount in edits.mounts),
+    )
+
+
+def _dev_folder(root: str) -> str:
+    return join(posixpath.normpath(root).removesuffix("/dev"), "/dev")
+
+
+_NODES: Final = {
+    "gdrcopy": ("/dev/gdrdrv",),
+    "gds": ("/dev/nvidia-fs*",),
+    "mofed": ("/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm"),
+}
+
+
+def mode_device(mode: str, files: NodeFiles, dev: NodeFiles) -> CdiDevice:
+    """The device of a mode, ``gdrcopy``, ``gds`` or ``mofed``; it has no edits where the node lacks the nodes.
+
+    Args:
+        mode: which.
+        files: the files below the root of the driver.
+        dev: the files below the root of the device nodes.
+    """
+    nodes = dev.nodes(_NODES[mode])
+    mounts: tuple[Mount, ...] = ()
+    if mode == "gds" and nodes:
+        mounts = (
+            *files.mounts(("/run/udev",), lambda path: files.find(path, accepts=Path.is_dir)),
+            *files.mounts(("/etc/cufile.json",), files.find),
+        )
+    return CdiDevice("all", Edits(device_nodes=nodes, mounts=mounts))

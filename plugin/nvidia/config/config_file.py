@@ -1,21 +1,25 @@
 """The file as a whole.
 
+It is read by PyYAML, whose YAML and whose words about a text that is none differ in places from those of Go's reader
+(docs/fidelity.md).
+
 Source: api/config/v1/config.go, flags.go and imex.go (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from .decoding import Place, boolean, integer, items, raw_object, string, structure
-from .errors import ConfigError
-from .go_yaml import go_json, parse
-from .resource_name import resource_name
+import yaml
+
+from .decoding import ConfigError, Place, boolean, go_json, integer, items, raw_object, string, structure
 from .settings import FileSettings, ReplicatedResources, Sharing
-from .sharing_section import decode_section
+from .sharing_section import decode_section, resource_name
 
 __all__ = ["read_config"]
 
@@ -91,7 +95,7 @@ def read_config(path: Path) -> FileSettings:
 
 
 def _decoded(text: str) -> tuple[str, FileSettings]:
-    document = parse(text)
+    document = _parsed(text)
     try:
         top = structure(document, ("version", "flags", "resources", "sharing", "imex"), Place("", ""), "v1.Config")
         fields = _flags(top.get("flags")) | _imex(top.get("imex"))
@@ -103,6 +107,32 @@ def _decoded(text: str) -> tuple[str, FileSettings]:
     if has_resources:
         warnings = (_RESOURCES_IGNORED, *warnings)
     return version, FileSettings(fields, sharing, warnings)
+
+
+def _parsed(text: str) -> Any:
+    """The first document as what JSON can have; None where there is none. Of equal keys the last counts."""
+    with suppress(ValueError):
+        # JSON may be indented with tabs, which YAML does not take.
+        return json.loads(text)
+    try:
+        return _as_json(next(yaml.safe_load_all(text), None))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = f"line {mark.line + 1}: {getattr(error, 'problem', None)}" if mark else " ".join(str(error).split())
+        raise ConfigError(f"error converting YAML to JSON: yaml: {problem}") from error
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(key).lower() if isinstance(key, bool) else str(key): _as_json(v) for key, v in value.items()}
+        case list():
+            return [_as_json(item) for item in value]
+        case float() if value.is_integer():
+            return int(value)
+        case str() | bool() | int() | float() | None:
+            return value
+    return str(value)
 
 
 def _as_text(value: Any) -> Any:

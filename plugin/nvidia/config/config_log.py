@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..discovery.resource_patterns import GPU_PATTERN, ResourcePattern
+from .resource_patterns import GPU_PATTERN, ResourcePattern
 from .settings import NvidiaSettings, ReplicatedResources
 
 __all__ = ["logged_config"]

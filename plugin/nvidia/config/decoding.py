@@ -7,13 +7,17 @@ Source: encoding/json, ``UnmarshalTypeError`` (Go 1.25).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from .errors import ConfigError
+__all__ = ["ConfigError", "Place", "boolean", "go_json", "integer", "items", "raw_object", "string", "structure"]
 
-__all__ = ["Place", "boolean", "integer", "items", "raw_object", "string", "structure"]
+
+class ConfigError(Exception):
+    """The file cannot be read or has a wrong value; the message is the original's."""
+
 
 _SMALLEST: Final = -(2**63)
 _LARGEST: Final = 2**63 - 1
@@ -98,6 +102,11 @@ def structure(value: Any, names: Collection[str], place: Place, go_type: str) ->
     known = _by_lower_case(names)
     fields = sorted((value or {}).items())
     return {known[key.lower()]: field for key, field in fields if key.lower() in known}
+
+
+def go_json(value: Any) -> str:
+    """A value as Go writes it in JSON, on one line."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
 def _by_lower_case(names: Iterable[str]) -> dict[str, str]:

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from ...cli.options import EnvironmentOption, go_bool_option
-from .given_settings import GivenSettings
-from .settings import NvidiaSettings, split_list
+from ...command.options import EnvironmentOption, go_bool_option
+from .settings import GivenSettings, NvidiaSettings, split_list
 
 __all__ = ["given_settings", "settings_flags"]
 

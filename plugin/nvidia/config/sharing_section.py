@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ...framework.device import ResourceName
-from .decoding import Place, boolean, integer, items, raw_object, string
-from .errors import ConfigError
-from .go_yaml import go_json
-from .resource_name import resource_name
+from .decoding import ConfigError, Place, boolean, go_json, integer, items, raw_object, string
 from .settings import ReplicatedResource, ReplicatedResources
 
-__all__ = ["SharingSection", "decode_section"]
+__all__ = ["SharingSection", "decode_section", "resource_name"]
 
 _SHARED_SUFFIX: Final = ".shared"
 _FEWEST_REPLICAS: Final = 2
@@ -131,3 +128,26 @@ def _is_uuid(text: str) -> bool:
     except ValueError:
         return False
     return part.startswith(("GPU-", "MIG-"))
+
+
+_PREFIX: Final = "nvidia.com/"
+_MAX_LENGTH: Final = 63
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+
+
+def resource_name(text: str) -> ResourceName:
+    """A full name from one with or without NVIDIA's domain.
+
+    Raises:
+        ConfigError: it is too long, or no name that Kubernetes takes.
+    """
+    name = text if text.startswith(_PREFIX) else _PREFIX + text
+    if len(name.encode()) > _MAX_LENGTH:
+        raise ConfigError(f"fully-qualified resource name must be {_MAX_LENGTH} characters or less: {name}")
+    if not re.fullmatch(_SUBDOMAIN, name.removeprefix(_PREFIX)):
+        raise ConfigError(
+            f"incorrect format for resource name '{name}': [a lowercase RFC 1123 subdomain must consist of lower case "
+            "alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character "
+            f"(e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')]"
+        )
+    return ResourceName(name)

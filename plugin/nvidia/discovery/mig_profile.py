@@ -1,21 +1,26 @@
-"""The profiles of MIG devices, such as ``1g.5gb`` and ``1c.2g.10gb+me``.
+"""The profiles of MIG devices, such as ``1g.5gb`` and ``1c.2g.10gb+me``, and the resources that they make.
 
-NVML does not tell them by name: they follow from the sizes of the two instances and of the memory.
+NVML does not name them: they follow from the sizes of the two instances and of the memory.
 
-Source: pkg/nvlib/device/mig_profile.go and mig_device.go (go-nvlib v0.9.1); the error texts are its own.
+Source: pkg/nvlib/device/mig_profile.go and mig_device.go (go-nvlib v0.9.1), whose error texts these are;
+internal/rm/rm.go, ``AddDefaultResourcesToConfig`` (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...nvml.nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn
+from ...framework.device import ResourceName
+from ...nvml.nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn, session
+from ..config.resource_patterns import GPU_PATTERN, ResourcePattern
+from ..config.settings import MigStrategy, NvidiaSettings
 from .discovery import VISITING_GPU, DiscoveryError, failing_as, has_mig_mode, visible_gpus
 
-__all__ = ["MigProfile", "possible_profiles", "profile_of"]
+__all__ = ["MigProfile", "mig_patterns", "possible_profiles", "profile_of"]
 
 _GPU_INSTANCE_SIZES: Final[Mapping[int, tuple[int, str]]] = MappingProxyType(
     {
@@ -71,7 +76,7 @@ class MigProfile(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether a compute instance of this size can exist, as far as its size tells."""
+        """Whether a compute instance of this size can exist, as far as its size goes."""
         return self.is_whole or 2 * self.compute_slices <= self.gpu_slices + 1
 
     def __str__(self) -> str:
@@ -98,7 +103,7 @@ def profile_of(nvml: Nvml, mig: GpuHandle) -> MigProfile:
     """The profile of a MIG device.
 
     Raises:
-        DiscoveryError: a call failed, or the driver tells of no profile that its instances have.
+        DiscoveryError: a call failed, or the driver knows no profile that its instances have.
     """
     with failing_as("error getting parent device handle"):
         parent = nvml.parent(mig)
@@ -164,3 +169,36 @@ def _memory_gb(memory_mib: int, gpu_memory_bytes: int) -> int:
         return 0
     eighths = math.ceil(memory_mib * _MIB / gpu_memory_bytes * 8)
     return math.floor(eighths / 8 * -(-gpu_memory_bytes // _GIB) + 0.5)
+
+
+_log = logging.getLogger(__name__)
+
+
+def mig_patterns(nvml: Nvml, settings: NvidiaSettings, *, has_nvml: bool) -> tuple[ResourcePattern, ...]:
+    """The resources of MIG devices: with ``single`` that of the GPUs, with ``mixed`` one for each profile.
+
+    Raises:
+        DiscoveryError: NVML cannot be initialised though it must, or a call failed.
+    """
+    match settings.mig_strategy:
+        case MigStrategy.SINGLE:
+            return (GPU_PATTERN,)
+        case MigStrategy.MIXED if has_nvml:
+            return _profile_patterns(nvml, fail_on_init_error=settings.fail_on_init_error)
+        case MigStrategy.MIXED:
+            _log.warning('mig-strategy="%s" is only supported with NVML', MigStrategy.MIXED)
+            _log.warning("NVML not detected: could not load NVML library")
+    return ()
+
+
+def _profile_patterns(nvml: Nvml, *, fail_on_init_error: bool) -> tuple[ResourcePattern, ...]:
+    try:
+        with session(nvml):
+            profiles = [str(profile) for profile in possible_profiles(nvml) if profile.is_whole]
+    except NvmlError as error:
+        if fail_on_init_error:
+            raise DiscoveryError(f"failed to initialize NVML: {error}") from error
+        return ()
+    return tuple(
+        ResourcePattern(profile, ResourceName(f"nvidia.com/mig-{profile.replace('+', '.')}")) for profile in profiles
+    )

@@ -5,21 +5,40 @@ Source: cmd/mps-control-daemon/main.go (k8s-device-plugin v0.19.0); the texts ar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...cli.options import CommonOptions, EnvironmentOption, common_options
-from ...cli.plugin_command import PluginCommand
+from ...command.options import CommonOptions, EnvironmentOption, common_options
+from ...command.plugin_command import PluginCommand, PodNeeds
 from ..config.flags import given_settings
 
-__all__ = ["command"]
+__all__ = ["command", "mps_mounts"]
+
+
+def mps_mounts(root: str) -> dict[str, str]:
+    """Where a pod sees the daemons' folders and, where the control daemon shares its memory, that of `root`."""
+    return {"/mps": root, "/dev/shm": f"{root}/shm"}  # noqa: S108 - where every container has it
+
+
+def _needs(options: Mapping[str, Any]) -> PodNeeds:
+    """Source: deployments/helm/nvidia-device-plugin, daemonset-mps-control-daemon.yml (k8s-device-plugin v0.19.0)."""
+    config = options.get("config_file")
+    return PodNeeds(
+        mounts=mps_mounts("/run/nvidia/mps"),
+        config=("--config-file", Path(config)) if config else None,
+        env={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        is_privileged=True,
+        taint="nvidia.com/gpu",
+    )
 
 
 @click.command(
     "nvidia-mps",
     cls=PluginCommand,
+    needs=_needs,
     short_help="Beside nvidia: the control daemons of GPUs that are shared by MPS.",
     epilog="\b\nExample:\n  simkubelet plugin nvidia-mps --config-file config.yaml",
 )
@@ -48,7 +67,7 @@ def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_l
     """Run a control daemon of MPS for each resource that the settings share so; it is no device plugin itself.
 
     It takes nvidia-cuda-mps-control on the PATH. The daemons' folders are below /mps, which the plugin and the
-    containers see too. SIGHUP starts the daemons anew; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that
+    containers see too. SIGHUP restarts the daemons; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that
     does not start is tried again after 30 s.
     """
     # Imported here: --help does not need it.

@@ -1,7 +1,7 @@
 """Starts CUDA's control daemon of the Multi-Process Service for the resources whose GPUs are shared by it.
 
-Each resource has a daemon with folders of its own below ``/mps``. The daemon is told how much of a GPU each client may
-have: its share of the memory and of the threads.
+Each resource has a daemon with folders of its own below ``/mps``. It is configured with how much of a GPU each client
+may have: its share of the memory and of the threads.
 
 Left out of the original: the GPUs' compute mode, which takes root and an nvidia-smi that can set it, SELinux labels,
 and the copy of the daemon's log.
@@ -39,7 +39,7 @@ class MpsConfigurationError(Exception):
 
 
 class MpsControlError(Exception):
-    """A daemon cannot be started, or does not do what it is told."""
+    """A daemon cannot be started, or refuses a command."""
 
 
 def check_replicas(resource: NvidiaResource) -> None:
@@ -64,10 +64,10 @@ class MpsDaemon:
     on_host: Callable[[Path], Path]
 
     def start(self) -> None:
-        """Start the daemon in the background and tell it what clients may have.
+        """Start the daemon in the background and set what clients may have.
 
         Raises:
-            MpsControlError: it cannot be started or told.
+            MpsControlError: it cannot be started, or refuses a command.
         """
         _log.info('"Staring MPS daemon" resource="%s"', self.resource.name)
         try:
@@ -75,7 +75,7 @@ class MpsDaemon:
                 self._folder(name).mkdir(mode=0o755, parents=True, exist_ok=True)
             self._run("-d")
             for command in self._commands():
-                self._run(told=command)
+                self._run(command=command)
             self._folder(".started").touch()
         except OSError as error:
             raise MpsControlError(f"{error.filename}: {error.strerror or error}") from error
@@ -84,9 +84,9 @@ class MpsDaemon:
         """End the daemon, and remove what says that it is there.
 
         Raises:
-            MpsControlError: it cannot be told to end.
+            MpsControlError: it refuses the command to end.
         """
-        self._run(told="quit")
+        self._run(command="quit")
         _log.info('"Stopped MPS control daemon" resource="%s"', self.resource.name)
         self._folder(".started").unlink(missing_ok=True)
         shutil.rmtree(self._folder("log"), ignore_errors=True)
@@ -101,7 +101,7 @@ class MpsDaemon:
                 yield f"set_default_device_pinned_mem_limit {index} {limit_mib}M"
         yield f"set_default_active_thread_percentage {100 // (len(devices) // len(replicas))}"
 
-    def _run(self, *args: str, told: str = "") -> None:
+    def _run(self, *args: str, command: str = "") -> None:
         program = shutil.which(MPS_CONTROL)
         if program is None:
             raise MpsControlError(f'exec: "{MPS_CONTROL}": executable file not found in $PATH')
@@ -112,7 +112,7 @@ class MpsDaemon:
         }
         # The daemon would keep the other end of a pipe open.
         done = subprocess.run(
-            [program, *args], input=told, env=environment, stdout=subprocess.DEVNULL, text=True, check=False
+            [program, *args], input=command, env=environment, stdout=subprocess.DEVNULL, text=True, check=False
         )
         if done.returncode:
             raise MpsControlError(f"failed to send command to MPS daemon: exit status {done.returncode}")

@@ -106,7 +106,7 @@ class MpsSharing(NamedTuple):
 
 
 def _ended(status: int) -> str:
-    """How Go's os/exec tells the status of a process that failed."""
+    """How Go's os/exec writes the status of a process that failed."""
     if status > 0:
         return f"exit status {status}"
     return f"signal: {(signal.strsignal(-status) or str(-status)).lower()}"

@@ -13,19 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ...cli.loading import loaded
-from ...cli.logs import set_up_logging
-from ...cli.options import CommonOptions
-from ...framework.restart_policy import OnSignal
-from ...framework.signals import caught
+from ...command.options import CommonOptions
+from ...command.process import loaded, set_up_logging
+from ...framework.restart_policy import OnSignal, caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
-from ..allocation.replica_id import is_replica
-from ..config.given_settings import GivenSettings
-from ..config.settings import SettingsError, SharingStrategy
+from ...preference.distributed import is_replica
+from ..config.settings import GivenSettings, SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts
-from ..discovery.device_map import nvml_resources
 from ..discovery.discovery import DiscoveryError
-from ..discovery.resource_patterns import mig_patterns
+from ..discovery.mig_profile import mig_patterns
+from ..discovery.node_resources import nvml_resources
 from .daemon import READY, MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
 
 __all__ = ["run_daemons"]
@@ -62,12 +59,12 @@ class _Daemons:
         self._actions: asyncio.Queue[OnSignal] = asyncio.Queue()
 
     async def run(self) -> int:
-        """One life after the other; the exit status."""
+        """Start the daemons again and again; the exit status."""
         with caught(_SIGNALS, lambda _number, action: self._actions.put_nowait(action)):
             action = OnSignal.RESTART
             while action is OnSignal.RESTART:
                 try:
-                    action = await self._live()
+                    action = await self._run_once()
                 except (DiscoveryError, MpsConfigurationError, NvmlError, SettingsError) as error:
                     _log.error("error starting plugins: %s", error)
                     return 1
@@ -76,8 +73,8 @@ class _Daemons:
                     return 1
         return 0
 
-    async def _live(self) -> OnSignal:
-        """Start all daemons, wait for what ends this life, and stop them."""
+    async def _run_once(self) -> OnSignal:
+        """Start all daemons, wait for a signal or the next try, and stop them."""
         is_whole = await asyncio.to_thread(self._start)
         action = OnSignal.RESTART
         with suppress(TimeoutError):

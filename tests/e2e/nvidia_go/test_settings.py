@@ -87,7 +87,7 @@ def test_flags_and_variables_come_to_the_same_settings(
         pytest.param("flags: {migStrategy: mixed}", ["--mig-strategy=single"], {}, id="is beaten by a flag"),
         pytest.param('{"flags":\n\t{"plugin": {"passDeviceSpecs": true}}}', [], {}, id="json"),
         pytest.param(
-            "flags: {plugin: {deviceListStrategy: volume-mounts}, useNodeFeatureAPI: n}", [], {}, id="one strategy"
+            "flags: {plugin: {deviceListStrategy: volume-mounts}, useNodeFeatureAPI: no}", [], {}, id="one strategy"
         ),
         pytest.param("flags: {plugin: {deviceListStrategy: []}, unknown: {a: b}}", [], {}, id="no strategy"),
         pytest.param("Flags: {MIGSTRATEGY: single, nvidiaDriverRoot: /run/x}", [], {}, id="keys in any case"),
@@ -178,16 +178,25 @@ def test_wrong_flag_ends_both_with_the_same_words(
         "imex: {channelIDs: [0, 0]}",
         "sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}",
         "{sharing: {mps: {resources: [{name: gpu, replicas: 2}]}}, flags: {migStrategy: mixed}}",
-        "a: b: c",
-        "\ta: b",
-        "a: [",
-        "- a\nb: c",
-        "flags:\n  migStrategy: foo\n bar: x",
     ],
 )
 def test_wrong_file_ends_both_with_the_same_words(nvidia_plugin: str, machine: Machine, config: str) -> None:
     with NvidiaNode(machine) as node:
         _same(node, nvidia_plugin, config=config)
+
+
+@pytest.mark.parametrize("config", ["a: b: c", "\ta: b", "a: [", "- a\nb: c", "flags:\n  migStrategy: foo\n bar: x"])
+def test_text_that_is_no_yaml_ends_both(nvidia_plugin: str, machine: Machine, config: str) -> None:
+    """What stands after ``yaml:`` are the words of two readers."""
+    with NvidiaNode(machine) as node:
+        ends = [
+            (plugin.exit_status(), plugin.last_words.partition("yaml:")[:2])
+            for plugin in node.both(nvidia_plugin, config=config)
+        ]
+
+    assert ends[0] == ends[1]
+    assert ends[0][0] == 1
+    assert ends[0][1][1]
 
 
 def test_missing_file_ends_both_with_the_same_words(nvidia_plugin: str, machine: Machine) -> None:

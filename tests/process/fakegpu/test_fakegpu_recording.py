@@ -12,9 +12,8 @@ import pynvml
 import pytest
 
 from fakegpu import HostError, InputError, Machine
-from fakegpu.cli.diff import Difference, differences
 from fakegpu.cli.main import main
-from fakegpu.cli.record import ask, ask_fake
+from fakegpu.cli.record import Difference, ask, ask_fake, differences
 from fakegpu.recording.recording import Recording, Samples, parse_recording
 from fakegpu.recording.survey import Survey
 from fakegpu.state import layout

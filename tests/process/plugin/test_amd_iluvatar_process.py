@@ -17,7 +17,7 @@ import pytest
 from fakegpu.vendors.amd.machine import write_amd
 from fakegpu.vendors.amd.model import load_amd_profile
 from fakegpu.vendors.iluvatar import write_iluvatar
-from plugin.cli.main import main
+from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 60.0

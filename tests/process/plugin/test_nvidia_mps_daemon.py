@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from plugin.cli.options import CommonOptions
+from plugin.command.options import CommonOptions
 from plugin.framework import DeviceID, ResourceName
-from plugin.nvidia.allocation.replica_id import replica_id
-from plugin.nvidia.config.given_settings import GivenSettings
+from plugin.nvidia.config.settings import GivenSettings
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.mps.daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
 from plugin.nvidia.mps.run import run_daemons
+from plugin.preference.distributed import replica_id
 
 _GIB = 1 << 30
 

@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from fakegpu import Machine
-from plugin.cli.main import main
+from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
 
 _PATIENCE_S = 30.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -217,5 +219,20 @@ def test_public_names_are_sorted_and_found_when_asked_for() -> None:
         name: name for name in fakegpu.__all__
     }
     assert set(fakegpu.__all__) <= set(dir(fakegpu))
+    assert {"Machine", "Profile"} <= set(fakegpu.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Machines'"):
         fakegpu.Machines  # noqa: B018 - asked for on purpose
+
+
+def test_example_of_the_package_breaks_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = textwrap.dedent((fakegpu.__doc__ or "").partition("::\n\n")[2].partition("\n\nA `Profile`")[0])
+    listed: list[dict[str, str]] = []
+    names: dict[str, object] = {}
+    monkeypatch.setattr(subprocess, "run", lambda command, env: listed.append(env))
+
+    exec(example.replace("/tmp/node-1", str(tmp_path / "node-1")).replace("machine.destroy()", ""), names)  # noqa: S102 - our own
+    machine = names["machine"]
+
+    assert isinstance(machine, Machine)
+    assert listed[0].items() >= machine.environment().items()
+    assert [gpu.index for gpu in machine.gpus if gpu.last_xid == 79] == [3]

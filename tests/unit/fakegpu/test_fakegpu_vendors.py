@@ -8,8 +8,8 @@ import pytest
 
 from fakegpu import InputError, Machine
 from fakegpu.cli.main import main
+from fakegpu.cli.vendor_commands import write_plain
 from fakegpu.vendors.iluvatar import ECC_ERROR, set_health, write_iluvatar
-from fakegpu.vendors.plain_files import write_plain
 
 
 def test_iluvatar_chips_have_device_nodes_and_numa_nodes(tmp_path: Path) -> None:

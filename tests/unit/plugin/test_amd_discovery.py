@@ -10,9 +10,8 @@ import pytest
 
 from fakegpu.vendors.amd.machine import AmdDevice, write_amd
 from fakegpu.vendors.amd.model import load_amd_profile
-from plugin.amd.discovery import AmdGpu, find_gpus
+from plugin.amd.discovery import AmdGpu, NamingStrategy, devices_of, find_gpus, resource_names
 from plugin.amd.kfd import has_gpu, is_there, read_links, read_nodes
-from plugin.amd.naming import NamingStrategy, devices_of, resource_names
 from plugin.errors import FatalError
 from plugin.framework import DeviceID
 

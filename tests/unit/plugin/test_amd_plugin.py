@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from fakegpu.vendors.amd.exporter import exporter
 from fakegpu.vendors.amd.machine import set_health, write_amd
 from fakegpu.vendors.amd.model import load_amd_profile
-from plugin.amd.device_plugin import AmdNode, AmdPlugin, plugins_of
+from plugin.amd.device_plugin import AmdNode, AmdPlugin, Heartbeat, plugins_of
+from plugin.amd.discovery import NamingStrategy
 from plugin.amd.exporter import _healths, exported_health
-from plugin.amd.heartbeat import Heartbeat
-from plugin.amd.naming import NamingStrategy
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from simkubelet.apis import deviceplugin as api
 

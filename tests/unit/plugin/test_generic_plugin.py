@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.cli.main import main
+from plugin.cli import main
 from plugin.errors import UsageError
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from plugin.generic.description import Description, DeviceGlob, Mount

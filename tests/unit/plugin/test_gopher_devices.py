@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from plugin.errors import FatalError
 from plugin.framework import DeviceID
 from plugin.gopher import directory_watch
-from plugin.gopher.device_files import DeviceFiles
 from plugin.gopher.device_plugin import GopherPlugin
-from plugin.gopher.directory_watch import DirectoryWatch
-from plugin.gopher.original_watch import OriginalWatch
+from plugin.gopher.directory_watch import DeviceFiles, DirectoryWatch, OriginalWatch
 
 _PATIENCE_S = 20.0
 
@@ -136,12 +134,12 @@ async def test_directory_that_vanishes_ends_the_plugin(watched: Watched) -> None
         await watched.until("never")
 
 
-def test_missing_directory_ends_the_plugin_with_advice(tmp_path: Path) -> None:
+async def test_missing_directory_ends_the_plugin_with_advice(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="No such file or directory; make it or name one with --directory"):
         DirectoryWatch(tmp_path / "x")
 
 
-def test_exhausted_inotify_ends_the_plugin_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_exhausted_inotify_ends_the_plugin_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -168,7 +166,7 @@ def _unreadable(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "scandir", refuse)
 
 
-def test_unreadable_directory_below_ends_the_start_and_is_named(
+async def test_unreadable_directory_below_ends_the_start_and_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sub").mkdir()
@@ -218,7 +216,7 @@ async def test_original_takes_folders_for_devices_and_overlooks_renames_and_what
         await _until(lists, "den", "g1", "g2")
 
 
-def test_original_ends_with_a_panics_status_without_its_directory(tmp_path: Path) -> None:
+async def test_original_ends_with_a_panics_status_without_its_directory(tmp_path: Path) -> None:
     with pytest.raises(FatalError) as end:
         OriginalWatch(tmp_path / "x")
 

@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakegpu.vendors.iluvatar import ECC_ERROR, IluvatarChip, set_health, write_iluvatar
-from plugin.cli.plugin_command import Quirks
+from plugin.command.plugin_command import Quirks
 from plugin.errors import FatalError
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from plugin.iluvatar import device_plugin
-from plugin.iluvatar.boards import Board, boards_of, device_list, pair_scores
 from plugin.iluvatar.config import IluvatarConfig
-from plugin.iluvatar.device_plugin import IluvatarPlugin
+from plugin.iluvatar.device_plugin import Board, IluvatarPlugin, boards_of, device_list, pair_scores
 from plugin.iluvatar.ixml import Chip, Ixml
 from simkubelet.apis import deviceplugin as api
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plugin.cli.loading import loaded, loading
+from plugin.command.process import loaded, loading
 
 
 @pytest.fixture(autouse=True)

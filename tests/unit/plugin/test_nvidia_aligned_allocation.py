@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.nvidia.allocation import aligned
-from plugin.nvidia.allocation.aligned import aligned_set
+from plugin.preference import aligned
+from plugin.preference.aligned import aligned_set
 
 _TWO_SOCKETS = [[0 if i == j else 20 if i // 4 == j // 4 else 10 for j in range(8)] for i in range(8)]
 

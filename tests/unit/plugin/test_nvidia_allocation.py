@@ -13,11 +13,11 @@ import pytest
 
 from plugin.framework import AllocationRefusedError, DeviceID, ResourceName
 from plugin.nvidia.allocation.allocation import Allocator
-from plugin.nvidia.allocation.replica_id import replica_id
 from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
+from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
-from plugin.nvidia.imex import ImexChannel
 from plugin.nvidia.mps.mps import MpsSharing
+from plugin.preference.distributed import replica_id
 
 _GPU = ResourceName("nvidia.com/gpu")
 _SHARED = ReplicatedResources((ReplicatedResource(_GPU, 2),))

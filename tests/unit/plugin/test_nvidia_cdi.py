@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from plugin.nvidia.cdi import CdiError, write_specs
-from plugin.nvidia.cdi.elf import ElfError, soname
-from plugin.nvidia.cdi.host_paths import RootChange, on_node, root_changes
-from plugin.nvidia.cdi.ld_cache import cached_libraries
+from plugin.nvidia.cdi.libraries import ElfError, soname
 from plugin.nvidia.cdi.model import CdiDevice, CdiSpec, DeviceNode, Edits, Hook, Mount
-from plugin.nvidia.cdi.node_files import NodeFiles
+from plugin.nvidia.cdi.node_files import NodeFiles, cached_libraries
+from plugin.nvidia.cdi.writing import RootChange, on_node, root_changes
 from plugin.nvidia.config.settings import NvidiaSettings
+from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.go_path import join
-from plugin.nvidia.imex import ImexChannel
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _VERSION = "580.95.05"

@@ -9,8 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plugin.framework import DeviceID
-from plugin.nvidia.allocation.distributed import NotEnoughDevicesError, distributed_devices
-from plugin.nvidia.allocation.replica_id import is_replica, replica_id, replicated_id
+from plugin.preference.distributed import (
+    NotEnoughDevicesError,
+    distributed_devices,
+    is_replica,
+    replica_id,
+    replicated_id,
+)
 
 
 def _replicas(gpus: int, each: int) -> list[DeviceID]:

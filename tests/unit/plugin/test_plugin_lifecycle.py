@@ -257,7 +257,7 @@ async def test_kubelet_that_appears_during_the_dial_starts_a_new_life(kubelet: A
 
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
         await running.serves()
-        await kubelet.start()  # removes the socket of the life that dials
+        await kubelet.start()  # removes the socket of the plugin that dials
         await kubelet.registration()
         async with _stub(kubelet_dir) as stub:
             assert await _read(stub.ListAndWatch(api.Empty())) == [("d0", "Healthy"), ("d1", "Healthy")]
@@ -325,7 +325,7 @@ async def test_refusal_ends_a_plugin_also_when_a_new_kubelet_comes_while_it_clea
 
     class SlowToEnd(ScriptedPlugin):
         @asynccontextmanager
-        async def life(self) -> AsyncIterator[None]:
+        async def lifespan(self) -> AsyncIterator[None]:
             try:
                 yield
             finally:

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 import yaml
 
-from plugin.cli.main import PLUGINS, main
+from plugin.cli import PLUGINS, main
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import Objects

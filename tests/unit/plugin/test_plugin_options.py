@@ -7,8 +7,8 @@ import importlib.util
 import click
 import pytest
 
-from plugin.cli import options
-from plugin.cli.main import main
+from plugin.cli import main
+from plugin.command import options
 
 
 def test_options_load_where_the_types_of_click_cannot_be_subscripted(monkeypatch: pytest.MonkeyPatch) -> None:

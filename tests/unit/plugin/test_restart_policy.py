@@ -48,7 +48,7 @@ class Seats(DevicePlugin):
         self._fails = fails
 
     @asynccontextmanager
-    async def life(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncIterator[None]:
         self._events.put_nowait("begins")
         if self._fails:
             raise StartError("no seats yet")

@@ -7,7 +7,7 @@ import pytest
 from simkubelet._internal import bundle
 
 
-@pytest.mark.parametrize(("package", "name"), [("plugin", "cli.main"), ("scenarios", "cli")])
+@pytest.mark.parametrize(("package", "name"), [("plugin", "cli"), ("scenarios", "cli")])
 def test_command_line_of_a_package_is_found(package: str, name: str) -> None:
     module = bundle.load(package, name)
 

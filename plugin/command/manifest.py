@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from ..errors import UsageError
-from .pod_needs import PodNeeds
+from .plugin_command import PodNeeds
 
 __all__ = ["manifest"]
 

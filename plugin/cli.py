@@ -10,23 +10,23 @@ from typing import Final
 
 import click
 
-from ..errors import PluginExitError
-from .loading import loading
+from .command.process import loading
+from .errors import PluginExitError
 
 __all__ = ["PLUGINS", "main"]
 
 PLUGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "amd": "..amd.command",
-        "generic": "..generic.command",
-        "gopher": "..gopher.command",
-        "gpu-memory": "..gpumemory.doslab_command",
-        "gpushare": "..gpumemory.gpushare_command",
-        "iluvatar": "..iluvatar.command",
-        "nvidia": "..nvidia.command",
-        "nvidia-mps": "..nvidia.mps.command",
-        "stub": "..stub.command",
-        "volcano": "..gpumemory.volcano_command",
+        "amd": ".amd.command",
+        "generic": ".generic.command",
+        "gopher": ".gopher.command",
+        "gpu-memory": ".gpumemory.doslab_command",
+        "gpushare": ".gpumemory.gpushare_command",
+        "iluvatar": ".iluvatar.command",
+        "nvidia": ".nvidia.command",
+        "nvidia-mps": ".nvidia.mps.command",
+        "stub": ".stub.command",
+        "volcano": ".gpumemory.volcano_command",
     }
 )
 """Name of a plugin → the module, below this package, whose ``command`` runs it."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from .go_path import join
+from ..go_path import join
 
 __all__ = ["ImexChannel", "ImexError", "find_channels"]
 

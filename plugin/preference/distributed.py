@@ -2,18 +2,37 @@
 
 Among GPUs with equally many in use the first in the order of `available` wins; the original takes any.
 
-Source: internal/rm/allocate.go, ``distributedAlloc`` (k8s-device-plugin v0.19.0).
+A replica, a device that is offered several times, has the id ``<id>::<number>``.
+
+Source: internal/rm/allocate.go, ``distributedAlloc``, and devices.go, ``AnnotatedID`` (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import Final
 
-from ...framework.device import DeviceID
-from .replica_id import replicated_id
+from ..framework.device import DeviceID
 
-__all__ = ["NotEnoughDevicesError", "distributed_devices"]
+__all__ = ["NotEnoughDevicesError", "distributed_devices", "is_replica", "replica_id", "replicated_id"]
+
+_SEPARATOR: Final = "::"
+
+
+def replica_id(device_id: str, number: int) -> DeviceID:
+    """The id of a device's replica; the first has number 0."""
+    return DeviceID(f"{device_id}{_SEPARATOR}{number}")
+
+
+def replicated_id(device_id: DeviceID) -> str:
+    """The id of what is offered several times; any other id is its own."""
+    return device_id.partition(_SEPARATOR)[0]
+
+
+def is_replica(device_id: DeviceID) -> bool:
+    """Whether an id is a replica's."""
+    return _SEPARATOR in device_id
 
 
 class NotEnoughDevicesError(Exception):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from .logs import LEVELS
+from .process import LEVELS
 
 __all__ = ["CommonOptions", "EnvironmentOption", "GoBool", "common_options", "go_bool_option"]
 

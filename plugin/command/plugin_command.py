@@ -1,14 +1,16 @@
-"""What the commands of plugins have in common beyond options: the quirks of an original, and ``--manifest``."""
+"""A plugin's command beyond its options: the quirks of its original, and ``--manifest`` with what its pod needs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import click
 
-__all__ = ["PluginCommand", "Quirks"]
+__all__ = ["PluginCommand", "PodNeeds", "Quirks", "rule"]
 
 _MANIFEST: Final = "--manifest"
 
@@ -22,16 +24,57 @@ class Quirks(StrEnum):
     """What the original does."""
 
 
+class PodNeeds(NamedTuple):
+    """What the pod of a plugin needs of its node and of the cluster, as the original's manifest has it.
+
+    Paths are the node's, and lie at the same place in the container.
+
+    Attributes:
+        folders: Folders of the node; one that is missing is made.
+        mounts: Path in the container → folder of the node, of those that lie elsewhere.
+        config: The option that names a file, and the file, which a ConfigMap carries.
+        env: Variables.
+        has_node_name: Whether ``NODE_NAME`` holds the node's name.
+        rules: What its service account may do in the cluster; none: it needs no service account.
+        is_privileged: Whether it may do everything on the node.
+        capabilities: Linux capabilities that it keeps; all others are dropped.
+        taint: The key of a taint that it tolerates.
+    """
+
+    folders: tuple[str, ...] = ()
+    mounts: Mapping[str, str] = MappingProxyType({})
+    config: tuple[str, Path] | None = None
+    env: Mapping[str, str] = MappingProxyType({})
+    has_node_name: bool = False
+    rules: tuple[Mapping[str, Any], ...] = ()
+    is_privileged: bool = False
+    capabilities: tuple[str, ...] = ()
+    taint: str = ""
+
+
+def rule(group: str, resources: list[str], *verbs: str) -> dict[str, Any]:
+    """A rule of a ClusterRole."""
+    return {"apiGroups": [group], "resources": resources, "verbs": list(verbs)}
+
+
 class PluginCommand(click.Command):
-    """A plugin's command, ``@click.command(NAME, cls=PluginCommand, quirks=...)``.
+    """A plugin's command, ``@click.command(NAME, cls=PluginCommand, needs=..., quirks=...)``.
 
     Args:
+        needs: What its pod needs, from the values of its options by parameter name; may raise `UsageError`.
         quirks: Name of a quirk → what the original does, as a sentence. A plugin with quirks has the option
             ``--quirks``, which its function takes as the keyword argument ``quirks``, a `Quirks`.
     """
 
-    def __init__(self, *args: Any, quirks: Mapping[str, str] | None = None, **attributes: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        needs: Callable[[Mapping[str, Any]], PodNeeds],
+        quirks: Mapping[str, str] | None = None,
+        **attributes: Any,
+    ) -> None:
         super().__init__(*args, **attributes)
+        self.needs = needs
         self.quirks: Mapping[str, str] = quirks or {}
         if self.quirks:
             self.params.append(_quirks_option())
@@ -55,11 +98,10 @@ class PluginCommand(click.Command):
             return super().invoke(ctx)
         # Imported here: YAML is slow to load and no plugin needs it to run.
         from .manifest import manifest
-        from .pod_needs import NEEDS
 
         if ctx.get_parameter_source("host_root") is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError("--host-root makes no sense with --manifest, a pod sees its node; leave it out", ctx)
-        needs = NEEDS[self.name or ""](ctx.params)
+        needs = self.needs(ctx.params)
         click.echo(manifest(self.name or "", ctx.meta[_MANIFEST], ctx.params["kubelet_dir"], needs), nl=False)
         return 0
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plugin.errors import FatalError
+from plugin.gpumemory.xid_failures import ignored_by_sharing_plugins, xid_failures
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
-from plugin.nvml.xid_watch import ignored_by_sharing_plugins, xid_failures
 
 UUIDS = ["GPU-0", "GPU-1"]
 
@@ -20,7 +20,7 @@ def watched(nvml: Any) -> Any:
 
 
 async def next_failure(failures: Any) -> set[str]:
-    """What is told next, quiet waits left out."""
+    """What is reported next, quiet waits left out."""
     async with asyncio.timeout(20):
         async for uuids in failures:
             if uuids:
@@ -43,7 +43,7 @@ async def test_gpus_that_report_an_xid_are_named(make_nvml: Any) -> None:
         assert nvml.registered == UUIDS
 
 
-async def test_a_wait_without_an_event_is_told(make_nvml: Any) -> None:
+async def test_a_wait_without_an_event_is_reported(make_nvml: Any) -> None:
     async with watched(make_nvml(2)) as failures:
         assert [await anext(failures) for _ in range(2)] == [frozenset(), frozenset()]
 
@@ -65,6 +65,17 @@ async def test_an_xid_of_nobody_knows_whom_fails_all(make_nvml: Any) -> None:
         nvml.xid(0, 79)
 
         assert await next_failure(failures) == set(UUIDS)
+
+
+async def test_wait_that_fails_at_once_does_not_pile_up_reports(make_nvml: Any) -> None:
+    nvml = make_nvml(2)
+    async with watched(nvml) as failures:
+        for _ in range(1000):
+            nvml.events.put(NvmlError(NvmlReturn.NOT_SUPPORTED, "a wait that fails"))
+        await anext(failures)
+        await asyncio.sleep(0.05)
+
+        assert nvml.events.qsize() > 990
 
 
 @pytest.mark.parametrize("method", ["init", "create_event_set", "gpu_by_uuid"])

@@ -12,9 +12,8 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
 from ..errors import FatalError, PluginExitError
 from ..framework import DevicePlugin, RestartPolicy, run_plugins
-from .loading import loaded
-from .logs import set_up_logging
 from .options import CommonOptions
+from .process import loaded, set_up_logging
 
 __all__ = ["launch", "run"]
 
@@ -58,7 +57,7 @@ def run(
     Args:
         build: Makes the plugins, at the start and for every new kubelet.
         kubelet_dir: The folder of ``kubelet.sock``.
-        policy: When the plugins start anew, wait or end.
+        policy: When the plugins start again, wait or end.
         log_level: The least important level that is logged: debug, info, warning or error.
 
     Returns:
