@@ -95,11 +95,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def is_every_minor(pytestconfig: pytest.Config) -> bool:
-    return bool(pytestconfig.getoption("--every-minor", default=False))
-
-
-@pytest.fixture
 def run() -> Iterator[Run]:
     scratch = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
     runs = Run(scratch)

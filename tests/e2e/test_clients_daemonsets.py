@@ -77,7 +77,7 @@ def test_rollout_restart_keeps_gpus_of_running_pods() -> None:
         container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 1}}}
         spec = {"containers": [container]}
         cluster.kubectl("apply -f -", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "steady"}, "spec": spec})
-        cluster.kubectl("wait pod/steady --for=condition=Ready --timeout=30s")
+        cluster.wait_until_ready("steady")
         before = {pod["metadata"]["name"] for pod in pods(cluster)}
 
         cluster.kubectl("-n kube-system rollout restart daemonset/plugin")

@@ -43,7 +43,7 @@ def test_nodes_are_shown_as_a_table(cluster: LiveCluster) -> None:
 
 def test_pod_gets_its_gpu_and_gives_it_back(cluster: LiveCluster) -> None:
     assert cluster.kubectl("apply -f -", gpu_pod("one-gpu")) == "pod/one-gpu created\n"
-    cluster.kubectl("wait pod/one-gpu --for=condition=Ready --timeout=30s")
+    cluster.wait_until_ready("one-gpu")
 
     described = cluster.kubectl("describe pod one-gpu")
     assert "nvidia.com/gpu:  1" in described
@@ -76,7 +76,7 @@ def test_status_patch_adds_an_extended_resource(cluster: LiveCluster) -> None:
     pod = gpu_pod("dongles")
     pod["spec"]["containers"][0]["resources"]["limits"] = {"example.com/dongle": 3}
     cluster.kubectl("apply -f -", pod)
-    cluster.kubectl("wait pod/dongles --for=condition=Ready --timeout=30s")
+    cluster.wait_until_ready("dongles")
 
     assert cluster.get("pod dongles")["spec"]["nodeName"] == "node-1"
     cluster.kubectl("delete pod dongles")
@@ -93,7 +93,7 @@ def test_cordoned_nodes_take_no_pod(cluster: LiveCluster) -> None:
     for node in ("node-1", "node-2"):
         cluster.kubectl(f"uncordon {node}")
 
-    cluster.kubectl("wait pod/homeless --for=condition=Ready --timeout=30s")
+    cluster.wait_until_ready("homeless")
     cluster.kubectl("delete pod homeless")
 
 
@@ -103,7 +103,7 @@ def test_watch_prints_each_state(cluster: LiveCluster) -> None:
         try:
             assert watch.stdout is not None
             cluster.kubectl("apply -f -", gpu_pod("watched"))
-            cluster.kubectl("wait pod/watched --for=condition=Ready --timeout=30s")
+            cluster.wait_until_ready("watched")
             cluster.kubectl("delete pod watched")
             seen = []
             while not seen or seen[-1][0] != "DELETED":
@@ -163,7 +163,7 @@ def _insecure(cluster: LiveCluster) -> str:
 
 def test_kubelet_restart_keeps_running_pod_and_gpu(cluster: LiveCluster) -> None:
     cluster.kubectl("apply -f -", gpu_pod("steady", nodeName="node-2"))
-    cluster.kubectl("wait pod/steady --for=condition=Ready --timeout=30s")
+    cluster.wait_until_ready("steady")
 
     assert cluster.command("simkubelet kubelet restart node-2") == "the kubelet of node-2 was restarted\n"
 
@@ -184,7 +184,7 @@ def test_broken_gpu_leaves_the_allocatable(cluster: LiveCluster) -> None:
 
 def test_drained_node_is_empty(cluster: LiveCluster) -> None:
     cluster.kubectl("apply -f -", gpu_pod("movable", nodeName="node-2"))
-    cluster.kubectl("wait pod/movable --for=condition=Ready --timeout=30s")
+    cluster.wait_until_ready("movable")
 
     cluster.kubectl("drain node-2 --force --grace-period=1")
 

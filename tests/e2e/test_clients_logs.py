@@ -24,6 +24,7 @@ def cluster() -> Iterator[LiveCluster]:
 
 
 def running(cluster: LiveCluster, name: str, *scripts: str) -> None:
+    """Create a pod with a container for each script, and wait until all of them have been started."""
     containers = [
         {"name": f"c{n}", "image": "none", "command": ["sh", "-c", script]} for n, script in enumerate(scripts)
     ]
@@ -34,7 +35,12 @@ def running(cluster: LiveCluster, name: str, *scripts: str) -> None:
         "spec": {"containers": containers},
     }
     cluster.kubectl("apply -f -", pod)
-    eventually(lambda: "containerStatuses" in cluster.get(f"pod {name}")["status"])
+
+    def has_started() -> bool:
+        statuses = cluster.get(f"pod {name}")["status"].get("containerStatuses", [])
+        return len(statuses) == len(scripts) and all(status.get("containerID") for status in statuses)
+
+    eventually(has_started)
 
 
 def test_output_is_shown_whole_and_in_parts(cluster: LiveCluster) -> None:
@@ -94,7 +100,7 @@ def test_containers_see_only_their_own_gpus() -> None:
         }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, "spec": {"containers": [container]}}
         cluster.kubectl("apply -f -", pod)
-        cluster.kubectl("wait pod/one --for=condition=Ready --timeout=30s")
+        cluster.wait_until_ready("one")
 
         eventually(lambda: cluster.kubectl("logs one").startswith("GPU-"))
 

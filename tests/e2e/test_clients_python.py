@@ -12,7 +12,7 @@ import pytest
 from kr8s.objects import Node, Pod
 from kubernetes import client, config, watch
 
-from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.live_cluster import LIMIT_S, LiveCluster, live_cluster
 
 pytestmark = [
     pytest.mark.clients,
@@ -64,7 +64,7 @@ def test_official_client_watches_pod_until_deletion(core: Any) -> None:
     core.create_namespaced_pod("default", manifest("followed", **{"nvidia.com/gpu": "1"}))
     seen = []
     for event in watch.Watch().stream(
-        core.list_namespaced_pod, "default", resource_version=begin, timeout_seconds=30, _request_timeout=60
+        core.list_namespaced_pod, "default", resource_version=begin, timeout_seconds=LIMIT_S, _request_timeout=LIMIT_S
     ):
         if event["object"].metadata.name != "followed":
             continue
@@ -125,13 +125,13 @@ def test_official_client_reads_a_list_in_pages(core: Any) -> None:
 def test_kr8s_runs_a_pod(api: Any) -> None:
     pod = Pod(manifest("quick", **{"nvidia.com/gpu": "1"}), api=api)
     pod.create()
-    pod.wait("condition=Ready", timeout=30)
+    pod.wait("condition=Ready", timeout=LIMIT_S)
 
     assert pod.ready()
     assert pod.spec.nodeName in ("node-1", "node-2")
 
     pod.delete()
-    pod.wait("delete", timeout=30)
+    pod.wait("delete", timeout=LIMIT_S)
     assert not pod.exists()
 
 
@@ -146,7 +146,7 @@ def test_kr8s_patches_a_nodes_status_and_cordons_it(api: Any) -> None:
     node.uncordon()
 
 
-def test_kr8s_watches(api: Any) -> None:
+def test_kr8s_watches_a_config_map_until_deletion(api: Any) -> None:
     found = kr8s.objects.ConfigMap({"metadata": {"name": "noticed", "namespace": "default"}}, api=api)
     found.create()
     seen: list[str] = []
@@ -162,8 +162,8 @@ def test_kr8s_watches(api: Any) -> None:
 
     follower = threading.Thread(target=follow)
     follower.start()
-    assert begun.wait(timeout=30)
+    assert begun.wait(timeout=LIMIT_S)
     found.delete()
-    follower.join(timeout=30)
+    follower.join(timeout=LIMIT_S)
 
     assert (seen[0], seen[-1]) == ("ADDED", "DELETED")

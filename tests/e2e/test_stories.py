@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -66,33 +67,42 @@ def test_stories_of_a_topic_pass_and_leave_nothing(run: Any, topic: str) -> None
     assert run.leftovers() == []
 
 
-@pytest.mark.parametrize("minor", [minor for minor in SUPPORTED if minor != DEFAULT])
-def test_stories_pass_on_a_minor_that_differs(run: Any, minor: str, is_every_minor: bool) -> None:
-    played = STORIES if is_every_minor else stories_of(minor)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Choose what is played on the minors but the usual one: all where that is asked for."""
+    if metafunc.function is test_stories_pass_on_a_minor_that_differs:
+        is_every_minor = metafunc.config.getoption("--every-minor")
+        chosen = ((minor, part) for minor in SUPPORTED if minor != DEFAULT for part in parts_of(minor, is_every_minor))
+        parameters = [
+            pytest.param(minor, part, id=f"{minor} {'first' if part[0] in FIRST_STORIES else 'plugins'}")
+            for minor, part in chosen
+        ]
+        metafunc.parametrize(("minor", "played"), parameters)
 
+
+def parts_of(minor: str, is_every_minor: bool) -> Iterator[list[str]]:
+    """Choose what is played on a minor, in two runs: the first stories on each, others where they may see a difference.
+
+    A story that names its versions has been played on them. Of the others those about the kubelet are played on the
+    minors of `DIFFERENT`, those about one plugin on the oldest and the newest minor.
+    """
+    others = [story for story in STORIES if story not in FIRST_STORIES and (is_every_minor or story not in VERSIONS)]
+    of_plugins = [story for story in others if topic_of(story) in PLUGINS]
+    of_kubelets = [story for story in others if story not in of_plugins]
+    yield [*FIRST_STORIES, *(of_kubelets if is_every_minor or minor in DIFFERENT else ())]
+    if is_every_minor or minor in (SUPPORTED[0], SUPPORTED[-1]):
+        yield of_plugins
+
+
+def test_stories_pass_on_a_minor_that_differs(run: Any, minor: str, played: list[str]) -> None:
     done = run(f"simkubelet run {' '.join(played)} --kubelet-version {minor} --junit report.xml")
 
     assert_passed(done)
     told = verdicts(run)
     assert len(told) == len(played)
-    assert {name for name, (is_skipped, _) in told.items() if is_skipped} == {
-        name for name in told if told[name][1].startswith("it is about Kubernetes ")
-    }
-    assert not any(told[name][0] for name in FIRST_STORIES)
+    skipped = {name: reason for name, (is_skipped, reason) in told.items() if is_skipped}
+    assert [reason for reason in skipped.values() if not reason.startswith("it is about Kubernetes ")] == []
+    assert not skipped.keys() & {*FIRST_STORIES}
     assert run.leftovers() == []
-
-
-def stories_of(minor: str) -> list[str]:
-    """Choose what is played on a minor: the first stories on each, the others where they may see a difference.
-
-    A story that names its versions has been played on them. Of the others those about the kubelet are played on the
-    minors of `DIFFERENT`, those about one plugin on the oldest and the newest minor.
-    """
-    if minor not in DIFFERENT:
-        return FIRST_STORIES
-    unversioned = [story for story in STORIES if story not in (*VERSIONS, *FIRST_STORIES)]
-    is_end = minor in (SUPPORTED[0], SUPPORTED[-1])
-    return [*FIRST_STORIES, *(story for story in unversioned if is_end or topic_of(story) not in PLUGINS)]
 
 
 def test_each_value_of_the_version_table_is_played() -> None:

@@ -19,7 +19,8 @@ from typing import Any
 
 import pytest
 
-LIMIT_S = 60
+LIMIT_S = 180
+"""A guard only, as a busy machine is slow: each wait ends when what it waits for is there."""
 
 
 @dataclass
@@ -69,6 +70,10 @@ class LiveCluster:
     def wait(self, what: str, path: str, value: object) -> None:
         """Wait until a field has a value; `path` as kubectl names it, with dots in names escaped."""
         self.kubectl(f"wait {what} --for=jsonpath='{{{path}}}'={value} --timeout={LIMIT_S}s")
+
+    def wait_until_ready(self, pod: str) -> None:
+        """Wait until a pod has the condition Ready."""
+        self.kubectl(f"wait pod/{pod} --for=condition=Ready --timeout={LIMIT_S}s")
 
     @property
     def server(self) -> str:
