@@ -14,8 +14,7 @@ from typing import Final, Protocol
 from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
 
-from .call import Call
-from .known_call import KnownCall, Supervisor
+from .call import Call, KnownCall, Supervisor
 from .messages import PATHS
 
 _CREDENTIALS: Final = struct.Struct("3i")

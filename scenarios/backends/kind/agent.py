@@ -35,8 +35,7 @@ from simkubelet.runtime.cri_call import CriCall
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
 from ..world.marked_processes import catches, signal_first, signal_marked
-from .agent_devices import AgentDevices
-from .agent_files import HOST, PLACE, AgentFiles
+from .agent_changes import HOST, PLACE, AgentDevices, AgentFiles
 
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"

@@ -36,20 +36,16 @@ from ...trace.trace import Trace
 from ..backend import Capability, needed
 from ..world.pod_resources import Told
 from .api import ClusterApi, Object
-from .cleaning import clean
+from .changes import bind, change_device, change_file, change_gpus, change_metadata
 from .daemon_set import Place
 from .image import PluginImage
-from .kubelet_settings import set_up
-from .kubelets import KindKubelets
-from .members import KindMembers
+from .kubelets import KindKubelets, set_up
+from .members import KindMembers, clean
 from .node import KindNode
-from .node_changes import change_device, change_file, change_gpus
-from .objects import bind, change_metadata
 from .patience import RealPatience
 from .plugins import NAMESPACE, KindPlugins
-from .pods import KindPods
+from .pods import KindPods, mark_of
 from .program import programs_of
-from .stand_in import mark_of
 from .state import ClusterState
 
 _LOST_WITHIN_S: Final = 20.0

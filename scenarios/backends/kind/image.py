@@ -48,8 +48,7 @@ _BUNDLED: Final = {
         "backends/world/vendor_devices.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
-        "backends/kind/agent_devices.py",
-        "backends/kind/agent_files.py",
+        "backends/kind/agent_changes.py",
     ),
 }
 """What is needed of the packages that may lie in a wheel below another: see `bundle`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,10 +26,9 @@ from simkubelet.model.events import (
 
 from ...trace.snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace.trace import Trace
-from ..world.checkpoint_view import CheckpointFile, checkpoint_view, read_checkpoint
+from ..world.checkpoint import CheckpointFile, checkpoint_view, read_checkpoint
 from ..world.pod_resources import Told
 from .api import Object
-from .pod_object import container_statuses, device_health, is_mirror, uid_on_node
 
 _UNKNOWN_END: Final = "ContainerStatusUnknown"
 """How a kubelet calls the end of a container of which its runtime knows nothing, also of one that never began.
@@ -279,3 +278,38 @@ class ClusterState:
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),
         )
+
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that a kubelet made itself for a static one, with the id that it has for that one."""
+
+
+def is_mirror(item: Object) -> bool:
+    """Whether a kubelet tells of a static pod by it."""
+    return _MIRROR in item["metadata"].get("annotations", {})
+
+
+def uid_on_node(item: Object) -> str:
+    """The id that a kubelet has for a pod: a static one's is its own, not that of its mirror."""
+    metadata = item["metadata"]
+    uid: str = metadata.get("annotations", {}).get(_MIRROR, metadata["uid"])
+    return uid
+
+
+def container_statuses(item: Object) -> list[Any]:
+    """Of all containers, in the order of their start: a kubelet sorts those of the app by name."""
+    status, spec = item.get("status", {}), item["spec"]
+    found = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    order = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
+    return sorted(found, key=lambda one: order.index(one["name"]))
+
+
+def device_health(item: Object) -> dict[str, dict[str, str]]:
+    """Resource -> device -> health, as the pod's status tells it."""
+    told: dict[str, dict[str, str]] = {}
+    for status in container_statuses(item):
+        resources: Iterable[Any] = status.get("allocatedResourcesStatus", ())
+        for resource in resources:
+            healths = {device["resourceID"]: device["health"] for device in resource.get("resources", ())}
+            told.setdefault(resource["name"], {}).update(healths)
+    return told

@@ -53,18 +53,15 @@ from ...trace.events import ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ...trace.trace import Trace
 from ..backend import Capability
-from ..world.checkpoint_view import checkpoint_view, read_checkpoint
+from ..world.checkpoint import checkpoint_view, read_checkpoint
 from ..world.log_files import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_commands import needs_view
 from ..world.plugins import SimPlugins
 from ..world.pod_resources import Told
-from .changes import change_device, change_file, change_gpus, change_runtime
-from .kubelets import change_kubelet
-from .objects import bind, change_metadata
+from .changes import bind, change_device, change_file, change_gpus, change_kubelet, change_metadata, change_runtime
 from .patience import SimPatience, settled
-from .pod_resources import PodResourcesAgent
-from .view import node_view, pod_view
+from .view import PodResourcesAgent, node_view, pod_view
 
 
 class SimBackend:

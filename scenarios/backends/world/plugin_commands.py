@@ -19,8 +19,8 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
 from ...story.node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ...story.plugin_spec import PluginSpec, Serves
+from ...story.verbs.plugin_action import devices_in_full
 from .plugin_process import PluginCommand
-from .stub_options import stub_options
 
 if TYPE_CHECKING:
     from fakegpu import Machine
@@ -80,3 +80,13 @@ def _seen(node: SimNode, program: Sequence[str], folder: Path) -> list[str]:
     """The argv that runs a program in a view of the node, where `folder` is the kubelet's folder of sockets."""
     check_sandbox()
     return sandboxed(program, node.view({DEVICE_PLUGIN_PATH: folder}))
+
+
+def stub_options(name: str, serves: Serves) -> list[str]:
+    """The words after ``plugin stub`` for what a story's stub serves."""
+    options = ["--resource", serves.resource, "--socket", serves.socket or f"{name}.sock"]
+    for device in devices_in_full(serves.devices):
+        nodes = [f"numa={node}" for node in device["numa"]]
+        options += ["--device", ",".join([device["id"], f"health={device['health']}", *nodes])]
+    flags = {"--pre-start": serves.pre_start, "--preferred-allocation": serves.preferred_allocation}
+    return [*options, "--registers", serves.registers.value, *(flag for flag, is_set in flags.items() if is_set)]
