@@ -128,7 +128,7 @@ class KnownCall(Call):
         route: Its connections.
         source: Its stream on the caller's connection.
         rpc: Which call it is.
-        supervisor: Told of it.
+        supervisor: Is notified of it.
     """
 
     def __init__(self, route: Route, source: int, rpc: StrEnum, supervisor: Supervisor) -> None:

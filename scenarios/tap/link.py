@@ -35,7 +35,7 @@ class Link:
     """What ends one of its connections ends the other; `run` makes them.
 
     Args:
-        supervisor: Told of it, and of the calls that the tap knows.
+        supervisor: Is notified of it, and of the calls that the tap knows.
         paths: Those calls by their paths.
 
     Attributes:

@@ -25,8 +25,8 @@ from .link import Link
 from .messages import devices_of, registration
 
 OnReport = Callable[[Mapping[str, Any]], None]
-"""Told ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and ``{"registered": RESOURCE, "endpoint": …,
-"error": …}`` when a Register call is answered: the stub's own words, see `plugin.stub.control`. Told, too,
+"""Called with ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and with ``{"registered": RESOURCE,
+"endpoint": …, "error": …}`` when a Register call is answered, as a stub reports them, see `plugin.stub.control`; with
 ``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
 when it has more connections to the plugin, or fewer."""
 _GONE: Final = (FolderEvent.DELETED, FolderEvent.MOVED_OUT)
@@ -35,11 +35,11 @@ _BACKLOG: Final = 128
 _Identity = tuple[int, int]
 """Number of a file and when it was made: a number alone is soon another file's."""
 OnAccept = Callable[[socket.socket, Path], None]
-"""Told of a connection to a socket of the tap, and of the socket in whose place that stands."""
+"""Called with a connection to a socket of the tap, and of the socket in whose place that stands."""
 
 
 class Tap:
-    """Passes on all that plugin and kubelet say to each other, but for what `tell` has ordered.
+    """Passes on all that plugin and kubelet say to each other, but for what `send_command` has ordered.
 
     Bytes of messages, metadata, codes, texts, limits of time and breaks pass unchanged, in both directions; what is no
     HTTP/2 does too. It costs nothing while nobody speaks.
@@ -47,7 +47,7 @@ class Tap:
     Args:
         plugin_folder: The plugin's folder of sockets, which it takes for the kubelet's; nobody else uses it.
         kubelet_folder: The kubelet's.
-        on_report: Told of calls, in the event loop.
+        on_report: Called with reports, in the event loop.
     """
 
     def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_report: OnReport) -> None:
@@ -74,7 +74,7 @@ class Tap:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def tell(self, command: Mapping[str, Any]) -> None:
+    def send_command(self, command: Mapping[str, Any]) -> None:
         """Do as a story says.
 
         ``{"command": "answer", "rpc": …}`` with attributes of `Answer`, ``{"command": "endStream"}``, or ``{"command":
@@ -152,7 +152,7 @@ class MirroredSockets:
     Args:
         plugin_folder: What the plugin takes for the kubelet's folder.
         kubelet_folder: The kubelet's.
-        on_accept: Told of connections.
+        on_accept: Called with connections.
     """
 
     def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_accept: OnAccept) -> None:
@@ -161,7 +161,7 @@ class MirroredSockets:
         self._on_accept = on_accept
         self._mirrors: dict[Path, _Mirror] = {}
         self._removed_here = Counter[Path]()
-        self._events = FolderEvents(self._heed)
+        self._events = FolderEvents(self._handle)
 
     def start(self) -> None:
         """Clear the plugin's folder of sockets and mirror the kubelet's.
@@ -182,7 +182,7 @@ class MirroredSockets:
         for original in list(self._mirrors):
             self._vanished(original)
 
-    def _heed(self, path: Path, event: FolderEvent) -> None:
+    def _handle(self, path: Path, event: FolderEvent) -> None:
         is_kubelets = path.name == KUBELET_SOCKET_NAME
         if event in _THERE and is_kubelets == (path.parent == self._kubelet_folder):
             self._appeared(path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -42,6 +41,7 @@ from .api import ClusterApi
 from .node import CRI, PLUGIN_FOLDER, UP_WITHIN_S, KindNode
 from .plugins import KindPlugins
 from .state import ClusterState
+from .until import until
 
 _CHECKPOINT: Final = f"{PLUGIN_FOLDER}/kubelet_internal_checkpoint"
 _VERBOSITY: Final = 2
@@ -148,16 +148,17 @@ class KindKubelets:
             raise HostError(f"node {node.container}: the kubelet does not come up within {UP_WITHIN_S:g} s") from None
 
     async def _until_api(self) -> None:
-        limit = time.monotonic() + UP_WITHIN_S
-        while True:
+        refusals = ["the cluster's API server does not answer"]
+
+        async def answers() -> bool:
             try:
                 await self._api.call("GET", "namespaces/default", within_s=3.0)
-            except HostError:
-                if time.monotonic() > limit:
-                    raise
-                await asyncio.sleep(0.5)
-            else:
-                return
+            except HostError as error:
+                refusals.append(str(error))
+                return False
+            return True
+
+        await until(answers, UP_WITHIN_S, lambda: refusals[-1])
 
 
 async def set_up(node: KindNode, spec: NodeSpec, has_cri_tap: bool) -> None:

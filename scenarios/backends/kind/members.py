@@ -7,9 +7,7 @@ stories leave, so that each begins with kubelets that know no device.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
@@ -25,7 +23,6 @@ from .state import extended
 from .until import until
 
 _READY_WITHIN_S: Final = 120.0
-_LOOK_AGAIN_S: Final = 0.3
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _GONE_WITHIN_S: Final = 90.0
 _REMOVE_FILES: Final = (
@@ -84,19 +81,21 @@ class KindMembers:
                 await first.run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", *taint)
 
     async def _until_ready(self, api: ClusterApi, node: KindNode) -> None:
-        limit = time.monotonic() + _READY_WITHIN_S
-        while True:
+        taints: list[str] = []
+
+        async def is_ready() -> bool:
             found = await api.call("GET", f"nodes/{node.container}")
-            taints = [taint["key"] for taint in found.get("spec", {}).get("taints", ())]
+            taints[:] = [taint["key"] for taint in found.get("spec", {}).get("taints", ())]
             if taints == [_CONTROL_PLANE]:
                 self._was_tainted = True
                 await api.call("PATCH", f"nodes/{node.container}", {"spec": {"taints": None}})
-            elif not taints and _is_ready(found):
-                return
-            if time.monotonic() > limit:
-                because = f", tainted with {', '.join(taints)}" if taints else ""
-                raise HostError(f"node {node.container}: not ready for pods within {_READY_WITHIN_S:g} s{because}")
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            return not taints and _is_ready(found)
+
+        def complaint() -> str:
+            because = f" (tainted with {', '.join(taints)})" if taints else ""
+            return f"node {node.container}: not ready for pods{because}"
+
+        await until(is_ready, _READY_WITHIN_S, complaint)
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

@@ -62,7 +62,7 @@ from ...trace.events import (
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
 from ..world.checkpoint import changed_checkpoint
-from ..world.node import SimNode, told_errors
+from ..world.node import SimNode, as_story_errors
 from ..world.plugins import SimPlugins
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
 from .patience import settled
@@ -79,7 +79,7 @@ def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: 
         raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
     from ..world import nvidia_gpus
 
-    with told_errors():
+    with as_story_errors():
         event, given = nvidia_change(action, node.name, nvidia_gpus.names(node.machine), snapshot)
         trace.append(event)
         nvidia_gpus.change(node.machine, verb_of(action), **given)
@@ -96,7 +96,7 @@ def change_device(action: FailDevice | HealDevice, node: SimNode, snapshot: Snap
         raise InputError(f"node '{node.name}' has no such devices: give it some with 'amd' or 'iluvatar'")
     device = chosen_gpu(action.device, numbered(node.vendor_devices.ids), snapshot)
     is_healthy = isinstance(action, HealDevice)
-    with told_errors():
+    with as_story_errors():
         trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
         node.vendor_devices.tell_health(device, healthy=is_healthy)
 
@@ -203,7 +203,7 @@ async def change_kubelet(
             trace.append(DiskFreed(node.name))
         case SyncNodeStatus():
             kubelet.publish()
-    plugins.tend(node.name, kubelet.is_running)
+    plugins.allow_restarts(node.name, kubelet.is_running)
 
 
 def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:

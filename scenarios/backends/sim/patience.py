@@ -99,7 +99,7 @@ class SimPatience:
         self._within_s = within_s
         self._real_time = FairTime(within_s)
         self._leap_limit = clock.now() + within_s
-        self._heeded = len(trace)
+        self._looked_at = len(trace)
         self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
 
     async def wait(self) -> bool:
@@ -122,9 +122,9 @@ class SimPatience:
         return len(self._trace) > self._observed()
 
     async def _leap(self) -> bool:
-        if any(event.kind in _FROM_PROCESSES for event in self._trace[self._heeded :]):
+        if any(event.kind in _FROM_PROCESSES for event in self._trace[self._looked_at :]):
             self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)
-        self._heeded = len(self._trace)
+        self._looked_at = len(self._trace)
         due = self._clock.next_deadline()
         if due is None or due > self._leap_limit:
             return False

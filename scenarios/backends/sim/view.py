@@ -27,7 +27,7 @@ from simkubelet.model.pod_status import ContainerStatus
 from simkubelet.model.resources import ResourceName
 
 from ...trace.snapshot import KubeletState, NodeView, PodEvent, PodView
-from ..world.pod_resources import NAMESPACE, Told, told
+from ..world.pod_resources import NAMESPACE, PodResourcesAnswers, answers_of
 
 _PAUSE_S: Final = 0.02
 """For each call; the kubelet answers a hundred calls in a second."""
@@ -98,7 +98,7 @@ class PodResourcesAgent:
         self._pods = pods
         self._next_at = 0.0
 
-    async def ask(self) -> Told:
+    async def ask(self) -> PodResourcesAnswers:
         """What the kubelet tells; nothing where none answers."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._next_at - loop.time())
@@ -110,8 +110,8 @@ class PodResourcesAgent:
                 listed = await stub.List(ListPodResourcesRequest())
                 allocatable = await stub.GetAllocatableResources(AllocatableResourcesRequest())
             except grpc.aio.AioRpcError:
-                return Told()
-            return told(listed, allocatable, {pod: await _answer(stub.Get(_request(pod))) for pod in self._pods})
+                return PodResourcesAnswers()
+            return answers_of(listed, allocatable, {pod: await _answer(stub.Get(_request(pod))) for pod in self._pods})
 
 
 def _request(pod: str) -> GetPodResourcesRequest:

@@ -166,7 +166,7 @@ class SimNode:
 
         from .nvidia_gpus import make_gpus
 
-        with told_errors():
+        with as_story_errors():
             machine = make_gpus(self._machine_folder, **gpus.model_dump())
             make_driver_root(machine, self.files.place(DRIVER_ROOT))
         self.files.create(CDI_SPEC, json.dumps(cdi_spec(machine, CDI_KIND)))
@@ -175,7 +175,7 @@ class SimNode:
     def _vendor_devices(self) -> VendorDevices:
         from .vendor_devices import VendorDevices
 
-        with told_errors():
+        with as_story_errors():
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
             devices.serve(self.root)
         return devices
@@ -240,7 +240,7 @@ def _remove(folder: Path, but: Collection[Path]) -> None:
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
+def as_story_errors() -> Iterator[None]:
     """Turns what goes wrong with fake GPUs into the errors that a story ends with."""
     from fakegpu.errors import FakeGpuError
 

@@ -1,4 +1,4 @@
-"""How a plugin of a story is run on a simulated node: its program, what it is told, and what it finds where.
+"""How a plugin of a story is run on a simulated node: its program, its options, and what it finds where.
 
 A bundled plugin is given the node's places as options. A foreign one has a node's paths built in, so it runs in a view
 of the node (`sandbox`). So does a bundled one that looks for what only a mount can be: files of its own, and
@@ -50,13 +50,13 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
     if spec.builtin is not None and not program:
         env["PYTHONPATH"] = bundle.python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        told = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
-        argv = _seen(node, told, folder) if needs_view(node.spec, spec) else tied_to_parent(told)
+        argv = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
+        argv = _seen(node, argv, folder) if needs_view(node.spec, spec) else tied_to_parent(argv)
     else:
         argv = _seen(node, program, folder)
-    is_told = spec.is_stub and replacement is None
+    takes_commands = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
-    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, is_told, spec.tap)
+    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap)
 
 
 def socket_folder(node: SimNode, spec: PluginSpec) -> Path:
