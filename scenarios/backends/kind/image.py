@@ -27,6 +27,7 @@ _OURS: Final = (
     "simkubelet/apis",
     "simkubelet/_internal/__init__.py",
     "simkubelet/_internal/folder_events.py",
+    "simkubelet/_internal/lazy.py",
     "simkubelet/runtime/__init__.py",
     "simkubelet/runtime/cri_call.py",
     "fakegpu",
