@@ -93,7 +93,7 @@ class SimulatedNode:
 
     @property
     def capacity(self) -> Mapping[str, int]:
-        """Resource -> amount, as the kubelet published it last: at the start, and every ten seconds where it changed."""
+        """Resource -> amount, as last published: at the start, and every ten seconds of node time where it changed."""
         status = self._store.nodes.get(self._config.node)
         return {} if status is None else {str(name): amount for name, amount in status.capacity.items()}
 
@@ -147,7 +147,7 @@ class SimulatedNode:
         return self.kubelet.devices_of(self.pod(name))
 
     def options_of(self, name: str) -> Mapping[str, DeviceRunOptions]:
-        """Return container -> what plugins have its containers run with: environment, mounts, device nodes, CDI devices.
+        """Return container -> what plugins answered for it, merged: environment, mounts, device nodes, CDI devices.
 
         Raises:
             InputError: There is no such pod.

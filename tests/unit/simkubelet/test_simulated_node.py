@@ -1,4 +1,4 @@
-"""Fed in: a plugin and pods, through the public `SimulatedNode`; observed: what the node publishes, gives and reports."""
+"""Fed in: a plugin and pods; observed: what a `SimulatedNode` publishes, gives to pods and reports."""
 
 from __future__ import annotations
 
