@@ -23,6 +23,7 @@ if typing.TYPE_CHECKING:
     from .machine.cdi_hook import make_cdi_hook
     from .machine.driver_root import make_driver_root
     from .machine.machine import Machine
+    from .profiles.profile import profile_names
     from .state.event_type import EventType
     from .state.gpu import Gpu
 
@@ -41,6 +42,7 @@ __all__ = [
     "default_directory",
     "make_cdi_hook",
     "make_driver_root",
+    "profile_names",
 ]
 
 _HOMES = {
@@ -58,6 +60,7 @@ _HOMES = {
     "default_directory": "files.folder",
     "make_cdi_hook": "machine.cdi_hook",
     "make_driver_root": "machine.driver_root",
+    "profile_names": "profiles.profile",
 }
 """Module of each name, loaded when it is first asked for: most commands need few of them."""
 

@@ -21,12 +21,12 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            "kubelet.kubelet": ("Kubelet",),
-            "model.clock": ("Clock", "ManualClock", "RealClock"),
-            "model.config": ("KubeletConfig",),
-            "model.errors": ("HostError", "InputError", "PluginError", "SimkubeletError"),
-            "model.pod": ("Pod",),
-            "simulated_node": ("SimulatedNode",),
+            ".kubelet.kubelet": ("Kubelet",),
+            ".model.clock": ("Clock", "ManualClock", "RealClock"),
+            ".model.config": ("KubeletConfig",),
+            ".model.errors": ("HostError", "InputError", "PluginError", "SimkubeletError"),
+            ".model.pod": ("Pod",),
+            ".simulated_node": ("SimulatedNode",),
         },
     )
 

@@ -24,7 +24,7 @@ from .model.errors import InputError
 from .model.events import NodeEvent
 from .model.pod import Pod
 from .model.resources import ResourceName
-from .node.context import Surroundings
+from .node.context import NodeContext
 
 __all__ = ["SimulatedNode"]
 
@@ -57,7 +57,7 @@ class SimulatedNode:
         self._store = Store(Objects(WallTime(self.clock)), self._observe)
         self._tasks = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
-        context = Surroundings(self.clock, self._store, self._observe, self._tasks)
+        context = NodeContext(self.clock, self._store, self._observe, self._tasks)
         self.kubelet = Kubelet(self._directory, self._config, context)
 
     async def __aenter__(self) -> Self:

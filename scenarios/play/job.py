@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from simkubelet._internal.open_files import raise_limit
+from simkubelet.host import raise_limit
 from simkubelet.model.errors import InputError
 
 from ..backends.backend import Backend

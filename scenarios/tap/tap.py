@@ -17,8 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from simkubelet._internal.folder_events import FolderEvent, FolderEvents
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
+from simkubelet.host import FolderEvent, FolderEvents
 
 from ..story.tap_answer import Answer, Answers, Rpc
 from .link import Link

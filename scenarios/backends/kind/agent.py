@@ -30,7 +30,7 @@ from typing import Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
-from simkubelet.runtime.cri_call import CriCall
+from simkubelet.runtime import CriCall
 
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap

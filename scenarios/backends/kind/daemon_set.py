@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from simkubelet._internal import bundle
+from simkubelet.host import module_name
 
 from ...story.plugin_spec import PluginSpec, Serves
 from ..world.marked_processes import MARK
@@ -122,7 +122,7 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
 
 
 def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
-    program = [image.python, "-P", "-m", bundle.module_name("plugin"), spec.builtin or ""]
+    program = [image.python, "-P", "-m", module_name("plugin"), spec.builtin or ""]
     settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
     argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.builtin_args]
     if spec.is_stub:

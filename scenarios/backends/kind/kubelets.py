@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml
 
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.runtime.cri_call import CriCall
+from simkubelet.runtime import CriCall
 
 from ...story.node_spec import NodeSpec, TopologySpec
 from ...story.verbs.node_action import (

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simkubelet._internal import bundle
+from simkubelet.host import module_name
 from simkubelet.model.errors import HostError, InputError
 
 from .docker import CommandError, output_of, process
@@ -211,7 +211,7 @@ class KindNode:
             f"--mount=type=bind,src={PLUGIN_FOLDER},dst={PLUGIN_FOLDER},options=rbind:rw",
         ]
         run = [*_CTR, "run", "--rm", "--net-host", "--with-ns=pid:/proc/1/ns/pid", "--label=simkubelet=agent"]
-        module = f"{bundle.module_name('scenarios')}.backends.kind.agent"
+        module = f"{module_name('scenarios')}.backends.kind.agent"
         program = [self._image.python, "-m", module]
         start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && exec "$@"'
         inside = [

@@ -7,9 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices.checkpoint import Checkpoint
-from simkubelet.devices.pod_devices import AllocationEntry
-from simkubelet.devices.run_options import merge, response_data
+from simkubelet.devices import AllocationEntry, Checkpoint, merge, response_data
 from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,

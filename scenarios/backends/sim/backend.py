@@ -16,19 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from simkubelet._internal.sandbox import check_sandbox
-from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.objects.objects import Key
-from simkubelet.cluster.objects.pod_json import pod_key
-from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.cluster import Key, Objects, Scheduler, Store, WallTime, pod_key
+from simkubelet.host import check_sandbox
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import Version, version
-from simkubelet.node.context import NodeContext
-from simkubelet.runtime.bubblewrap import check_bubblewrap
+from simkubelet.node import NodeContext
+from simkubelet.runtime import check_bubblewrap
 
 from ...evaluation.verdict import is_failure
 from ...story.model import Scenario

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from simkubelet.cluster import Objects, Store
-from simkubelet.cluster.objects.objects import Key
-from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.cluster import Key, Objects, Store
+from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import Pod
-from simkubelet.runtime.cri import Cri
+from simkubelet.runtime import Cri
 
 from ...story.node_spec import MANIFESTS
 from ...story.verbs.action import (

@@ -20,7 +20,7 @@ from simkubelet.apis.podresources import (
     PodResourcesListerStub,
 )
 from simkubelet.cluster import Store
-from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.model.pod_status import ContainerStatus

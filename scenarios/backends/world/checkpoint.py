@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, checksum, decode
+from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
 
 from ...story.verbs.node_action import CheckpointState
 from ...trace.snapshot import CheckpointView

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from simkubelet._internal.sandbox import NodeView
-from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.kubelet.kubelet import DEVICE_PLUGINS
-from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.host import NodeView
+from simkubelet.kubelet import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.config import KubeletConfig, RuntimeKind
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.topology_settings import TopologySettings
@@ -242,7 +241,7 @@ def _remove(folder: Path, but: Collection[Path]) -> None:
 @contextmanager
 def as_story_errors() -> Iterator[None]:
     """Turns what goes wrong with fake GPUs into the errors that a story ends with."""
-    from fakegpu.errors import FakeGpuError
+    from fakegpu import FakeGpuError
 
     try:
         yield

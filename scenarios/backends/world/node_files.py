@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from simkubelet._internal.sandbox import is_stand_in
+from simkubelet.host import is_stand_in
 from simkubelet.model.errors import InputError
-from simkubelet.node.node_paths import node_path
+from simkubelet.node import node_path
 
 _RUN: Final = PurePosixPath("/var/run")
 

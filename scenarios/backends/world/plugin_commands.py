@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simkubelet._internal import bundle
-from simkubelet._internal.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.host import check_sandbox, module_name, python_path, sandboxed, tied_to_parent
 
 from ...story.node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ...story.plugin_spec import PluginSpec, Serves
@@ -48,7 +47,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
     program, folder = spec.foreign_program(replacement), socket_folder(node, spec)
     if spec.builtin is not None and not program:
-        env["PYTHONPATH"] = bundle.python_path("plugin")
+        env["PYTHONPATH"] = python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
         argv = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
         argv = _seen(node, argv, folder) if needs_view(node.spec, spec) else tied_to_parent(argv)
@@ -72,7 +71,7 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
     # -P: the folder in which the command was given is no place to look for Python modules.
-    program = [sys.executable, "-P", "-m", bundle.module_name("plugin"), name]
+    program = [sys.executable, "-P", "-m", module_name("plugin"), name]
     return [*program, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
 
 

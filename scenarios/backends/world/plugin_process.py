@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simkubelet._internal.open_files import with_first_limit
+from simkubelet.host import with_first_limit
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError, PluginError
 
