@@ -155,7 +155,7 @@ class SimulatedNode:
         containers = self.kubelet.containers_of(self.pod(name))
         return {container: record.options for container, record in containers.items()}
 
-    async def until(self, condition: Callable[[], bool], within_s: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], within_s: float = 30.0) -> None:
         """Return when a condition holds; it is checked now and after each event of the node.
 
         Args:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
+
+from tests.support.doc_pages import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMISED = [
@@ -21,6 +24,10 @@ PROMISED = [
     "simkubelet.runtime",
     "simkubelet.stories",
 ]
+
+
+DOCUMENTED = ["simkubelet", "simkubelet.framework", "simkubelet.stories"]
+"""Those that are for users; the others are for the programs of this project."""
 
 
 def source(module: str) -> ast.Module:
@@ -72,3 +79,10 @@ def test_no_promised_name_is_that_of_a_module(name: str) -> None:
 def test_unknown_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'simkubelet' has no attribute 'Kublet'"):
         getattr(importlib.import_module("simkubelet"), "Kublet")  # noqa: B009  # a type checker refuses the other form
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_each_name_for_users_is_in_an_example_that_is_played(name: str) -> None:
+    examples = "".join(block.text for block in blocks("docs/api.md") if block.is_played and block.language == "python")
+
+    assert [one for one in importlib.import_module(name).__all__ if not re.search(rf"\b{one}\b", examples)] == []
