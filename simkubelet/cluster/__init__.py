@@ -14,7 +14,6 @@ if typing.TYPE_CHECKING:
     from .controllers.pod_garbage_collector import PodGarbageCollector
     from .controllers.taint_eviction import TaintEviction
     from .node_logs import NodeLogs
-    from .objects.events import KubeEvent
     from .objects.objects import JSON, Key, Objects
     from .objects.pod_json import pod_key
     from .objects.wall_time import WallTime
@@ -42,7 +41,6 @@ else:
             ".objects.wall_time": ("WallTime",),
             ".scheduler.scheduler": ("Scheduler",),
             ".store.store": ("Store",),
-            ".objects.events": ("KubeEvent",),
             ".strategies.priority_classes": ("ensure_priority_classes",),
             ".strategies.table": ("all_strategies",),
         },
@@ -54,7 +52,6 @@ __all__ = [
     "DaemonSetController",
     "GarbageCollector",
     "Key",
-    "KubeEvent",
     "NamespaceController",
     "NodeLifecycle",
     "NodeLogs",
