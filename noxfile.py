@@ -113,6 +113,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("lint-imports")
     session.run("python", "-m", "tools.check.text")
+    session.run("python", "-m", "tools.check.imports")
     session.run("python", "-m", "tools.generate.kind_column", "--check")
     session.run("python", "-m", "tools.generate.nvml_surface", "--check")
     session.run("python", "-m", "tools.generate.layout", "--check")

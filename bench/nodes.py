@@ -18,8 +18,7 @@ from pathlib import Path
 from scenarios.story.node_spec import GpuSpec, NodeSpec
 from scenarios.story.plugin_spec import PluginSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
-from simkubelet.cluster import Objects
-from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster import Objects, kind_named
 
 NODES = 100
 GPUS = 2

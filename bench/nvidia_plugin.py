@@ -34,8 +34,8 @@ from typing import Final, Self
 import grpc
 
 from fakegpu import Machine
-from simkubelet._internal.sandbox import NodeView, check_sandbox, sandboxed
 from simkubelet.apis import deviceplugin as api
+from simkubelet.host import NodeView, check_sandbox, sandboxed
 from simkubelet.model.errors import HostError
 from tests.support.bare_connection import BareConnection
 

@@ -7,42 +7,48 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from ._internal import bundle
 from ._internal.open_files import too_many
 from .model.errors import HostError, InputError, SimkubeletError
 
+if TYPE_CHECKING:
+    from plugin import cli as plugin_commands
+    from scenarios import cli as story_commands
+    from scenarios.up import cli as cluster_commands
+else:
+    from ._internal.bundle import LazyModule
+
+    plugin_commands = LazyModule("plugin", "cli")
+    story_commands = LazyModule("scenarios", "cli")
+    cluster_commands = LazyModule("scenarios", "up.cli")
+
 INTERRUPTED = 130
-_STORIES = "cli"
-_CLUSTER = "up.cli"
-_SCENARIO_COMMANDS = {
-    "run": (_STORIES, "run"),
-    "list": (_STORIES, "list_stories"),
-    "show": (_STORIES, "show"),
-    "check": (_STORIES, "check"),
-    "schema": (_STORIES, "schema"),
-    "up": (_CLUSTER, "up"),
-    "kubelet": (_CLUSTER, "kubelet"),
-    "node": (_CLUSTER, "node"),
+_SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
+    "run": lambda: story_commands.run,
+    "list": lambda: story_commands.list_stories,
+    "show": lambda: story_commands.show,
+    "check": lambda: story_commands.check,
+    "schema": lambda: story_commands.schema,
+    "up": lambda: cluster_commands.up,
+    "kubelet": lambda: cluster_commands.kubelet,
+    "node": lambda: cluster_commands.node,
 }
-"""Command -> where it stands in the package `scenarios`."""
+"""Command -> where the bundled package `scenarios` has it."""
 
 
 class _Commands(click.Group):
-    """The commands of the packages that come along, found when they are asked for."""
+    """The commands of the bundled packages, found when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*_SCENARIO_COMMANDS, *self.commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in _SCENARIO_COMMANDS:
-            module, name = _SCENARIO_COMMANDS[cmd_name]
-            command: click.Command = getattr(bundle.load("scenarios", module), name)
-            return command
+            return _SCENARIO_COMMANDS[cmd_name]()
         return super().get_command(ctx, cmd_name)
 
 
@@ -84,8 +90,8 @@ def commands() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
-    """Run a device plugin that comes along, or print the DaemonSet that does."""
-    context.exit(bundle.load("plugin", "cli").main(arguments, prog_name=context.command_path))
+    """Run a bundled device plugin, or print the DaemonSet that does."""
+    context.exit(plugin_commands.main(arguments, prog_name=context.command_path))
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What a device plugin of your own is made of; docs/write-a-plugin.md shows how.
+"""The framework for device plugins of your own; docs/write-a-plugin.md shows how to use it.
 
 ::
 
@@ -16,13 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._internal import bundle
 from .apis import deviceplugin as api
 
 if TYPE_CHECKING:
-    # Where an installed package has it; in the checkout these names are Any.
-    from ._bundled.plugin.command.launch import run  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    from ._bundled.plugin.framework import (  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    # A wheel has a stub of this module in which the package is `simkubelet._bundled.plugin`; see CMakeLists.txt.
+    from plugin.command.launch import run
+    from plugin.framework import (
         AllocationRefusedError,
         Device,
         DeviceID,
@@ -37,8 +36,10 @@ if TYPE_CHECKING:
         StartError,
     )
 else:
+    from ._internal import bundle
+
     _framework = bundle.load("plugin", "framework")
-    globals().update({name: getattr(_framework, name) for name in _framework.__all__})
+    globals().update({name: getattr(_framework, name) for name in _framework.__all__ if name != "run_plugins"})
     run = bundle.load("plugin", "command.launch").run
 
 __all__ = [

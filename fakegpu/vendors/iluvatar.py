@@ -27,6 +27,8 @@ from typing import Final
 
 from ..errors import InputError
 
+__all__ = ["ECC_ERROR", "IluvatarChip", "remove_iluvatar", "set_health", "write_iluvatar"]
+
 ECC_ERROR: Final = 0x10
 _VENDOR: Final = 0x1E3E
 _DEVICE: Final = 0x0001

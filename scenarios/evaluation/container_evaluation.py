@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices import DeviceRunOptions
 
 from ..story.expectations.expectation import ContainerExpectation
 from ..story.expectations.expected_devices import ABSENT

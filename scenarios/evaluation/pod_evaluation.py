@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices import DeviceRunOptions
 
 from ..story.expectations.expectation import EventPattern, PodExpectation
 from ..story.expectations.expected_devices import ABSENT

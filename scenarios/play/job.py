@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from simkubelet._internal.open_files import raise_limit
+from simkubelet.host import raise_limit
 from simkubelet.model.errors import InputError
 
 from ..backends.backend import Backend
@@ -168,12 +168,21 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
         InputError: An option names a version, a plugin or a program that does not exist.
     """
     documents = load_all(stories)
+    check(documents, options)
+    return tuple(Job(document, options, version) for document in documents for version in _versions(document, options))
+
+
+def check(documents: Collection[Document], options: Options) -> None:
+    """Check the options of a run, as far as that can be done before anything starts.
+
+    Raises:
+        InputError: One names a version, a plugin or a program that does not exist.
+    """
     if options.kubernetes is not None and not is_supported(options.kubernetes, installed().kubernetes):
         raise InputError(f"--kubelet-version: {unsupported(options.kubernetes, installed().kubernetes)}")
     _check_plugin_names(documents, options.plugin_commands)
     for document in documents:
         _check_programs(document, options.plugin_commands)
-    return tuple(Job(document, options, version) for document in documents for version in _versions(document, options))
 
 
 def _versions(document: Document, options: Options) -> Sequence[str | None]:

@@ -9,8 +9,8 @@ from simkubelet.model.errors import InputError
 
 from ..backends.backend import needed
 from ..backends.kind.backend import CAPABILITIES
+from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
-from ..backends.kind.session import KindSession, kind_session
 from ..compare.comparison import Comparison
 from ..compare.equivalence import explained
 from ..evaluation.verdict import Outcome

@@ -70,7 +70,7 @@ def load(path: Path, known: Known | None = None) -> Document:
 
 def installed() -> Known:
     """The names that the installed parts have."""
-    from fakegpu.profiles.profile import profile_names
+    from fakegpu import profile_names
     from simkubelet.model.version import FEATURE_GATES, SUPPORTED
 
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=FEATURE_GATES)

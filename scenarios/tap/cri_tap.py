@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from simkubelet.runtime.cri_call import CriCall
+from simkubelet.runtime import CriCall
 
 from ..story.tap_answer import Answer
 from .link import Link

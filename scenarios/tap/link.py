@@ -14,8 +14,7 @@ from typing import Final, Protocol
 from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
 
-from .call import Call
-from .known_call import KnownCall, Supervisor
+from .call import Call, KnownCall, Supervisor
 from .messages import PATHS
 
 _CREDENTIALS: Final = struct.Struct("3i")
@@ -36,7 +35,7 @@ class Link:
     """What ends one of its connections ends the other; `run` makes them.
 
     Args:
-        supervisor: Told of it, and of the calls that the tap knows.
+        supervisor: Is notified of it, and of the calls that the tap knows.
         paths: Those calls by their paths.
 
     Attributes:

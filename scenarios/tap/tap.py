@@ -1,30 +1,45 @@
-"""A tap between one plugin and the kubelet of its node."""
+"""A tap between one plugin and the kubelet of its node.
+
+What appears in the folder of one side appears in the folder of the other as a socket of the tap, and what vanishes on
+one side vanishes on the other. So a plugin notices a new kubelet, and a kubelet that clears its folder removes the
+plugin's sockets.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
+from simkubelet.host import FolderEvent, FolderEvents
 
 from ..story.tap_answer import Answer, Answers, Rpc
 from .link import Link
 from .messages import devices_of, registration
-from .sockets import MirroredSockets
 
 OnReport = Callable[[Mapping[str, Any]], None]
-"""Told ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and ``{"registered": RESOURCE, "endpoint": …,
-"error": …}`` when a Register call is answered: the stub's own words, see `plugin.stub.control`. Told, too,
+"""Called with ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and with ``{"registered": RESOURCE,
+"endpoint": …, "error": …}`` when a Register call is answered, as a stub reports them, see `plugin.stub.control`; with
 ``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
 when it has more connections to the plugin, or fewer."""
+_GONE: Final = (FolderEvent.DELETED, FolderEvent.MOVED_OUT)
+_THERE: Final = (FolderEvent.CREATED, FolderEvent.MOVED_IN)
+_BACKLOG: Final = 128
+_Identity = tuple[int, int]
+"""Number of a file and when it was made: a number alone is soon another file's."""
+OnAccept = Callable[[socket.socket, Path], None]
+"""Called with a connection to a socket of the tap, and of the socket in whose place that stands."""
 
 
 class Tap:
-    """Passes on all that plugin and kubelet say to each other, but for what `tell` has ordered.
+    """Passes on all that plugin and kubelet say to each other, but for what `send_command` has ordered.
 
     Bytes of messages, metadata, codes, texts, limits of time and breaks pass unchanged, in both directions; what is no
     HTTP/2 does too. It costs nothing while nobody speaks.
@@ -32,7 +47,7 @@ class Tap:
     Args:
         plugin_folder: The plugin's folder of sockets, which it takes for the kubelet's; nobody else uses it.
         kubelet_folder: The kubelet's.
-        on_report: Told of calls, in the event loop.
+        on_report: Called with reports, in the event loop.
     """
 
     def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_report: OnReport) -> None:
@@ -59,7 +74,7 @@ class Tap:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def tell(self, command: Mapping[str, Any]) -> None:
+    def send_command(self, command: Mapping[str, Any]) -> None:
         """Do as a story says.
 
         ``{"command": "answer", "rpc": …}`` with attributes of `Answer`, ``{"command": "endStream"}``, or ``{"command":
@@ -119,3 +134,113 @@ class Tap:
 
 def _is_plugins(socket_path: Path) -> bool:
     return socket_path.name != KUBELET_SOCKET_NAME
+
+
+@dataclass(frozen=True, slots=True)
+class _Mirror:
+    """A socket of the tap: where, which file, what listens there, and in whose place."""
+
+    place: Path
+    identity: _Identity | None
+    listener: socket.socket
+    original: _Identity | None
+
+
+class MirroredSockets:
+    """Mirrors from `start` until `close`.
+
+    Args:
+        plugin_folder: What the plugin takes for the kubelet's folder.
+        kubelet_folder: The kubelet's.
+        on_accept: Called with connections.
+    """
+
+    def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_accept: OnAccept) -> None:
+        self._plugin_folder = plugin_folder
+        self._kubelet_folder = kubelet_folder
+        self._on_accept = on_accept
+        self._mirrors: dict[Path, _Mirror] = {}
+        self._removed_here = Counter[Path]()
+        self._events = FolderEvents(self._handle)
+
+    def start(self) -> None:
+        """Clear the plugin's folder of sockets and mirror the kubelet's.
+
+        Raises:
+            OSError: A folder or a socket cannot be made.
+        """
+        self._plugin_folder.mkdir(parents=True, exist_ok=True)
+        for left in filter(Path.is_socket, self._plugin_folder.iterdir()):
+            left.unlink()
+        for folder in (self._plugin_folder, self._kubelet_folder):
+            self._events.add(folder)
+        self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
+
+    def close(self) -> None:
+        """Take away all sockets that were made here; connections go on."""
+        self._events.close()
+        for original in list(self._mirrors):
+            self._vanished(original)
+
+    def _handle(self, path: Path, event: FolderEvent) -> None:
+        is_kubelets = path.name == KUBELET_SOCKET_NAME
+        if event in _THERE and is_kubelets == (path.parent == self._kubelet_folder):
+            self._appeared(path)
+        elif event in _GONE:
+            self._gone(path)
+
+    def _gone(self, path: Path) -> None:
+        if path in self._mirrors:
+            self._vanished(path)
+        elif self._removed_here[path]:
+            self._removed_here[path] -= 1
+        else:
+            for original, mirror in list(self._mirrors.items()):
+                if mirror.place == path:
+                    self._vanished(original)
+                    if _identity(original) == mirror.original:
+                        original.unlink()
+
+    def _appeared(self, original: Path) -> None:
+        """Listen in the other folder in the place of a socket."""
+        self._vanished(original)
+        if not original.is_socket():
+            return
+        is_kubelets = original.parent == self._kubelet_folder
+        place = (self._plugin_folder if is_kubelets else self._kubelet_folder) / original.name
+        self._remove(place)
+        listener = socket.socket(socket.AF_UNIX)
+        listener.setblocking(False)
+        listener.bind(str(place))
+        listener.listen(_BACKLOG)
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener, original)
+        self._mirrors[original] = _Mirror(place, _identity(place), listener, _identity(original))
+
+    def _vanished(self, original: Path) -> None:
+        """Listen no more in the place of a socket."""
+        mirror = self._mirrors.pop(original, None)
+        if mirror is None:
+            return
+        if _identity(mirror.place) == mirror.identity:
+            self._remove(mirror.place)
+        asyncio.get_running_loop().remove_reader(mirror.listener)
+        mirror.listener.close()
+
+    def _remove(self, place: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            place.unlink()
+            self._removed_here[place] += 1
+
+    def _accept(self, listener: socket.socket, original: Path) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = listener.accept()
+            connection.setblocking(False)
+            self._on_accept(connection, original)
+
+
+def _identity(path: Path) -> _Identity | None:
+    try:
+        state = path.lstat()
+    except FileNotFoundError:
+        return None
+    return state.st_ino, state.st_mtime_ns

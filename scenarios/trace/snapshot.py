@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     # The agent on a cluster's node imports this module, and has no device manager.
-    from simkubelet.devices.run_options import DeviceRunOptions
+    from simkubelet.devices import DeviceRunOptions
 
 Ids: TypeAlias = Mapping[str, tuple[str, ...]]
 """Resource -> sorted device ids."""

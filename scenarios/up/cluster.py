@@ -13,23 +13,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
-from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
-from simkubelet.cluster.controllers.garbage_collector import GarbageCollector, PodGarbageCollector
-from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
-from simkubelet.cluster.controllers.taint_eviction import TaintEviction
-from simkubelet.cluster.node_logs import NodeLogs
-from simkubelet.cluster.strategies.priority_classes import ensure_priority_classes
-from simkubelet.cluster.strategies.table import strategies
-from simkubelet.kubelet.kubelet import START_S, Kubelet, new_runtime
+from simkubelet.cluster import (
+    ApiServer,
+    DaemonSetController,
+    GarbageCollector,
+    NamespaceController,
+    NodeLifecycle,
+    NodeLogs,
+    Objects,
+    PodGarbageCollector,
+    Scheduler,
+    Store,
+    TaintEviction,
+    WallTime,
+    all_strategies,
+    ensure_priority_classes,
+)
+from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import InputError, PluginError
 from simkubelet.model.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
 from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
-from simkubelet.node.context import NodeContext
+from simkubelet.node import NodeContext
 
 from ..backends.world.log_files import KubeletLogs
 from ..backends.world.node import SimNode
@@ -89,7 +95,7 @@ class LiveCluster:
         self._kubelets: dict[str, Kubelet] = {}
         self.api = ApiServer(
             self._objects,
-            strategies(self._objects),
+            all_strategies(self._objects),
             logs=NodeLogs(self._kubelets, lambda: datetime.now(UTC)),
             version=version(spec.nodes[0].kubernetes).kubelet_version,
             port=spec.port,

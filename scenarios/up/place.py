@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from simkubelet.devices.plugin_folder import check_socket_path
+from simkubelet.devices import check_socket_path
 from simkubelet.model.errors import HostError, InputError
 
 __all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running", "written"]

@@ -18,20 +18,22 @@ from itertools import dropwhile
 from pathlib import PurePosixPath
 from typing import Any, Final, get_args
 
-from simkubelet._internal.open_files import with_first_limit
-from simkubelet.devices.run_options import DeviceRunOptions
-from simkubelet.kubelet.kubelet import CONTAINER_LOGS
+from simkubelet.devices import DeviceRunOptions
+from simkubelet.host import with_first_limit
+from simkubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import Clock
 from simkubelet.model.pod import Container, Pod
-from simkubelet.runtime.container_runtime import (
+from simkubelet.runtime import (
+    ContainerFiles,
     ContainerHandle,
     ContainerRuntime,
     ContainerStartError,
     ExitStatus,
     StartFailure,
+    container_manifest,
+    expand,
+    program_of,
 )
-from simkubelet.runtime.process_container import ContainerFiles
-from simkubelet.runtime.program import container_manifest, expand, program_of
 
 from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode

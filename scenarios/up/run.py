@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import yaml
 
-from simkubelet._internal.open_files import raise_limit
+from simkubelet.host import raise_limit
 from simkubelet.model.errors import SimkubeletError
 
 from ..backends.world.node import new_folder, removed_at_end

@@ -1,4 +1,4 @@
-"""Finds the two packages that come along under names a user's own project may have: `plugin` and `scenarios`.
+"""Finds the two bundled packages that have names which a user's own project may have: `plugin` and `scenarios`.
 
 In a wheel they are ``simkubelet._bundled.plugin`` and ``simkubelet._bundled.scenarios``; in a checkout, installed as
 editable or not at all, they lie beside this package. A stranger's package of the same name elsewhere on the path is
@@ -13,13 +13,14 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 _PACKAGE = __name__.removesuffix("._internal.bundle")
 
 
-def load(package: str, module: str) -> ModuleType:
-    """Import a module of a package that comes along, in whichever form it is here.
+def load(package: str, module: str = "") -> ModuleType:
+    """Import a bundled package, or a module of it, in whichever form it is here.
 
     Raises:
         ImportError: The package is not here, or a stranger's of the same name was imported first.
@@ -30,7 +31,21 @@ def load(package: str, module: str) -> ModuleType:
     found = importlib.import_module(name)
     if name == package and not _is_ours(found):
         raise ImportError(f"another package named '{package}' was imported before simkubelet's own")
-    return importlib.import_module(f"{name}.{module}")
+    return importlib.import_module(f"{name}.{module}") if module else found
+
+
+class LazyModule:
+    """A module of a bundled package that is imported when one of its names is first used.
+
+    Where it is used the module is imported below ``TYPE_CHECKING`` as well, for type checkers and import-linter.
+    """
+
+    def __init__(self, package: str, module: str) -> None:
+        self._package = package
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(load(self._package, self._module), name)
 
 
 def module_name(package: str) -> str:

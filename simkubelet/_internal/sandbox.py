@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -93,7 +94,13 @@ def check_sandbox() -> None:
     Raises:
         HostError: the kernel refuses the namespace.
     """
-    trial = subprocess.run(_LAUNCHER, capture_output=True, text=True, check=False)
+    _try(_LAUNCHER)
+
+
+@cache
+def _try(launcher: tuple[str, ...]) -> None:
+    """Start the launcher once; what works is remembered, what is refused is tried again."""
+    trial = subprocess.run(launcher, capture_output=True, text=True, check=False)
     if trial.returncode != 0:
         raise HostError(
             f"cannot show a plugin its node as root sees it ({trial.stderr.strip() or trial.returncode}): "

@@ -1,8 +1,68 @@
 """The cluster around simulated nodes: its objects, what kubelets see of them (`store`) and the scheduler."""
 
-from .objects.objects import Objects
-from .objects.wall_time import WallTime
-from .scheduler.scheduler import Scheduler
-from .store.store import KubeEvent, Store
+from __future__ import annotations
 
-__all__ = ["KubeEvent", "Objects", "Scheduler", "Store", "WallTime"]
+import typing
+
+if typing.TYPE_CHECKING:
+    from .api.endpoints.server import ApiServer
+    from .api.registry.kinds import kind_named
+    from .api.registry.namespaces import NamespaceController
+    from .controllers.daemonsets.controller import DaemonSetController
+    from .controllers.garbage_collector import GarbageCollector
+    from .controllers.node_lifecycle import NodeLifecycle
+    from .controllers.pod_garbage_collector import PodGarbageCollector
+    from .controllers.taint_eviction import TaintEviction
+    from .node_logs import NodeLogs
+    from .objects.objects import JSON, Key, Objects
+    from .objects.pod_json import pod_key
+    from .objects.wall_time import WallTime
+    from .scheduler.scheduler import Scheduler
+    from .store.store import Store
+    from .strategies.priority_classes import ensure_priority_classes
+    from .strategies.table import all_strategies
+else:
+    from .._internal import lazy
+
+    __getattr__, __dir__ = lazy.exports(
+        __name__,
+        {
+            ".api.registry.kinds": ("kind_named",),
+            ".api.registry.namespaces": ("NamespaceController",),
+            ".api.endpoints.server": ("ApiServer",),
+            ".controllers.daemonsets.controller": ("DaemonSetController",),
+            ".controllers.garbage_collector": ("GarbageCollector",),
+            ".controllers.node_lifecycle": ("NodeLifecycle",),
+            ".controllers.pod_garbage_collector": ("PodGarbageCollector",),
+            ".controllers.taint_eviction": ("TaintEviction",),
+            ".node_logs": ("NodeLogs",),
+            ".objects.objects": ("JSON", "Key", "Objects"),
+            ".objects.pod_json": ("pod_key",),
+            ".objects.wall_time": ("WallTime",),
+            ".scheduler.scheduler": ("Scheduler",),
+            ".store.store": ("Store",),
+            ".strategies.priority_classes": ("ensure_priority_classes",),
+            ".strategies.table": ("all_strategies",),
+        },
+    )
+
+__all__ = [
+    "JSON",
+    "ApiServer",
+    "DaemonSetController",
+    "GarbageCollector",
+    "Key",
+    "NamespaceController",
+    "NodeLifecycle",
+    "NodeLogs",
+    "Objects",
+    "PodGarbageCollector",
+    "Scheduler",
+    "Store",
+    "TaintEviction",
+    "WallTime",
+    "all_strategies",
+    "ensure_priority_classes",
+    "kind_named",
+    "pod_key",
+]

@@ -10,6 +10,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+__all__ = [
+    "SIMULATOR",
+    "ContainerExited",
+    "ContainerStarted",
+    "DevicesAllocated",
+    "DevicesListed",
+    "EventRecorded",
+    "KubeletCrashed",
+    "KubeletStarted",
+    "KubeletStopped",
+    "NodeEvent",
+    "NodeStatusUpdated",
+    "Observer",
+    "PluginDisconnected",
+    "PluginRegistered",
+    "PodRemoved",
+    "PodScheduled",
+    "PodStatusUpdated",
+    "RegistrationRefused",
+]
+
 SIMULATOR: Final = "simkubelet"
 """The component of Events that say what the simulator does otherwise; no real cluster has them."""
 

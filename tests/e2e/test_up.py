@@ -139,7 +139,7 @@ def test_cluster_reports_plugin_that_never_registers() -> None:
         assert cluster.process.stderr is not None
         assert cluster.process.stderr.readline() == (
             "warning: node-1: plugin 'broken' ended with status 1 before it registered with the kubelet; "
-            "it said nothing; it is started again in 10 s\n"
+            "its log is empty; it is started again in 10 s\n"
         )
         assert cluster.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
 

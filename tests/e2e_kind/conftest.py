@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from scenarios.backends.kind.session import KindSession, kind_session
+from scenarios.backends.kind.cluster import KindSession, kind_session
 from simkubelet.model.errors import HostError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

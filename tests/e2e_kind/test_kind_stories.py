@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.backends.backend import needed
 from scenarios.backends.kind.backend import CAPABILITIES
-from scenarios.backends.kind.session import KindSession
+from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story

@@ -17,7 +17,7 @@ from plugin.gpumemory.shared_gpu import SharedGpuPlugin
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.namespaces import NamespaceController
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 
 _PATIENCE_S = 20.0
@@ -141,7 +141,7 @@ class World:
 async def gpu_memory_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """The world of one test."""
     objects = Objects(WallTime(ManualClock()))
-    server = ApiServer(objects, strategies(objects), logs=NoLogs(), plain=True)
+    server = ApiServer(objects, all_strategies(objects), logs=NoLogs(), plain=True)
     NamespaceController(server.registry, "").ensure_namespaces()
     await server.start()
     access = ServerAccess(server.url)

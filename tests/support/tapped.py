@@ -99,9 +99,9 @@ class Between:
     def __post_init__(self) -> None:
         self.of_plugin, self.of_kubelet = self.folder / "p", self.folder / "k"
         self.of_kubelet.mkdir()
-        self.tap = Tap(self.of_plugin, self.of_kubelet, self._told)
+        self.tap = Tap(self.of_plugin, self.of_kubelet, self._record)
 
-    def _told(self, report: Mapping[str, Any]) -> None:
+    def _record(self, report: Mapping[str, Any]) -> None:
         is_of_links = not {"process", "connections"}.isdisjoint(report)
         (self.links if is_of_links else self.reports).append(dict(report))
 

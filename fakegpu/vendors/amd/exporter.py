@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ...errors import HostError
 from .machine import health
 
+__all__ = ["SOCKET", "exporter"]
+
 if TYPE_CHECKING:
     import grpc
 

@@ -29,6 +29,8 @@ from ...errors import InputError
 from .kfd import KfdNode, write_topology
 from .model import AmdProfile, AmdSlot
 
+__all__ = ["HEALTH", "HEALTHY", "UNHEALTHY", "VENDOR", "AmdDevice", "health", "remove_amd", "set_health", "write_amd"]
+
 VENDOR: Final = 0x1002
 HEALTH: Final = "exporter"
 HEALTHY: Final = "healthy"

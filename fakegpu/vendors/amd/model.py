@@ -14,6 +14,18 @@ from ...profiles.profile import is_file_name, parse_as, profile_text
 from ...profiles.profile_base import Part, Section, Sourced
 from ...profiles.profile_model import Mebibytes, Megahertz, PciAddress, Text
 
+__all__ = [
+    "AmdIdentity",
+    "AmdMemory",
+    "AmdProfile",
+    "AmdServer",
+    "AmdSlot",
+    "Link",
+    "Partitions",
+    "amd_profile_names",
+    "load_amd_profile",
+]
+
 _SUFFIX: Final = ".yaml"
 _Parts = Annotated[int, Field(gt=0, le=8)]
 

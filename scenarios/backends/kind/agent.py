@@ -30,13 +30,12 @@ from typing import Any, Final
 
 from asyncinotify import Event, Inotify, Mask
 
-from simkubelet.runtime.cri_call import CriCall
+from simkubelet.runtime import CriCall
 
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
 from ..world.marked_processes import catches, signal_first, signal_marked
-from .agent_devices import AgentDevices
-from .agent_files import HOST, PLACE, AgentFiles
+from .agent_changes import HOST, PLACE, AgentDevices, AgentFiles
 
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
 CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
@@ -54,7 +53,7 @@ class Agent:
     """Watches and obeys."""
 
     def __init__(self) -> None:
-        self._checkpoints_told: list[str | None] = []
+        self._checkpoints_reported: list[str | None] = []
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
         self._parts = (self, AgentFiles(), AgentDevices())
@@ -85,9 +84,9 @@ class Agent:
 
     async def _see(self, watch: Inotify) -> None:
         async for event in watch:
-            self._heed(event)
+            self._handle(event)
 
-    def _heed(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         if event.name is not None and event.name.name == "kubelet.sock" and Mask.CREATE in event.mask:
             _tell(kubelet=True)
         self._look()
@@ -97,8 +96,8 @@ class Agent:
         text: str | None = None
         with contextlib.suppress(FileNotFoundError):
             text = CHECKPOINT.read_text()
-        if self._checkpoints_told != [text]:
-            self._checkpoints_told = [text]
+        if self._checkpoints_reported != [text]:
+            self._checkpoints_reported = [text]
             _tell(checkpoint=text)
         for file in sorted(PLACE.glob("*.out")):
             with file.open("rb") as stream:
@@ -142,7 +141,7 @@ class Agent:
 
     def do_tell_tap(self, plugin: str, command: dict[str, Any]) -> None:
         """Let a tap answer calls otherwise, or end a stream."""
-        self._taps[plugin].tell(command)
+        self._taps[plugin].send_command(command)
 
     def do_add_cri_tap(self) -> None:
         """Stand between the kubelet and the container runtime, for a kubelet that is set up so."""
@@ -156,7 +155,7 @@ class Agent:
 
     def do_look_again(self) -> None:
         """Tell what there is."""
-        self._checkpoints_told.clear()
+        self._checkpoints_reported.clear()
         self._look()
         self._look_for_kubelet()
 
@@ -185,12 +184,12 @@ class Agent:
         return found
 
     def do_pod_resources(self, pods: Collection[str]) -> dict[str, Any]:
-        """What the kubelet's PodResources API tells, as a `Told`; Get is asked of some pods."""
+        """What the kubelet's PodResources API tells, as a `PodResourcesAnswers`; Get is asked of some pods."""
         import grpc
 
         from simkubelet.apis import podresources as api
 
-        from ..world.pod_resources import NAMESPACE, Told, told
+        from ..world.pod_resources import NAMESPACE, PodResourcesAnswers, answers_of
 
         def get(pod: str) -> api.GetPodResourcesResponse | str:
             request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
@@ -206,8 +205,8 @@ class Agent:
                 listed = stub.List(api.ListPodResourcesRequest(), timeout=_API_LIMIT_S)
                 allocatable = stub.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=_API_LIMIT_S)
             except grpc.RpcError:
-                return asdict(Told())
-            return asdict(told(listed, allocatable, {pod: get(pod) for pod in pods}))
+                return asdict(PodResourcesAnswers())
+            return asdict(answers_of(listed, allocatable, {pod: get(pod) for pod in pods}))
 
 
 def _await_handler(pid: int, number: signal.Signals) -> None:

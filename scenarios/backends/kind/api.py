@@ -125,7 +125,7 @@ class ClusterApi:
                     known.version = ""
                     return
                 item, is_there = event["object"], event["type"] != "DELETED"
-                known.heed(item, is_there)
+                known.update(item, is_there)
                 on_change(kind, item, is_there)
 
     def _called(self, method: str, group: str, url: str, **options: Any) -> Any:
@@ -141,7 +141,7 @@ class _Known:
     items: dict[str, Object] = field(default_factory=dict)
     version: str = ""
 
-    def heed(self, item: Object, is_there: bool) -> None:
+    def update(self, item: Object, is_there: bool) -> None:
         uid, self.version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
         if is_there:
             self.items[uid] = item

@@ -34,22 +34,18 @@ from ...story.verbs.pod_action import Bind, MetadataAction
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
 from ..backend import Capability, needed
-from ..world.pod_resources import Told
+from ..world.pod_resources import PodResourcesAnswers
 from .api import ClusterApi, Object
-from .cleaning import clean
+from .changes import bind, change_device, change_file, change_gpus, change_metadata
 from .daemon_set import Place
 from .image import PluginImage
-from .kubelet_settings import set_up
-from .kubelets import KindKubelets
-from .members import KindMembers
+from .kubelets import KindKubelets, set_up
+from .members import KindMembers, clean
 from .node import KindNode
-from .node_changes import change_device, change_file, change_gpus
-from .objects import bind, change_metadata
 from .patience import RealPatience
 from .plugins import NAMESPACE, KindPlugins
-from .pods import KindPods
+from .pods import KindPods, mark_of
 from .program import programs_of
-from .stand_in import mark_of
 from .state import ClusterState
 
 _LOST_WITHIN_S: Final = 20.0
@@ -184,11 +180,14 @@ class KindBackend:
         for task in self._tasks:
             if task.done():
                 task.result()
-        told: dict[str, Told] = {}
+        answers: dict[str, PodResourcesAnswers] = {}
         if self._scenario.asks_pod_resources:
             pods = self._scenario.pods_to_get
-            told = {name: Told(**await node.ask("pod_resources", pods=pods)) for name, node in self._nodes.items()}
-        return self._state.snapshot(self._plugins.views, told)
+            answers = {
+                name: PodResourcesAnswers(**await node.ask("pod_resources", pods=pods))
+                for name, node in self._nodes.items()
+            }
+        return self._state.snapshot(self._plugins.views, answers)
 
     def patience(self, within_s: float) -> RealPatience:
         """Begin to wait; see `RealPatience`."""
@@ -197,8 +196,8 @@ class KindBackend:
     async def _build(self) -> None:
         self._api = await ClusterApi.connected(self._kubeconfig)
         for spec, container in zip(self._scenario.nodes, self._members.containers, strict=False):
-            told = functools.partial(self._told, spec.name)
-            self._nodes[spec.name] = KindNode(spec.name, container, self._image, told)
+            on_report = functools.partial(self._reported, spec.name)
+            self._nodes[spec.name] = KindNode(spec.name, container, self._image, on_report)
         others = await self._members.bring_in(self._api, len(self._nodes))
         await clean(self._api, [*self._nodes.values(), *others], self._plugins)
         await self._members.take_out(self._api, others)
@@ -259,22 +258,22 @@ class KindBackend:
             finally:
                 await self._api.close()
 
-    def _told(self, node: str, told: Mapping[str, Any]) -> None:
-        """Take what a node tells."""
+    def _reported(self, node: str, report: Mapping[str, Any]) -> None:
+        """Take what a node reports."""
         if not self._is_recording:
             return
-        if "checkpoint" in told:
-            self._state.seen_checkpoint(node, told["checkpoint"])
-        elif "kubelet" in told:
+        if "checkpoint" in report:
+            self._state.seen_checkpoint(node, report["checkpoint"])
+        elif "kubelet" in report:
             self._state.serves(node)
-        elif "output" in told:
-            self._plugins.seen_line(told["output"], node, told["line"])
-        elif "tapped" in told:
-            self._plugins.seen_report(told["tapped"], node, told["report"])
-        elif panic := _PANIC.match(told["journal"]):
+        elif "output" in report:
+            self._plugins.seen_line(report["output"], node, report["line"])
+        elif "tapped" in report:
+            self._plugins.seen_report(report["tapped"], node, report["report"])
+        elif panic := _PANIC.match(report["journal"]):
             self._state.panicked(node, panic.group(1))
         else:
-            self._plugins.seen_journal(node, told["journal"])
+            self._plugins.seen_journal(node, report["journal"])
 
     def _changed(self, kind: str, item: Object, is_there: bool) -> None:
         if kind == "plugin":

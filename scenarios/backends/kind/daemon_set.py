@@ -1,7 +1,7 @@
 """The DaemonSet of a plugin on one node: its container sees the plugin folder, the machine and the node's files.
 
-A plugin that comes along is told where they are. A program of the user's has a node's paths built in, so all lies where
-it lies on a node.
+A bundled plugin is given these paths as options. A program of the user's has a node's paths built in, so everything
+lies where it lies on a node. A plugin that talks to the API server has a service account.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from simkubelet._internal import bundle
+from simkubelet.host import module_name
 
 from ...story.plugin_spec import PluginSpec, Serves
 from ..world.marked_processes import MARK
-from ..world.stub_options import stub_options
+from ..world.plugin_commands import stub_options
+from .api import ClusterApi
 from .image import PluginImage
 from .node import PLACE, PLUGIN_FOLDER, TAPS
 from .program import PROGRAMS, Program
@@ -121,9 +122,41 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
 
 
 def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
-    program = [image.python, "-P", "-m", bundle.module_name("plugin"), spec.builtin or ""]
+    program = [image.python, "-P", "-m", module_name("plugin"), spec.builtin or ""]
     settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
     argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.builtin_args]
     if spec.is_stub:
         return ["/bin/sh", "-c", f'exec "$@" <>{PLACE}/{spec.name}.in >>{PLACE}/{spec.name}.out', "sh", *argv]
     return argv
+
+
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
+_RULES: Final = [
+    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch", "update", "patch"]},
+    {"apiGroups": [""], "resources": ["nodes/status", "pods/status"], "verbs": ["get", "update", "patch"]},
+]
+
+
+async def add_account(api: ClusterApi, namespace: str) -> None:
+    """Make the account, and let it read and change nodes and pods.
+
+    Raises:
+        HostError: The cluster does not do it.
+    """
+    metadata = {"name": ACCOUNT, "labels": LABELS}
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT}
+    objects: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        (f"namespaces/{namespace}/serviceaccounts", "v1", {"kind": "ServiceAccount"}),
+        ("clusterroles", _RBAC, {"kind": "ClusterRole", "rules": _RULES}),
+        ("clusterrolebindings", _RBAC, {"kind": "ClusterRoleBinding", "subjects": [subject], "roleRef": role}),
+    )
+    for url, group, body in objects:
+        await api.call("POST", url, {"apiVersion": group, "metadata": metadata, **body}, group=group)
+
+
+async def remove_account(api: ClusterApi, namespace: str) -> None:
+    """Take away what `add_account` made, where it is there."""
+    await api.call("DELETE", f"clusterrolebindings?{SELECTED}", group=_RBAC)
+    await api.call("DELETE", f"clusterroles?{SELECTED}", group=_RBAC)
+    await api.call("DELETE", f"namespaces/{namespace}/serviceaccounts?{SELECTED}")

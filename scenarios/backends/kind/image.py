@@ -18,15 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from simkubelet._internal import bundle
+from simkubelet.host import CHECKOUT, module_name
 
 from .oci import archive, layer
 
 _OURS: Final = (
     "simkubelet/__init__.py",
+    "simkubelet/host.py",
     "simkubelet/apis",
     "simkubelet/_internal/__init__.py",
     "simkubelet/_internal/folder_events.py",
+    "simkubelet/_internal/lazy.py",
     "simkubelet/runtime/__init__.py",
     "simkubelet/runtime/cri_call.py",
     "fakegpu",
@@ -48,11 +50,10 @@ _BUNDLED: Final = {
         "backends/world/vendor_devices.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
-        "backends/kind/agent_devices.py",
-        "backends/kind/agent_files.py",
+        "backends/kind/agent_changes.py",
     ),
 }
-"""What is needed of the packages that may lie in a wheel below another: see `bundle`."""
+"""What is needed of the packages that may lie in a wheel below another: see `host.module_name`."""
 _UNUSED: Final = {
     "__pycache__",
     "test",
@@ -123,7 +124,7 @@ def image_source() -> ImageSource:
 
 def _search_path() -> list[Path]:
     found = [Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")]
-    return list(dict.fromkeys([*found, bundle.CHECKOUT]))
+    return list(dict.fromkeys([*found, CHECKOUT]))
 
 
 def _files(python: Path) -> Iterator[Path]:
@@ -146,12 +147,10 @@ def _below(folder: Path) -> Iterator[Path]:
 def _packages() -> Iterator[Path]:
     """What plugins and the agent import of ours."""
     bundled = [
-        f"{bundle.module_name(package).replace('.', '/')}/{part}"
-        for package, parts in _BUNDLED.items()
-        for part in parts
+        f"{module_name(package).replace('.', '/')}/{part}" for package, parts in _BUNDLED.items() for part in parts
     ]
     for name in (*_OURS, *bundled):
-        place = bundle.CHECKOUT / name
+        place = CHECKOUT / name
         yield from _below(place) if place.is_dir() else [place]
 
 

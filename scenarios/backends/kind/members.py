@@ -1,26 +1,34 @@
-"""Which of a cluster's nodes take part in a story: the scheduler counts every node that the cluster knows.
+"""The nodes of a cluster, prepared for one story and cleaned after it.
 
-A node that a story has no use for leaves the cluster: its kubelet stops, and its Node object is deleted. It comes back
-by itself when its kubelet starts.
+The scheduler counts every node that the cluster knows, so a node that a story has no use for leaves the cluster: its
+kubelet stops, and its Node object is deleted. It comes back by itself when its kubelet starts. `clean` removes what
+stories leave, so that each begins with kubelets that know no device.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from simkubelet.model.errors import HostError
 
 from .api import ClusterApi
-from .kubelet_settings import take_back
-from .node import KindNode
+from .changes import restore_node
+from .daemon_set import SELECTED
+from .kubelets import take_back
+from .node import PLACE, PLUGIN_FOLDER, KindNode
+from .plugins import NAMESPACE, KindPlugins
+from .state import extended
+from .until import until
 
 _READY_WITHIN_S: Final = 120.0
-_LOOK_AGAIN_S: Final = 0.3
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
+_GONE_WITHIN_S: Final = 90.0
+_REMOVE_FILES: Final = (
+    f"[ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
+    f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete"
+)
 
 
 class KindMembers:
@@ -73,21 +81,70 @@ class KindMembers:
                 await first.run("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", *taint)
 
     async def _until_ready(self, api: ClusterApi, node: KindNode) -> None:
-        limit = time.monotonic() + _READY_WITHIN_S
-        while True:
+        taints: list[str] = []
+
+        async def is_ready() -> bool:
             found = await api.call("GET", f"nodes/{node.container}")
-            taints = [taint["key"] for taint in found.get("spec", {}).get("taints", ())]
+            taints[:] = [taint["key"] for taint in found.get("spec", {}).get("taints", ())]
             if taints == [_CONTROL_PLANE]:
                 self._was_tainted = True
                 await api.call("PATCH", f"nodes/{node.container}", {"spec": {"taints": None}})
-            elif not taints and _is_ready(found):
-                return
-            if time.monotonic() > limit:
-                because = f", tainted with {', '.join(taints)}" if taints else ""
-                raise HostError(f"node {node.container}: not ready for pods within {_READY_WITHIN_S:g} s{because}")
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            return not taints and _is_ready(found)
+
+        def complaint() -> str:
+            because = f" (tainted with {', '.join(taints)})" if taints else ""
+            return f"node {node.container}: not ready for pods{because}"
+
+        await until(is_ready, _READY_WITHIN_S, complaint)
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
     conditions: Sequence[Mapping[str, str]] = node.get("status", {}).get("conditions", ())
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+
+
+async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugins) -> None:
+    """Remove pods, plugins, labels, files and agents, and let the kubelets forget all devices and settings.
+
+    Raises:
+        HostError: The cluster does not do it.
+    """
+    for node in nodes:
+        await node.resume_runtime()
+        await node.run("systemctl", "start", "kubelet")
+    await api.call("DELETE", f"namespaces/default/pods?{SELECTED}&gracePeriodSeconds=0")
+    await plugins.remove(api, nodes)
+    await _until_gone(api, f"namespaces/default/pods?{SELECTED}")
+    await _until_gone(api, f"namespaces/{NAMESPACE}/pods?{SELECTED}")
+    await api.call("DELETE", "namespaces/default/events")
+    for node in nodes:
+        await node.close()
+        await _forget_devices(api, node)
+
+
+async def _forget_devices(api: ClusterApi, node: KindNode) -> None:
+    """A node as one on which no plugin ever registered: the kubelet must not be there when its status changes."""
+    await node.run("sh", "-c", _REMOVE_FILES)
+    found = await api.call("GET", f"nodes/{node.container}")
+    await restore_node(found, api)
+    published = found.get("status", {})
+    left = [(part, name) for part in ("capacity", "allocatable") for name in extended(published.get(part, {}))]
+    checkpoint = await node.run("sh", "-c", f"cat {PLUGIN_FOLDER}/kubelet_internal_checkpoint 2>/dev/null || true")
+    had_other_settings = await take_back(node)
+    if not left and not checkpoint and not had_other_settings:
+        return
+    await node.systemctl("stop")
+    await node.run("sh", "-c", f"rm -rf {PLUGIN_FOLDER}/*")
+    removals = [{"op": "remove", "path": f"/status/{part}/{name.replace('/', '~1')}"} for part, name in left]
+    if removals:
+        await api.call("PATCH", f"nodes/{node.container}/status", removals, patch="json-patch")
+    await node.systemctl("start")
+    await node.until_serving()
+
+
+async def _until_gone(api: ClusterApi, url: str) -> None:
+    async def is_gone() -> bool:
+        found = await api.call("GET", url)
+        return not found or found.get("items") == []
+
+    await until(is_gone, _GONE_WITHIN_S, f"the cluster does not remove {url}")

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from simkubelet._internal import bundle
+from simkubelet.host import module_name
 from simkubelet.model.errors import HostError, InputError
 
 from .docker import CommandError, output_of, process
@@ -31,25 +31,25 @@ _COPY_WITHIN_S: Final = 120.0
 UP_WITHIN_S: Final = 90.0
 """How long a kubelet may take to serve its socket, and an API server to answer, after a start."""
 
-OnTold = Callable[[Mapping[str, Any]], None]
-"""Takes what the agent sees by itself, and ``{"journal": "…"}`` for each line of the kubelet's log."""
+OnReport = Callable[[Mapping[str, Any]], None]
+"""Takes what the agent reports unasked, and ``{"journal": "…"}`` for each line of the kubelet's log."""
 
 
 class KindNode:
-    """Commands to the node's container, and the two processes that tell of it; `watch` starts them, `close` ends them.
+    """Commands to the node's container, and the two processes that report on it, from `watch` to `close`.
 
     Args:
         name: The story's name of the node.
         container: Its container's, which is also its name in the cluster.
         image: Of the agent.
-        on_told: Told what happens, in the event loop.
+        on_report: Called with what happens, in the event loop.
     """
 
-    def __init__(self, name: str, container: str, image: PluginImage, on_told: OnTold) -> None:
+    def __init__(self, name: str, container: str, image: PluginImage, on_report: OnReport) -> None:
         self.name = name
         self.container = container
         self._image = image
-        self._on_told = on_told
+        self._on_report = on_report
         self._stack = contextlib.AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         self._agent: asyncio.subprocess.Process | None = None
@@ -66,7 +66,7 @@ class KindNode:
         """Whether its container runs.
 
         Raises:
-            HostError: docker does not tell.
+            HostError: docker does not answer.
         """
         said = await output_of("docker", "inspect", "--format={{.State.Running}}", self.container)
         return said.strip() == "true"
@@ -124,7 +124,7 @@ class KindNode:
         )
         ready.cancel()
         if not self._ready.is_set():
-            said = await self._last_words() if self._tasks[1] in done else "it says nothing"
+            said = await self._exit_message() if self._tasks[1] in done else "it says nothing"
             raise HostError(f"node {self.container}: the agent does not start: {said}")
 
     async def close(self) -> None:
@@ -211,7 +211,7 @@ class KindNode:
             f"--mount=type=bind,src={PLUGIN_FOLDER},dst={PLUGIN_FOLDER},options=rbind:rw",
         ]
         run = [*_CTR, "run", "--rm", "--net-host", "--with-ns=pid:/proc/1/ns/pid", "--label=simkubelet=agent"]
-        module = f"{bundle.module_name('scenarios')}.backends.kind.agent"
+        module = f"{module_name('scenarios')}.backends.kind.agent"
         program = [self._image.python, "-m", module]
         start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && exec "$@"'
         inside = [
@@ -233,7 +233,7 @@ class KindNode:
         remove = f"ctr -n k8s.io task rm -f {_AGENT}; ctr -n k8s.io container rm {_AGENT}; true"
         await self.run("sh", "-c", f"{{ {remove}; }} >/dev/null 2>&1")
 
-    async def _last_words(self) -> str:
+    async def _exit_message(self) -> str:
         if self._agent is None or self._agent.stderr is None:
             return ""
         lines = (await self._agent.stderr.read()).decode(errors="replace").split("\n")
@@ -242,24 +242,24 @@ class KindNode:
     async def _follow(self, journal: asyncio.subprocess.Process) -> None:
         assert journal.stdout is not None  # noqa: S101  # a pipe was asked for
         while line := await journal.stdout.readline():
-            self._on_told({"journal": line.decode(errors="replace").rstrip("\n")})
+            self._on_report({"journal": line.decode(errors="replace").rstrip("\n")})
 
     async def _listen(self, agent: asyncio.subprocess.Process) -> None:
         assert agent.stdout is not None  # noqa: S101  # a pipe was asked for
         while line := await agent.stdout.readline():
-            told = json.loads(line)
-            if "answer" in told:
-                self._answered(told)
-            elif "ready" in told:
+            report = json.loads(line)
+            if "answer" in report:
+                self._answered(report)
+            elif "ready" in report:
                 self._ready.set()
             else:
-                self._on_told(told)
+                self._on_report(report)
 
-    def _answered(self, told: Mapping[str, Any]) -> None:
-        answer = self._answers.get(told["answer"])
+    def _answered(self, report: Mapping[str, Any]) -> None:
+        answer = self._answers.get(report["answer"])
         if answer is None or answer.done():
             return
-        if "error" in told:
-            answer.set_exception(InputError(f"{self.name}: {told['error']}"))
+        if "error" in report:
+            answer.set_exception(InputError(f"{self.name}: {report['error']}"))
         else:
-            answer.set_result(told["value"])
+            answer.set_result(report["value"])

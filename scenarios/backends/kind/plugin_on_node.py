@@ -10,7 +10,7 @@ from ...story.plugin_spec import PluginSpec
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace
-from ..world.call_log import CallBook
+from ..world.call_log import CallLog
 from .api import Object
 from .daemon_set import mark_of
 from .node import KindNode
@@ -37,25 +37,25 @@ class PluginOnNode:
         self.is_wanted = spec.start == "with-node"
         self.registrations = 0
         self._trace = trace
-        self._life = 0
+        self._starts = 0
         self._ended = 0
         self._pod = ""
         self._earlier_pods: set[str] = set()
-        self._lives_before = 0
+        self._starts_before = 0
         self._state = PluginState.STOPPED
-        self._book = CallBook(spec.name, node.name, trace)
+        self._call_log = CallLog(spec.name, node.name, trace)
 
     @property
     def view(self) -> PluginView:
         """For the story's observations."""
-        restarts = max(self._life - 1, 0)
-        told = self._book.told
+        restarts = max(self._starts - 1, 0)
+        told = self._call_log.view_fields
         return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, *told)
 
     @property
     def has_ended(self) -> bool:
         """Whether no process of it is known to run."""
-        return self._ended == self._life
+        return self._ended == self._starts
 
     @property
     def mark(self) -> str:
@@ -71,7 +71,7 @@ class PluginOnNode:
             if not statuses or not is_there or uid in self._earlier_pods:
                 return
             self._earlier_pods.add(self._pod)
-            self._pod, self._lives_before = uid, self._life
+            self._pod, self._starts_before = uid, self._starts
         if not is_there:
             self._state = PluginState.STOPPED
             self._end(None)
@@ -84,16 +84,16 @@ class PluginOnNode:
 
     def seen_report(self, report: Mapping[str, Any]) -> None:
         """Take what a stub or a tap tells of calls."""
-        self.registrations += self._book.take(report) and self.tells
+        self.registrations += self._call_log.take(report) and self.tells
 
     def _seen_container(self, status: Mapping[str, Any]) -> None:
         state, last = status["state"], status.get("lastState", {})
         terminated = state.get("terminated") or last.get("terminated")
         has_begun = "waiting" not in state or bool(last)
-        while self._life < self._lives_before + status["restartCount"] + has_begun:
+        while self._starts < self._starts_before + status["restartCount"] + has_begun:
             self._end(terminated)
-            self._life += 1
-            self._trace.append(PluginStarted(self.spec.name, self.node.name, self._life))
+            self._starts += 1
+            self._trace.append(PluginStarted(self.spec.name, self.node.name, self._starts))
         if "running" in state:
             self._state = PluginState.RUNNING
         else:
@@ -101,7 +101,7 @@ class PluginOnNode:
             self._end(terminated)
 
     def _end(self, terminated: Mapping[str, Any] | None) -> None:
-        while self._ended < self._life:
+        while self._ended < self._starts:
             self._ended += 1
             status = _status(terminated) if terminated else 0
             self._trace.append(PluginExited(self.spec.name, self.node.name, status, ""))

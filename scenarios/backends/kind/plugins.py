@@ -35,10 +35,9 @@ from ...trace.events import PluginPaused, PluginResumed, PluginSignalled
 from ...trace.snapshot import PluginView
 from ...trace.trace import Trace
 from .api import ClusterApi, Object
-from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, daemon_set
+from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, add_account, daemon_set, remove_account
 from .image import PluginImage
 from .node import KindNode
-from .plugin_account import add_account, remove_account
 from .plugin_on_node import PluginOnNode
 from .program import Program, archive_of
 from .until import until

@@ -1,19 +1,37 @@
-"""The pods of a story on a cluster: their manifests, and the programs that run in them."""
+"""The pods of a story on a cluster: their manifests in the cluster's names, and the programs that run in them.
+
+A container runs a stand-in, or its own program where the story's nodes run processes. A stand-in needs no image from
+a registry, ends with status 0 a moment after SIGTERM, and with another status when a step says so. An init container
+that is no sidecar ends at once. The moment decides what a kubelet does with a container that it both terminates and
+kills: without it either may win.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final, TypeVar
+
+from simkubelet.model.errors import InputError
 
 from ...story.node_spec import NodeSpec, Runtime
+from ..world.marked_processes import MARK
 from .daemon_set import LABELS
 from .image import PluginImage
 from .node import KindNode
-from .placement import placed
-from .program import archive_of
-from .stand_in import manifest_for_cluster, own_programs
+from .program import PROGRAMS, Program, archive_of, carried, volume_of
+
+_PROGRAM: Final = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(2), os._exit(0)))
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(int(open("/exit-code").read())))
+while True:
+    signal.pause()
+"""
+_NAMING: Final = ("nodeName", "nodeSelector", "affinity")
+"""The parts of a pod's specification in which a node, or the label that every node has of its name, may stand."""
+_Value = TypeVar("_Value", str, str | None)
 
 
 class KindPods:
@@ -63,3 +81,106 @@ class KindPods:
         made = await self.manifest(manifest)
         uid = uuid.uuid5(self._story, json.dumps(made, sort_keys=True)).hex
         return made | {"metadata": {"uid": uid} | made["metadata"]}
+
+
+def own_programs(manifest: Mapping[str, Any]) -> dict[str, Program]:
+    """Container -> the program that its command names on this machine.
+
+    Raises:
+        InputError: One has none, or cannot run anywhere else.
+    """
+    spec, found = manifest["spec"], {}
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        argv = (*container.get("command", ()), *container.get("args", ()))
+        where = f"pod '{manifest['metadata']['name']}': container '{container['name']}'"
+        if not container.get("command"):
+            raise InputError(f"{where} needs a command, as no image is read")
+        try:
+            found[container["name"]] = carried(argv)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+    return found
+
+
+def manifest_for_cluster(
+    manifest: Mapping[str, Any], image: PluginImage, story: Mapping[str, str], programs: Mapping[str, Program]
+) -> dict[str, Any]:
+    """A pod's manifest with every container's image and command replaced, and the run's labels.
+
+    Args:
+        manifest: As the story has it.
+        image: What containers run in.
+        story: The run's labels.
+        programs: Container -> what runs there instead of a stand-in.
+    """
+    metadata, spec = manifest["metadata"], manifest["spec"]
+    pod = metadata["name"]
+    init = [
+        _container(one, pod, image, programs.get(one["name"]), is_lasting=one.get("restartPolicy") == "Always")
+        for one in spec.get("initContainers", ())
+    ]
+    containers = [_container(one, pod, image, programs.get(one["name"]), is_lasting=True) for one in spec["containers"]]
+    paths = sorted({path for program in programs.values() for path in program.files})
+    volumes = [{"name": volume_of(path), "hostPath": {"path": f"{PROGRAMS}{path}"}} for path in paths]
+    return {
+        **manifest,
+        "metadata": {**metadata, "namespace": "default", "labels": {**metadata.get("labels", {}), **story}},
+        "spec": {
+            "automountServiceAccountToken": False,
+            **spec,
+            **({"initContainers": init} if init else {}),
+            "containers": containers,
+            **({"volumes": [*spec.get("volumes", ()), *volumes]} if volumes else {}),
+        },
+    }
+
+
+def mark_of(pod: str, container: str) -> str:
+    """By what the processes of a pod's container are found on the node."""
+    return f"pod/{pod}/{container}"
+
+
+def _container(
+    container: Mapping[str, Any], pod: str, image: PluginImage, program: Program | None, is_lasting: bool
+) -> dict[str, Any]:
+    made = {key: value for key, value in container.items() if key != "args"}
+    env = [*container.get("env", ()), {"name": MARK, "value": mark_of(pod, container["name"])}]
+    if program is None:
+        command = [image.python, "-I", "-S", "-c", _PROGRAM if is_lasting else ""]
+    else:
+        command = list(program.argv)
+        env = [*({"name": key, "value": value} for key, value in image.environment.items()), *env]
+        mounts = [{"name": volume_of(path), "mountPath": str(path)} for path in sorted(program.files)]
+        made["volumeMounts"] = [*container.get("volumeMounts", ()), *mounts]
+    return {**made, "image": image.reference, "imagePullPolicy": "Never", "command": command, "env": env}
+
+
+def placed(pod: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """A manifest for a cluster whose nodes have other names.
+
+    Args:
+        pod: With the story's names.
+        names: A node's name in the story -> the cluster's.
+    """
+    named = {part: _renamed(pod["spec"][part], names) for part in _NAMING if part in pod["spec"]}
+    placed = {**pod, "spec": {**pod["spec"], **named}}
+    if annotations := pod["metadata"].get("annotations"):
+        placed["metadata"] = {**pod["metadata"], "annotations": annotated(annotations, names)}
+    return placed
+
+
+def annotated(annotations: Mapping[str, _Value], names: Mapping[str, str]) -> dict[str, _Value | str]:
+    """Annotations or labels for such a cluster: a value may be a node's name, as schedulers write it."""
+    return {key: value if value is None else names.get(value, value) for key, value in annotations.items()}
+
+
+def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+    match value:
+        case str():
+            return names.get(value, value)
+        case Mapping():
+            return {key: _renamed(part, names) for key, part in value.items()}
+        case list() | tuple():
+            return [_renamed(part, names) for part in value]
+        case _:
+            return value

@@ -1,15 +1,13 @@
-"""What the watches and the node's checkpoint have told of a cluster, as trace events and as a story's observations."""
+"""What the watches of a cluster and its checkpoints report, as trace events and as a story's observations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices.checkpoint import Checkpoint
-from simkubelet.devices.pod_devices import AllocationEntry
-from simkubelet.devices.run_options import merge, response_data
+from simkubelet.devices import AllocationEntry, Checkpoint, merge, response_data
 from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
@@ -26,10 +24,9 @@ from simkubelet.model.events import (
 
 from ...trace.snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace.trace import Trace
-from ..world.checkpoint_view import CheckpointFile, checkpoint_view, read_checkpoint
-from ..world.pod_resources import Told
+from ..world.checkpoint import CheckpointFile, checkpoint_view, read_checkpoint
+from ..world.pod_resources import PodResourcesAnswers
 from .api import Object
-from .pod_object import container_statuses, device_health, is_mirror, uid_on_node
 
 _UNKNOWN_END: Final = "ContainerStatusUnknown"
 """How a kubelet calls the end of a container of which its runtime knows nothing, also of one that never began.
@@ -44,7 +41,7 @@ def extended(amounts: Mapping[str, Any]) -> dict[str, int]:
 
 
 class ClusterState:
-    """Grows by what is told, in any order; `snapshot` is what is known now.
+    """Takes what is reported, in any order; `snapshot` is what is known now.
 
     Args:
         names: A node's name in the cluster -> the story's.
@@ -65,8 +62,8 @@ class ClusterState:
         self._panics: dict[str, str] = {}
         self._published: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
         self._pods: dict[str, Object] = {}
-        self._told: dict[str, tuple[str, str, str, str]] = {}
-        self._lives: dict[tuple[str, str], tuple[int, int]] = {}
+        self._statuses: dict[str, tuple[str, str, str, str]] = {}
+        self._runs: dict[tuple[str, str], tuple[int, int]] = {}
         self._events: dict[str, dict[str, PodEvent]] = {}
         self._early: dict[str, list[Object]] = {}
         self._checkpoints: dict[str, CheckpointFile] = {}
@@ -121,14 +118,14 @@ class ClusterState:
     def seen_checkpoint(self, node: str, text: str | None) -> None:
         """Take the text of a node's checkpoint, None where there is none."""
         self._checkpoints[node] = read_checkpoint(text)
-        self._tell_allocations(node)
+        self._record_allocations(node)
 
-    def snapshot(self, plugins: tuple[PluginView, ...], told: Mapping[str, Told]) -> Snapshot:
-        """All that is known; `told` is what the PodResources API of each node tells."""
+    def snapshot(self, plugins: tuple[PluginView, ...], answers: Mapping[str, PodResourcesAnswers]) -> Snapshot:
+        """All that is known; `answers` has those of the PodResources API of each node."""
         nodes, pods = {}, {}
         for node, kubernetes in self._versions.items():
             capacity, allocatable = self._published.get(node, ({}, {}))
-            api = told.get(node, Told())
+            api = answers.get(node, PodResourcesAnswers())
             nodes[node] = NodeView(
                 node,
                 kubernetes,
@@ -144,7 +141,7 @@ class ClusterState:
             )
         for name, item in self._pods.items():
             view = self._pod_view(name, item)
-            listed = told.get(view.node, Told()).pods
+            listed = answers.get(view.node, PodResourcesAnswers()).pods
             pods[name] = replace(view, pod_resources=listed.get(item["metadata"]["name"]))
         return Snapshot(nodes, pods, plugins)
 
@@ -163,22 +160,22 @@ class ClusterState:
         # A static pod is named after its node.
         name, uid = self._in_story(item["metadata"]["name"]), item["metadata"]["uid"]
         node = self._names.get(item["spec"].get("nodeName", ""), "")
-        before = self._told.get(uid, ("", "Pending", "", ""))
+        before = self._statuses.get(uid, ("", "Pending", "", ""))
         if node and not before[0] and not self._is_bound_by_hand(item):
             self._trace.append(PodScheduled(name, node))
         self._pods[name] = item
         self._named[uid_on_node(item)] = name
         for about in {uid, uid_on_node(item)} & self._early.keys():
             for event in self._early.pop(about):
-                self._tell_event(event)
+                self._record_event(event)
         if node:
-            self._tell_allocations(node)
-            self._tell_lives(name, uid, node, item)
+            self._record_allocations(node)
+            self._record_runs(name, uid, node, item)
         status = item.get("status", {})
-        told = (node, status.get("phase", "Pending"), status.get("reason", ""), status.get("message", ""))
-        self._told[uid] = told
-        if told[1:] != before[1:]:
-            self._trace.append(PodStatusUpdated(name, told[1], told[2], self._in_story(told[3])))
+        new = (node, status.get("phase", "Pending"), status.get("reason", ""), status.get("message", ""))
+        self._statuses[uid] = new
+        if new[1:] != before[1:]:
+            self._trace.append(PodStatusUpdated(name, new[1], new[2], self._in_story(new[3])))
         if not is_there:
             if self._pods.get(name, {}).get("metadata", {}).get("uid") == uid:
                 del self._pods[name]
@@ -188,11 +185,11 @@ class ClusterState:
         """Whether no scheduler chose a pod's node: its manifest names one, or lies in the node's own folder."""
         return item["metadata"]["name"] in self.bound or is_mirror(item)
 
-    def _tell_lives(self, pod: str, uid: str, node: str, item: Object) -> None:
+    def _record_runs(self, pod: str, uid: str, node: str, item: Object) -> None:
         """Starts and ends of containers, those between two looks included."""
         for status in container_statuses(item):
             container, state, last = status["name"], status["state"], status.get("lastState", {})
-            started, ended = self._lives.get((uid, container), (0, 0))
+            started, ended = self._runs.get((uid, container), (0, 0))
             never_began = started == 0 and state.get("terminated", {}).get("reason") == _UNKNOWN_END
             is_waiting = "waiting" in state or never_began
             now = status["restartCount"] + (bool(last) if is_waiting else 1)
@@ -207,28 +204,28 @@ class ClusterState:
                         ContainerExited(node, pod, container, ended, end["exitCode"], end.get("reason", ""))
                     )
                     ended += 1
-            self._lives[uid, container] = started, ended
+            self._runs[uid, container] = started, ended
 
     def _seen_event(self, item: Object) -> None:
         about = item["involvedObject"]
         if about.get("kind") != "Pod":
             return
-        if about["uid"] in self._told or any(about["uid"] == uid_on_node(pod) for pod in self._pods.values()):
-            self._tell_event(item)
+        if about["uid"] in self._statuses or any(about["uid"] == uid_on_node(pod) for pod in self._pods.values()):
+            self._record_event(item)
         else:
             # Of a pod that the other watch tells of next, or of one of an earlier story, which it does not.
             self._early.setdefault(about["uid"], []).append(item)
 
-    def _tell_event(self, item: Object) -> None:
+    def _record_event(self, item: Object) -> None:
         about = item["involvedObject"]
-        told = PodEvent(item["type"], item["reason"], self._in_story(item["message"]))
+        event = PodEvent(item["type"], item["reason"], self._in_story(item["message"]))
         known = self._events.setdefault(about["uid"], {})
-        if known.get(item["metadata"]["uid"]) == told:
+        if known.get(item["metadata"]["uid"]) == event:
             return
-        known[item["metadata"]["uid"]] = told
+        known[item["metadata"]["uid"]] = event
         component = item.get("source", {}).get("component") or item.get("reportingComponent", "")
         self._trace.append(
-            EventRecorded(self._in_story(about["name"]), told.type, told.reason, told.message, component)
+            EventRecorded(self._in_story(about["name"]), event.type, event.reason, event.message, component)
         )
 
     def _in_story(self, text: str) -> str:
@@ -236,7 +233,7 @@ class ClusterState:
             text = text.replace(name, node)
         return text
 
-    def _tell_allocations(self, node: str) -> None:
+    def _record_allocations(self, node: str) -> None:
         names = {uid_on_node(item): name for name, item in self._pods.items()}
         for entry in self._entries(node):
             key = (str(entry.pod_uid), entry.container, str(entry.resource))
@@ -245,8 +242,9 @@ class ClusterState:
                 ids = tuple(sorted(map(str, entry.allocation.devices())))
                 response = entry.allocation.response
                 self._responses.setdefault(key[:2], []).append(response)
-                told = response_data(response)
-                self._trace.append(DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids, told))
+                self._trace.append(
+                    DevicesAllocated(node, names[entry.pod_uid], key[1], key[2], ids, response_data(response))
+                )
 
     def _entries(self, node: str) -> tuple[AllocationEntry, ...]:
         """Who holds what, as far as a kubelet can read it."""
@@ -279,3 +277,38 @@ class ClusterState:
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),
         )
+
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+"""The annotation of a pod that a kubelet made itself for a static one, with the id that it has for that one."""
+
+
+def is_mirror(item: Object) -> bool:
+    """Whether a kubelet tells of a static pod by it."""
+    return _MIRROR in item["metadata"].get("annotations", {})
+
+
+def uid_on_node(item: Object) -> str:
+    """The id that a kubelet has for a pod: a static one's is its own, not that of its mirror."""
+    metadata = item["metadata"]
+    uid: str = metadata.get("annotations", {}).get(_MIRROR, metadata["uid"])
+    return uid
+
+
+def container_statuses(item: Object) -> list[Any]:
+    """Of all containers, in the order of their start: a kubelet sorts those of the app by name."""
+    status, spec = item.get("status", {}), item["spec"]
+    found = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+    order = [container["name"] for container in (*spec.get("initContainers", ()), *spec["containers"])]
+    return sorted(found, key=lambda one: order.index(one["name"]))
+
+
+def device_health(item: Object) -> dict[str, dict[str, str]]:
+    """Resource -> device -> health, as the pod's status tells it."""
+    found: dict[str, dict[str, str]] = {}
+    for status in container_statuses(item):
+        resources: Iterable[Any] = status.get("allocatedResourcesStatus", ())
+        for resource in resources:
+            healths = {device["resourceID"]: device["health"] for device in resource.get("resources", ())}
+            found.setdefault(resource["name"], {}).update(healths)
+    return found

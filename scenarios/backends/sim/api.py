@@ -6,12 +6,8 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from simkubelet.cluster import Objects
-from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.node_logs import NodeLogs
-from simkubelet.cluster.objects.objects import JSON
-from simkubelet.cluster.strategies.table import strategies
-from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.cluster import JSON, ApiServer, NodeLogs, Objects, all_strategies
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError
 from simkubelet.model.version import Version
 
@@ -29,7 +25,7 @@ async def serving_api(
         HostError: no port can be had.
     """
     logs = NodeLogs(kubelets, lambda: datetime.now(UTC))
-    server = ApiServer(objects, strategies(objects), logs=logs, version=version.kubelet_version)
+    server = ApiServer(objects, all_strategies(objects), logs=logs, version=version.kubelet_version)
     try:
         await server.start()
     except OSError as error:

@@ -16,19 +16,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from simkubelet._internal.sandbox import check_sandbox
-from simkubelet.cluster import Objects, Scheduler, Store, WallTime
-from simkubelet.cluster.objects.objects import Key
-from simkubelet.cluster.objects.pod_json import pod_key
-from simkubelet.kubelet.kubelet import Kubelet
+from simkubelet.cluster import Key, Objects, Scheduler, Store, WallTime, pod_key
+from simkubelet.host import check_sandbox
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import Version, version
-from simkubelet.node.context import NodeContext
-from simkubelet.runtime.bubblewrap import check_bubblewrap
+from simkubelet.node import NodeContext
+from simkubelet.runtime import check_bubblewrap
 
 from ...evaluation.verdict import is_failure
 from ...story.model import Scenario
@@ -53,18 +51,15 @@ from ...trace.events import ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ...trace.trace import Trace
 from ..backend import Capability
-from ..world.checkpoint_view import checkpoint_view, read_checkpoint
+from ..world.checkpoint import checkpoint_view, read_checkpoint
 from ..world.log_files import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_commands import needs_view
 from ..world.plugins import SimPlugins
-from ..world.pod_resources import Told
-from .changes import change_device, change_file, change_gpus, change_runtime
-from .kubelets import change_kubelet
-from .objects import bind, change_metadata
+from ..world.pod_resources import PodResourcesAnswers
+from .changes import bind, change_device, change_file, change_gpus, change_kubelet, change_metadata, change_runtime
 from .patience import SimPatience, settled
-from .pod_resources import PodResourcesAgent
-from .view import node_view, pod_view
+from .view import PodResourcesAgent, node_view, pod_view
 
 
 class SimBackend:
@@ -195,12 +190,12 @@ class SimBackend:
 
     async def observe(self) -> Snapshot:
         """What the store, the kubelets and the supervisors say now."""
-        told = {name: await agent.ask() for name, agent in self._agents.items()}
+        answers = {name: await agent.ask() for name, agent in self._agents.items()}
         self._observed = len(self.trace)
         self._named |= {pod.mirror_of or pod.uid: pod.key for pod in self._store.pods}
         return Snapshot(
-            nodes={node.name: self._node_view(node, told) for node in self._store.all_nodes},
-            pods={pod.key: self._pod_view(pod, told) for pod in self._store.pods},
+            nodes={node.name: self._node_view(node, answers) for node in self._store.all_nodes},
+            pods={pod.key: self._pod_view(pod, answers) for pod in self._store.pods},
             plugins=self._plugins.views,
         )
 
@@ -270,9 +265,9 @@ class SimBackend:
                 self._plugins.registered(event)
             case KubeletCrashed(node=node, reason=reason):
                 self._panics[node] = reason
-                self._plugins.tend(node, False)
+                self._plugins.allow_restarts(node, False)
             case KubeletStopped(node=node):
-                self._plugins.tend(node, False)
+                self._plugins.allow_restarts(node, False)
             case KubeletStarted(node=node):
                 self._panics.pop(node, None)
         self.trace.append(event)
@@ -289,11 +284,11 @@ class SimBackend:
     def _pod_names(self) -> str:
         return ", ".join(pod.key for pod in self._store.pods)
 
-    def _node_view(self, node: Node, told: Mapping[str, Told]) -> NodeView:
+    def _node_view(self, node: Node, answers: Mapping[str, PodResourcesAnswers]) -> NodeView:
         name = node.name
         kubernetes, panic = self._nodes[name].spec.kubernetes, self._panics.get(name)
         view = node_view(name, kubernetes, node, is_running=self._kubelets[name].is_running, panic=panic)
-        api = told.get(name, Told())
+        api = answers.get(name, PodResourcesAnswers())
         return replace(
             view, pod_resources=api.allocatable, pod_resources_get=api.get, checkpoint=self._checkpoint_view(name)
         )
@@ -304,10 +299,10 @@ class SimBackend:
             return "absent"
         return checkpoint_view(read_checkpoint(self._nodes[node].checkpoint_text()), self._named)
 
-    def _pod_view(self, pod: Pod, told: Mapping[str, Told]) -> PodView:
+    def _pod_view(self, pod: Pod, answers: Mapping[str, PodResourcesAnswers]) -> PodView:
         node = pod.node_name or ""
         view = pod_view(pod, self._kubelets.get(node), self._store)
-        return replace(view, pod_resources=told.get(node, Told()).pods.get(pod.key))
+        return replace(view, pod_resources=answers.get(node, PodResourcesAnswers()).pods.get(pod.key))
 
     async def _exit_container(self, action: ExitContainer) -> None:
         pod = self._pod(action.pod)

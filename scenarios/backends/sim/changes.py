@@ -1,11 +1,16 @@
-"""What a story's steps change on a node from outside: its GPUs, its files, its manifests of static pods."""
+"""What a story's steps change in a simulated world: kubelets and runtimes, GPUs, files, bindings and metadata."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from simkubelet.cluster import Key, Objects, Store
+from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import InputError
-from simkubelet.runtime.cri import Cri
+from simkubelet.model.pod import Pod
+from simkubelet.runtime import Cri
 
 from ...story.node_spec import MANIFESTS
 from ...story.verbs.action import (
@@ -21,23 +26,45 @@ from ...story.verbs.action import (
     verb_of,
 )
 from ...story.verbs.hardware_action import FailDevice, HealDevice, NvidiaAction
-from ...story.verbs.node_action import PauseRuntime, RefuseCri, ResumeRuntime, RuntimeAction
+from ...story.verbs.node_action import (
+    ChangeCheckpoint,
+    CheckpointState,
+    FillDisk,
+    FreeDisk,
+    KubeletAction,
+    PauseRuntime,
+    RebootNode,
+    RefuseCri,
+    RestartKubelet,
+    ResumeRuntime,
+    RuntimeAction,
+    StartKubelet,
+    StopKubelet,
+    SyncNodeStatus,
+)
+from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import (
+    CheckpointChanged,
     CriRefused,
+    DiskFilled,
+    DiskFreed,
     FaultHealed,
     FaultInjected,
     FileCreated,
     FileMoved,
     FileRemoved,
     FileWritten,
+    NodeRebooted,
     RuntimePaused,
     RuntimeResumed,
 )
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
-from ..world.node import SimNode, told_errors
-from ..world.nvidia_change import nvidia_change
-from ..world.selection import chosen_file, chosen_gpu, numbered
+from ..world.checkpoint import changed_checkpoint
+from ..world.node import SimNode, as_story_errors
+from ..world.plugins import SimPlugins
+from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
+from .patience import settled
 
 
 def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
@@ -51,7 +78,7 @@ def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: 
         raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
     from ..world import nvidia_gpus
 
-    with told_errors():
+    with as_story_errors():
         event, given = nvidia_change(action, node.name, nvidia_gpus.names(node.machine), snapshot)
         trace.append(event)
         nvidia_gpus.change(node.machine, verb_of(action), **given)
@@ -68,7 +95,7 @@ def change_device(action: FailDevice | HealDevice, node: SimNode, snapshot: Snap
         raise InputError(f"node '{node.name}' has no such devices: give it some with 'amd' or 'iluvatar'")
     device = chosen_gpu(action.device, numbered(node.vendor_devices.ids), snapshot)
     is_healthy = isinstance(action, HealDevice)
-    with told_errors():
+    with as_story_errors():
         trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
         node.vendor_devices.tell_health(device, healthy=is_healthy)
 
@@ -134,3 +161,92 @@ def _manifest_of(pod: str) -> str:
 def _remove(node: SimNode, path: str, trace: Trace) -> None:
     node.files.remove(path)
     trace.append(FileRemoved(node.name, path))
+
+
+async def change_kubelet(
+    action: KubeletAction, node: SimNode, kubelet: Kubelet, plugins: SimPlugins, trace: Trace
+) -> None:
+    """Do what a step says to the kubelet of a node; the node's plugins are tended while it runs.
+
+    Raises:
+        InputError: It is not in the state for it.
+        HostError: It cannot be started.
+    """
+
+    async def until_settled() -> None:
+        """What quick plugins do at the start of a kubelet; those of a node that has rebooted are not there yet."""
+        await settled(trace)
+
+    match action:
+        case RestartKubelet():
+            await kubelet.restart(until_settled)
+        case StopKubelet():
+            await kubelet.stop()
+        case StartKubelet() if kubelet.is_running:
+            raise InputError(f"the kubelet of node '{node.name}' runs already; stop it first")
+        case StartKubelet():
+            await kubelet.start(until_settled)
+        case RebootNode(plugins=named, pods=pods):
+            ran = await plugins.power_off(node.name)
+            trace.append(NodeRebooted(node.name))
+            await kubelet.reboot(pods)
+            await plugins.power_on(node.name, ran if named is None else named)
+        case ChangeCheckpoint(to=to):
+            change_checkpoint(node.plugin_folder, to)
+            trace.append(CheckpointChanged(node.name, to.value))
+        case FillDisk():
+            kubelet.folder.is_full = True
+            trace.append(DiskFilled(node.name))
+        case FreeDisk():
+            kubelet.folder.is_full = False
+            trace.append(DiskFreed(node.name))
+        case SyncNodeStatus():
+            kubelet.publish()
+    plugins.allow_restarts(node.name, kubelet.is_running)
+
+
+def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:
+    """Change the checkpoint of a plugin folder.
+
+    Raises:
+        InputError: There is none.
+    """
+    file = plugin_folder / CHECKPOINT_NAME
+    try:
+        text = file.read_text()
+    except FileNotFoundError:
+        raise InputError(f"changeCheckpoint: the kubelet has written none yet ({file})") from None
+    if (changed := changed_checkpoint(text, to)) is None:
+        file.unlink()
+    else:
+        file.write_text(changed)
+
+
+def bind(pod: Pod, node: str, store: Store) -> None:
+    """Bind a pod to a node.
+
+    Raises:
+        InputError: It is bound already.
+    """
+    if pod.node_name is not None:
+        raise InputError(
+            f"pod '{pod.key}' is bound to node '{pod.node_name}' already; give its manifest a 'schedulerName' that "
+            "no scheduler here has"
+        )
+    store.bind(pod.uid, node)
+
+
+def change_metadata(action: MetadataAction, key: Key, objects: Objects) -> None:
+    """Set or remove labels or annotations of the object at a place.
+
+    Raises:
+        InputError: It is not there.
+    """
+    body = objects.get(key)
+    if body is None:
+        raise InputError(f"no {action.subject} is there now")
+    metadata = body["metadata"]
+    entries = {**(metadata.get(action.part) or {}), **action.entries}
+    left = {name: value for name, value in entries.items() if value is not None}
+    others = {name: value for name, value in metadata.items() if name != action.part}
+    objects.replace(key, {**body, "metadata": {**others, **({action.part: left} if left else {})}})

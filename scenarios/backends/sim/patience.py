@@ -1,10 +1,20 @@
-"""How long a story waits in the simulated world, in real time and in node time."""
+"""How long a story waits in the simulated world, in real time and in node time.
+
+How long processes take depends on the machine as much as on them, so less time of a wait passes while more threads
+want to run than there are cores. But a user waits for the story, so a wait ends in real time too: after three times
+its length, as on a machine with three threads for each core, which is what builds and test suites make of one. A wait
+has ten seconds in any case, the default of an expectation: even a short wait has to cover the start of a process, and
+that takes seconds on a machine which is that busy.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from simkubelet.model.clock import ManualClock
@@ -20,7 +30,6 @@ from simkubelet.model.events import (
 
 from ...trace.events import PluginCalled, PluginExited, PluginStarted, RegistrationAnswered
 from ...trace.trace import Trace
-from .fair_time import FairTime
 
 _IDLE_S: Final = 0.01
 _LOOK_S: Final = 0.1
@@ -45,6 +54,11 @@ _FROM_PROCESSES: Final = frozenset(
     )
 )
 """What real processes did, in their own time; the other kinds can all follow from node time alone."""
+_SLOWEST: Final = 0.1
+"""The pace, compared with real time, below which it never goes."""
+_MOST_TIMES: Final = 3.0
+_ALWAYS_S: Final = 10.0
+_LOADAVG: Final = Path("/proc/loadavg")
 
 
 async def settled(trace: Trace) -> None:
@@ -85,7 +99,7 @@ class SimPatience:
         self._within_s = within_s
         self._real_time = FairTime(within_s)
         self._leap_limit = clock.now() + within_s
-        self._heeded = len(trace)
+        self._looked_at = len(trace)
         self._last_limit = clock.now() + max(within_s, _FURTHEST_S)
 
     async def wait(self) -> bool:
@@ -108,9 +122,9 @@ class SimPatience:
         return len(self._trace) > self._observed()
 
     async def _leap(self) -> bool:
-        if any(event.kind in _FROM_PROCESSES for event in self._trace[self._heeded :]):
+        if any(event.kind in _FROM_PROCESSES for event in self._trace[self._looked_at :]):
             self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)
-        self._heeded = len(self._trace)
+        self._looked_at = len(self._trace)
         due = self._clock.next_deadline()
         if due is None or due > self._leap_limit:
             return False
@@ -119,3 +133,45 @@ class SimPatience:
 
     def _is_over(self) -> bool:
         return self._real_time.left() <= 0
+
+
+def runnable() -> int:
+    """How many threads of the machine run or want to, this one among them.
+
+    Source: fs/proc/loadavg.c, ``loadavg_proc_show`` (Linux 6.1).
+    """
+    return max(1, int(_LOADAVG.read_text().split()[3].partition("/")[0]))
+
+
+class FairTime:
+    """A stopwatch that runs from the start, and says when a wait is over.
+
+    Read it several times a second: what lies between two readings counts as the machine is found at the second.
+
+    Args:
+        limit_s: How long the wait is.
+        now: Real time in seconds.
+        runnable: How many want a core, at the moment.
+    """
+
+    def __init__(
+        self, limit_s: float, now: Callable[[], float] = time.monotonic, runnable: Callable[[], int] = runnable
+    ) -> None:
+        self._limit_s = limit_s
+        self._now = now
+        self._runnable = runnable
+        self._cores = len(os.sched_getaffinity(0))
+        self._seconds = 0.0
+        self._read_at = now()
+        self._over_at = self._read_at + max(_MOST_TIMES * limit_s, _ALWAYS_S)
+
+    def read(self) -> float:
+        """Seconds since it was made."""
+        now = self._now()
+        self._seconds += (now - self._read_at) * max(_SLOWEST, min(1.0, self._cores / self._runnable()))
+        self._read_at = now
+        return self._seconds
+
+    def left(self) -> float:
+        """Seconds until the wait is over, none or less where it is."""
+        return min(self._limit_s - self.read(), self._over_at - self._read_at)

@@ -1,4 +1,4 @@
-"""What a stub or a tap has told of a plugin on a node: its calls, its registrations, its connections."""
+"""What a stub or a tap has reported of a plugin on a node: its calls, its registrations, its connections."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...trace.events import PluginCalled, RegistrationAnswered
 from ...trace.trace import Record
 
 
-class CallBook:
+class CallLog:
     """Kept from reports: see `plugin.stub.control` and `tap.tap`.
 
     Args:
@@ -19,7 +19,7 @@ class CallBook:
         trace: Gets the calls and the answers to registrations.
 
     Attributes:
-        calls: RPC -> how often it was made, and Register -> how often that was answered, over all lives.
+        calls: RPC -> how often it was made, and Register -> how often that was answered, over all processes.
         log: All that the kubelet called of the latest process, in order.
         refusal: The answer to the latest Register call, empty where it was accepted or there was none.
         connections: How many the kubelet has.
@@ -35,16 +35,16 @@ class CallBook:
         self.connections = 0
 
     @property
-    def told(self) -> tuple[str, Mapping[str, int], tuple[str, ...], int]:
+    def view_fields(self) -> tuple[str, Mapping[str, int], tuple[str, ...], int]:
         """The last attributes of a `PluginView`."""
         return self.refusal, dict(self.calls), tuple(self.log), self.connections
 
-    def begin_life(self) -> None:
+    def begin_process(self) -> None:
         """Another process is the plugin from now on."""
         self.log.clear()
 
     def take(self, report: Mapping[str, Any]) -> bool:
-        """Take a report; whether it tells of a registration that was accepted."""
+        """Take a report; return whether it is about a registration that was accepted."""
         match report:
             case {"called": rpc, "devices": devices}:
                 self.calls[rpc] += 1
@@ -58,5 +58,5 @@ class CallBook:
             case {"connections": number}:
                 self.connections = number
             case {"ready": True} | {"process": _}:
-                self.begin_life()
+                self.begin_process()
         return False

@@ -1,4 +1,4 @@
-"""What a plugin wrote last that says why it ended, for the messages about its end."""
+"""The line of a plugin's log that says why it ended, for the messages about its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _GO_SIGNAL: Final = re.compile(r"^\[signal SIG.*$", re.MULTILINE)
 _CONTINUED: Final = re.compile(r"^(?:thread '.*:\n|terminate called .*\n(?=  what\(\)))(.*)$", re.MULTILINE)
 
 
-def last_words(log: Path, begin: int = 0) -> str:
+def exit_message(log: Path, begin: int = 0) -> str:
     """The line of a log that says why its program ended: the cause of a crash, else the last line.
 
     A crash of a Go program may write megabytes after its cause, a stack for each goroutine: so much is read.

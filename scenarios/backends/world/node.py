@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from simkubelet._internal.sandbox import NodeView
-from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.kubelet.kubelet import DEVICE_PLUGINS
-from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.host import NodeView
+from simkubelet.kubelet import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.config import KubeletConfig, RuntimeKind
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.topology_settings import TopologySettings
@@ -166,7 +165,7 @@ class SimNode:
 
         from .nvidia_gpus import make_gpus
 
-        with told_errors():
+        with as_story_errors():
             machine = make_gpus(self._machine_folder, **gpus.model_dump())
             make_driver_root(machine, self.files.place(DRIVER_ROOT))
         self.files.create(CDI_SPEC, json.dumps(cdi_spec(machine, CDI_KIND)))
@@ -175,7 +174,7 @@ class SimNode:
     def _vendor_devices(self) -> VendorDevices:
         from .vendor_devices import VendorDevices
 
-        with told_errors():
+        with as_story_errors():
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
             devices.serve(self.root)
         return devices
@@ -240,9 +239,9 @@ def _remove(folder: Path, but: Collection[Path]) -> None:
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
+def as_story_errors() -> Iterator[None]:
     """Turns what goes wrong with fake GPUs into the errors that a story ends with."""
-    from fakegpu.errors import FakeGpuError
+    from fakegpu import FakeGpuError
 
     try:
         yield

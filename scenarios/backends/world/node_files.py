@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from simkubelet._internal.sandbox import is_stand_in
+from simkubelet.host import is_stand_in
 from simkubelet.model.errors import InputError
-from simkubelet.node.node_paths import node_path
+from simkubelet.node import node_path
 
 _RUN: Final = PurePosixPath("/var/run")
 
@@ -43,7 +43,7 @@ class SimFiles:
             InputError: it is there, or something else is in its way.
         """
         place = self.place(path)
-        with self._told(path, "created"):
+        with self._named_errors(path, "created"):
             place.parent.mkdir(parents=True, exist_ok=True)
             with place.open("x", encoding="utf-8") as file:
                 file.write(content)
@@ -56,7 +56,7 @@ class SimFiles:
             InputError: something is there, or in its way.
         """
         place = self.place(path)
-        with self._told(path, "created"):
+        with self._named_errors(path, "created"):
             place.parent.mkdir(parents=True, exist_ok=True)
             # Below a root that is no process's own an absolute link would lead out of the node.
             place.symlink_to(os.path.relpath(target, PurePosixPath(path).parent) if target[:1] == "/" else target)
@@ -68,7 +68,7 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        with self._told(path, "written"), self._found(path).open("r+", encoding="utf-8") as file:
+        with self._named_errors(path, "written"), self._found(path).open("r+", encoding="utf-8") as file:
             file.write(content)
             file.truncate()
 
@@ -80,7 +80,7 @@ class SimFiles:
         """
         if os.path.lexists(self.place(to)):
             raise InputError(f"{self._node}:{to}: is there already; remove it first")
-        with self._told(path, f"moved to {to}"):
+        with self._named_errors(path, f"moved to {to}"):
             self._found(path).rename(self.place(to))
             self._hide(path, to)
 
@@ -90,7 +90,7 @@ class SimFiles:
         Raises:
             InputError: there is no such file.
         """
-        with self._told(path, "removed"):
+        with self._named_errors(path, "removed"):
             self._found(path).unlink()
             self._hide(path)
 
@@ -100,7 +100,7 @@ class SimFiles:
         Raises:
             InputError: it is there, or something else is in its way.
         """
-        with self._told(path, "created"):
+        with self._named_errors(path, "created"):
             self.place(path).mkdir(parents=True)
             self._show(path)
 
@@ -110,7 +110,7 @@ class SimFiles:
         Raises:
             InputError: there is no such folder.
         """
-        with self._told(path, "removed"):
+        with self._named_errors(path, "removed"):
             shutil.rmtree(self._found(path))
             self._hide(path)
 
@@ -166,7 +166,7 @@ class SimFiles:
             self._show(to)
 
     @contextmanager
-    def _told(self, path: str, what: str) -> Iterator[None]:
+    def _named_errors(self, path: str, what: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:

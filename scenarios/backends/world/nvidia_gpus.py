@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fakegpu import Machine
-from fakegpu.faults.rules import Hits
+from fakegpu import Hits, Machine
 
 Names = dict[str, str]
 """Index -> UUID: of a GPU ``0``, of a MIG device ``0:1``."""

@@ -1,4 +1,4 @@
-"""How a plugin of a story is run on a simulated node: its program, what it is told, and what it finds where.
+"""How a plugin of a story is run on a simulated node: its program, its options, and what it finds where.
 
 A bundled plugin is given the node's places as options. A foreign one has a node's paths built in, so it runs in a view
 of the node (`sandbox`). So does a bundled one that looks for what only a mount can be: files of its own, and
@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simkubelet._internal import bundle
-from simkubelet._internal.sandbox import check_sandbox, sandboxed, tied_to_parent
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
+from simkubelet.host import check_sandbox, module_name, python_path, sandboxed, tied_to_parent
 
 from ...story.node_spec import DRIVER_ROOT, NodeSpec, Runtime
 from ...story.plugin_spec import PluginSpec, Serves
+from ...story.verbs.plugin_action import devices_in_full
 from .plugin_process import PluginCommand
-from .stub_options import stub_options
 
 if TYPE_CHECKING:
     from fakegpu import Machine
@@ -48,15 +47,15 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
     program, folder = spec.foreign_program(replacement), socket_folder(node, spec)
     if spec.builtin is not None and not program:
-        env["PYTHONPATH"] = bundle.python_path("plugin")
+        env["PYTHONPATH"] = python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
-        told = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
-        argv = _seen(node, told, folder) if needs_view(node.spec, spec) else tied_to_parent(told)
+        argv = [*_builtin(node, spec.builtin, folder), *settings, *spec.builtin_args]
+        argv = _seen(node, argv, folder) if needs_view(node.spec, spec) else tied_to_parent(argv)
     else:
         argv = _seen(node, program, folder)
-    is_told = spec.is_stub and replacement is None
+    takes_commands = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
-    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, is_told, spec.tap)
+    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap)
 
 
 def socket_folder(node: SimNode, spec: PluginSpec) -> Path:
@@ -72,7 +71,7 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
     # -P: the folder in which the command was given is no place to look for Python modules.
-    program = [sys.executable, "-P", "-m", bundle.module_name("plugin"), name]
+    program = [sys.executable, "-P", "-m", module_name("plugin"), name]
     return [*program, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
 
 
@@ -80,3 +79,13 @@ def _seen(node: SimNode, program: Sequence[str], folder: Path) -> list[str]:
     """The argv that runs a program in a view of the node, where `folder` is the kubelet's folder of sockets."""
     check_sandbox()
     return sandboxed(program, node.view({DEVICE_PLUGIN_PATH: folder}))
+
+
+def stub_options(name: str, serves: Serves) -> list[str]:
+    """The words after ``plugin stub`` for what a story's stub serves."""
+    options = ["--resource", serves.resource, "--socket", serves.socket or f"{name}.sock"]
+    for device in devices_in_full(serves.devices):
+        nodes = [f"numa={node}" for node in device["numa"]]
+        options += ["--device", ",".join([device["id"], f"health={device['health']}", *nodes])]
+    flags = {"--pre-start": serves.pre_start, "--preferred-allocation": serves.preferred_allocation}
+    return [*options, "--registers", serves.registers.value, *(flag for flag, is_set in flags.items() if is_set)]

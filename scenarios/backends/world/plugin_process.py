@@ -1,6 +1,6 @@
 """A plugin's process and its supervisor, which starts it again when it ends, as the kubelet does for a DaemonSet.
 
-A story may keep it from running, end it and start it again, and tell the scriptable plugin what to do. The process has
+A story may keep it from running, end it and start it again, and give the scriptable plugin commands. The process has
 a mark in its environment that whatever it starts inherits, so all of that ends with it. What it writes goes into a log
 file of the node. A plugin that ends by itself before it has ever registered is broken: its story cannot go on.
 
@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from simkubelet._internal.open_files import with_first_limit
+from simkubelet.host import with_first_limit
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 from ...trace.events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
-from .call_log import CallBook
-from .exit_log import last_words
+from .call_log import CallLog
+from .exit_log import exit_message
 from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
 from .stub_control import LINE_LIMIT_BYTES, StubControl
 
@@ -41,7 +41,7 @@ _KILL_GRACE_S: Final = 5.0
 class PluginCommand:
     """How a plugin is run: `argv` and `env` are complete, `log` takes what it writes.
 
-    `is_told` says that it reads commands and reports, see `StubControl`; `is_tapped` that a tap reports in its place.
+    `takes_commands` says that it reads commands and reports, see `StubControl`; `is_tapped` that a tap reports instead.
     """
 
     name: str
@@ -49,7 +49,7 @@ class PluginCommand:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     log: Path
-    is_told: bool = False
+    takes_commands: bool = False
     is_tapped: bool = False
 
 
@@ -68,17 +68,17 @@ class PluginProcess:
         self.registrations = 0
         self._clock = clock
         self._trace = trace
-        self._book = CallBook(command.name, command.node, trace)
-        self._life = 0
+        self._call_log = CallLog(command.name, command.node, trace)
+        self._starts = 0
         self._log_begin = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._mark = f"{command.node}/{command.name}/{command.log}"
         self._process: asyncio.subprocess.Process | None = None
         self._control: StubControl | None = None
         self._pause: asyncio.Task[None] | None = None
-        self.tended = asyncio.Event()
-        """A kubelet is there to start it again when it has ended; so it is in the beginning."""
-        self.tended.set()
+        self.may_restart = asyncio.Event()
+        """A kubelet is there to restart it when it has ended; so it is in the beginning."""
+        self.may_restart.set()
         self._wanted, self._up, self._down = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._down.set()
         if is_wanted:
@@ -92,14 +92,14 @@ class PluginProcess:
     @property
     def _has_registered(self) -> bool:
         """Whether it is known to keep its contract: with a tap it may think so, or be refused as the story says."""
-        return self.command.is_told or self.registrations > 0 or self._book.calls["Register"] > 0
+        return self.command.takes_commands or self.registrations > 0 or self._call_log.calls["Register"] > 0
 
     @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
-        restarts = max(self._life - 1, 0)
-        told = self._book.told
-        return PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, *told)
+        restarts = max(self._starts - 1, 0)
+        calls = self._call_log.view_fields
+        return PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, *calls)
 
     async def run(self) -> None:
         """Start the plugin again and again until cancelled; then the process is ended.
@@ -116,7 +116,7 @@ class PluginProcess:
                     backoff_s, self._state = 0.0, PluginState.STOPPED
                     await self._wanted.wait()
                 began = self._clock.now()
-                status = await self._live()
+                status = await self._run_once()
                 if not self.is_wanted:
                     continue
                 if not self._has_registered:
@@ -203,18 +203,18 @@ class PluginProcess:
         await self._until_up()
         signal_marked(self._mark, number)
 
-    async def tell(self, command: Mapping[str, Any]) -> None:
-        """Tell the scriptable plugin to do something; returns when it has begun to.
+    async def send_command(self, command: Mapping[str, Any]) -> None:
+        """Give the scriptable plugin a command; return when it has begun to obey.
 
         Raises:
             InputError: this plugin takes no commands, or does not run.
             PluginError: it does not answer.
         """
-        if not self.command.is_told:
-            raise InputError(f"plugin '{self.command.name}' is no stub here, so it cannot be told what to do")
+        if not self.command.takes_commands:
+            raise InputError(f"plugin '{self.command.name}' is no stub here, so it takes no commands")
         await self._until_up()
         if self._control is not None:
-            await self._control.tell(command)
+            await self._control.send_command(command)
 
     def owns(self, socket_name: str) -> bool:
         """Whether a process of this plugin listens on a Unix socket of this file name."""
@@ -228,7 +228,7 @@ class PluginProcess:
         """
         if not self.is_wanted:
             raise InputError(f"plugin '{self.command.name}' does not run; start it first")
-        if self._pause is not None and not self.tended.is_set():
+        if self._pause is not None and not self.may_restart.is_set():
             raise InputError(f"plugin '{self.command.name}' has ended, and no kubelet is there to start it again")
         await self._up.wait()
 
@@ -243,17 +243,17 @@ class PluginProcess:
 
     async def _until_due(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
-        await self.tended.wait()
+        await self.may_restart.wait()
 
-    async def _live(self) -> int:
-        """One life, from the start of the process to its end; the status, negative for a signal."""
-        self._life += 1
-        self._book.begin_life()
+    async def _run_once(self) -> int:
+        """Run the process once; return its status, negative for a signal."""
+        self._starts += 1
+        self._call_log.begin_process()
         self._process = process = await self._spawn()
         self._state = PluginState.RUNNING
-        self._trace.append(PluginStarted(self.command.name, self.command.node, self._life))
-        if self.command.is_told:
-            on_report = self._unheard if self.command.is_tapped else self.reported
+        self._trace.append(PluginStarted(self.command.name, self.command.node, self._starts))
+        if self.command.takes_commands:
+            on_report = self._ignored if self.command.is_tapped else self.reported
             self._control = StubControl(self.command.name, process, on_report)
         self._down.clear()
         self._up.set()
@@ -262,7 +262,7 @@ class PluginProcess:
                 await self._control.listen()
             status = await process.wait()
             await kill_marked(self._mark)
-            self._trace.append(PluginExited(self.command.name, self.command.node, status, self._last_words()))
+            self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
             self._control = None
             self._up.clear()
@@ -271,10 +271,10 @@ class PluginProcess:
         return status
 
     def reported(self, report: Mapping[str, Any]) -> None:
-        """Keep what the scriptable plugin, or a tap, saw."""
-        self.registrations += self._book.take(report) and self.command.is_told
+        """Record what the scriptable plugin, or a tap, reports."""
+        self.registrations += self._call_log.take(report) and self.command.takes_commands
 
-    def _unheard(self, report: Mapping[str, Any]) -> None:
+    def _ignored(self, report: Mapping[str, Any]) -> None:
         """Leave it to the tap, which sees the same."""
 
     async def _spawn(self) -> asyncio.subprocess.Process:
@@ -283,8 +283,8 @@ class PluginProcess:
                 self._log_begin = log.tell()
                 return await asyncio.create_subprocess_exec(
                     *with_first_limit(self.command.argv),
-                    stdin=asyncio.subprocess.PIPE if self.command.is_told else asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE if self.command.is_told else log,
+                    stdin=asyncio.subprocess.PIPE if self.command.takes_commands else asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.PIPE if self.command.takes_commands else log,
                     stderr=log,
                     limit=LINE_LIMIT_BYTES,
                     env={**self.command.env, MARK: self._mark},
@@ -307,12 +307,12 @@ class PluginProcess:
         if process is None:
             return
         # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
-        # second signal would come when it heeds none any more, and tell another end.
+        # second signal would come when it handles none any more, and change its exit status.
         if grace_s:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             signal_marked(self._mark, signal.SIGTERM, but=process.pid)
-            # One that is paused heeds nothing else.
+            # A paused process handles nothing else.
             signal_marked(self._mark, signal.SIGCONT)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
@@ -324,12 +324,12 @@ class PluginProcess:
             await process.wait()
         self._state = PluginState.EXITED
 
-    def _last_words(self) -> str:
-        """Those of this life."""
-        return last_words(self.command.log, self._log_begin)
+    def _exit_message(self) -> str:
+        """Return why the latest process ended, by its log."""
+        return exit_message(self.command.log, self._log_begin)
 
     def _never_registered(self, status: int) -> str:
-        said = self._last_words()
-        words = f'its last words were: "{said}"' if said else "it said nothing"
+        said = self._exit_message()
+        words = f'its log says: "{said}"' if said else "its log is empty"
         ended = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
         return f"plugin '{self.command.name}' {ended} before it registered with the kubelet; {words}"

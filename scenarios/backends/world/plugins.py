@@ -108,7 +108,7 @@ class SimPlugins:
         """Count a registration for the plugin that listens on its socket; a stub tells its own."""
         here = [process for (node, _), process in self._processes.items() if node == event.node]
         for process in here:
-            if not process.command.is_told and (len(here) == 1 or process.owns(event.endpoint)):
+            if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):
                 process.registrations += 1
 
     async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
@@ -135,21 +135,21 @@ class SimPlugins:
             case SignalPlugin(signal=name):
                 await process.send_signal(name)
             case AnswerRpc() | EndStream() if tap := self._taps.get((node, action.plugin)):
-                tap.tell(command_of(action))
+                tap.send_command(command_of(action))
             case _:
-                await process.tell(command_of(action))
+                await process.send_command(command_of(action))
 
-    def tend(self, node: str, is_tended: bool) -> None:
+    def allow_restarts(self, node: str, may_restart: bool) -> None:
         """Say whether a kubelet is there that starts a node's plugins again when they have ended."""
         for (where, _), process in self._processes.items():
             if where == node:
-                (process.tended.set if is_tended else process.tended.clear)()
+                (process.may_restart.set if may_restart else process.may_restart.clear)()
 
     async def power_off(self, node: str) -> tuple[str, ...]:
         """End all plugins of a node at once; the names of those that ran, in the story's order."""
         for (where, _), tap in self._taps.items():
             if where == node:
-                tap.tell({"command": "forget"})
+                tap.send_command({"command": "forget"})
         running = [(name, one) for (where, name), one in self._processes.items() if where == node and one.is_wanted]
         await asyncio.gather(*(process.stop(grace_s=0) for _, process in running))
         return tuple(name for name, _ in running)

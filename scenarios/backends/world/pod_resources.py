@@ -21,8 +21,8 @@ NAMESPACE: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a kubelet tells; nothing where none answers.
+class PodResourcesAnswers:
+    """The answers of a kubelet; empty where none answers.
 
     Attributes:
         pods: Pod -> container -> devices, as List has them.
@@ -35,13 +35,13 @@ class Told:
     get: Mapping[str, PlacedIds | str] = field(default_factory=dict)
 
 
-def told(
+def answers_of(
     listed: ListPodResourcesResponse,
     allocatable: AllocatableResourcesResponse,
     got: Mapping[str, GetPodResourcesResponse | str],
-) -> Told:
+) -> PodResourcesAnswers:
     """The answers to a List, a GetAllocatableResources and some Gets; of a Get that failed the text of the error."""
-    return Told(
+    return PodResourcesAnswers(
         {_key(pod): _containers(pod) for pod in listed.pod_resources},
         _placed(allocatable.devices),
         {

@@ -1,15 +1,28 @@
-"""Which GPU or file a selector means in the world as it is: pure look-ups for backends."""
+"""Which GPU, device or file a step means in the world as it is, and what is to be done to it: pure decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
+from typing import Any
 
 from simkubelet.model.errors import InputError, PluginError
 
 from ...story.verbs.action import RemoveFile
-from ...story.verbs.hardware_action import DeviceSelector, Free, GpuSelector, HeldBy
+from ...story.verbs.hardware_action import (
+    DeviceSelector,
+    Fail,
+    FailNvml,
+    Free,
+    GpuSelector,
+    Heal,
+    HealNvml,
+    HeldBy,
+    NvidiaAction,
+    PartitionGpu,
+)
 from ...trace.device_names import hardware_of
+from ...trace.events import FaultHealed, FaultInjected, GpuPartitioned, NvmlFailed, NvmlHealed
 from ...trace.snapshot import Snapshot
 
 
@@ -69,3 +82,37 @@ def _held(snapshot: Snapshot, pod: str) -> set[str]:
     """Ids of all devices that a pod holds; of a shared one the part before ``::``, which names the hardware."""
     view = snapshot.pods.get(pod)
     return {hardware_of(device) for ids in view.held().values() for device in ids} if view else set()
+
+
+Change = FaultInjected | FaultHealed | GpuPartitioned | NvmlFailed | NvmlHealed
+
+
+def nvidia_change(
+    action: NvidiaAction, node: str, names: Mapping[str, str], snapshot: Snapshot
+) -> tuple[Change, dict[str, Any]]:
+    """The event, and the arguments of `nvidia_gpus.change` beside the verb.
+
+    Args:
+        action: The step.
+        node: Where the GPUs are.
+        names: Of the node's GPUs and MIG devices, as `selection.chosen_gpu` takes them.
+        snapshot: The world, by which the step chooses a GPU.
+
+    Raises:
+        InputError: There is no such GPU.
+        PluginError: A pod does not hold what the step takes for granted.
+    """
+    match action:
+        case Fail():
+            uuid, is_lost = chosen_gpu(action.gpu, names, snapshot), action.lost is not None
+            return FaultInjected(node, uuid, action.xid, is_lost), {"uuid": uuid, "xid": action.xid, "lost": is_lost}
+        case Heal():
+            uuid = chosen_gpu(action.gpu, names, snapshot)
+            return FaultHealed(node, uuid), {"uuid": uuid}
+        case PartitionGpu(gpu=gpu, mig=mig):
+            return GpuPartitioned(node, gpu, mig), {"gpu": gpu, "profiles": mig}
+        case FailNvml(call=call, error=error):
+            given = {"call": call, "error": error, "gpu": action.gpu, "times": action.times}
+            return NvmlFailed(node, call, error), given
+        case HealNvml():
+            return NvmlHealed(node), {}

@@ -1,4 +1,4 @@
-"""The pipe to one life of the scriptable plugin: commands in, answers and reports out, one JSON object a line."""
+"""The pipe to one process of the scriptable plugin: commands in, answers and reports out, one JSON object a line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ANSWER_LIMIT_S: Final = 20.0
 
 
 class StubControl:
-    """Tells a stub what to do; `listen` has to run beside it.
+    """Sends a stub commands; `listen` has to run beside it.
 
     Args:
         name: The plugin's, for messages.
         process: A stub with pipes for standard input and output.
-        on_report: Told of each line that answers no command: see `plugin.stub.control`.
+        on_report: Called with each line that answers no command: see `plugin.stub.control`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StubControl:
             else:
                 self._answers.put_nowait(written)
 
-    async def tell(self, command: Mapping[str, Any]) -> None:
+    async def send_command(self, command: Mapping[str, Any]) -> None:
         """Give a command and wait until the stub has taken it.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from simkubelet.runtime.cri_call import CriCall
+from simkubelet.runtime import CriCall
 
 from ..part import Name, Part
 

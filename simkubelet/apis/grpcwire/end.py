@@ -11,6 +11,12 @@ from hpack import Decoder, HPACKError
 from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
 from .outbox import OnSent, Outbox
 
+__all__ = [
+    "BatchingEnd",
+    "End",
+    "Heed",
+]
+
 _NO_LIMIT: Final = 1 << 32
 
 

@@ -9,6 +9,20 @@ from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+__all__ = [
+    "CANCEL",
+    "FRAME_BYTES",
+    "INITIAL_WINDOW_SIZE",
+    "PREFACE",
+    "WINDOW_BYTES",
+    "Flag",
+    "Frame",
+    "FrameReader",
+    "Headers",
+    "Type",
+    "header_block",
+]
+
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client begins with."""
 CANCEL: Final = 8

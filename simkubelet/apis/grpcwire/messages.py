@@ -13,6 +13,22 @@ from urllib.parse import quote, unquote
 
 from .frames import Headers
 
+__all__ = [
+    "ANSWER_BEGINS",
+    "EMPTY_MESSAGE",
+    "MOST_MESSAGE_BYTES",
+    "Code",
+    "MessageEnds",
+    "error_in",
+    "error_text",
+    "framed",
+    "message_in",
+    "status_in",
+    "taken",
+    "timeout_s",
+    "trailers",
+]
+
 
 class Code(IntEnum):
     """How a call ends."""

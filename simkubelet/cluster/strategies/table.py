@@ -21,7 +21,7 @@ from .pods import PodStrategy
 from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
 from .rbac_strategies import rbac_strategies
 
-__all__ = ["basic_strategies", "strategies"]
+__all__ = ["all_strategies", "basic_strategies"]
 
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
@@ -180,7 +180,7 @@ def basic_strategies() -> Mapping[str, Strategy]:
     }
 
 
-def strategies(objects: Objects) -> Mapping[str, Strategy]:
+def all_strategies(objects: Objects) -> Mapping[str, Strategy]:
     """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
     return {
         **basic_strategies(),

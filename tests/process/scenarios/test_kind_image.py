@@ -10,6 +10,15 @@ from pathlib import Path
 
 from scenarios.backends.kind.image import image_source
 
+PROGRAMS = """
+from plugin.cli import PLUGINS, plugins
+from scenarios.backends.kind import agent, agent_changes
+from scenarios.backends.world import nvidia_gpus, vendor_devices
+
+agent.Agent().do_pod_resources([])
+assert all(plugins.get_command(None, plugin) for plugin in PLUGINS)
+"""
+
 
 def test_our_own_code_is_what_lies_above_the_rest() -> None:
     source = image_source()
@@ -21,7 +30,7 @@ def test_our_own_code_is_what_lies_above_the_rest() -> None:
     assert image_source().image.name == source.image.name
 
 
-def test_the_image_has_all_that_its_agent_imports(tmp_path: Path) -> None:
+def test_the_image_has_all_that_its_programs_import(tmp_path: Path) -> None:
     root = Path(__file__).parents[3]
     for file in image_source().own:
         place = tmp_path / file.relative_to(root)
@@ -29,10 +38,9 @@ def test_the_image_has_all_that_its_agent_imports(tmp_path: Path) -> None:
         place.write_bytes(file.read_bytes())
     # Without `site`, which would find the checkout.
     path = os.pathsep.join([str(tmp_path), sysconfig.get_path("purelib")])
-    program = "import scenarios.backends.kind.agent as agent; agent.Agent().do_pod_resources([])"
 
     done = subprocess.run(
-        [sys.executable, "-P", "-S", "-c", program],
+        [sys.executable, "-P", "-S", "-c", PROGRAMS],
         env={"PYTHONPATH": path},
         capture_output=True,
         text=True,

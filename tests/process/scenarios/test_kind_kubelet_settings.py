@@ -9,7 +9,7 @@ import yaml
 
 from scenarios.backends.kind.docker import output_of
 from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.kubelet_settings import changed_settings, set_up, take_back
+from scenarios.backends.kind.kubelets import changed_settings, set_up, take_back
 from scenarios.backends.kind.node import KindNode
 from scenarios.story.node_spec import NodeSpec, TopologySpec
 

@@ -80,14 +80,14 @@ async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: 
     mine = supervise("sleep 1000")
     mine.start()
     await mine.until("plugin-started")
-    mine.plugin.tended.clear()
+    mine.plugin.may_restart.clear()
 
     await mine.plugin.kill()
     with pytest.raises(InputError, match="plugin 'mine' has ended, and no kubelet is there to start it again"):
         await mine.plugin.pause()
     assert mine.plugin.view.state is PluginState.WAITING
 
-    mine.plugin.tended.set()
+    mine.plugin.may_restart.set()
     await mine.until("plugin-started", 2)
 
 
@@ -95,7 +95,7 @@ async def test_ended_plugin_that_no_kubelet_tends_can_be_stopped(supervise: Any)
     mine = supervise("sleep 1000")
     mine.start()
     await mine.until("plugin-started")
-    mine.plugin.tended.clear()
+    mine.plugin.may_restart.clear()
     await mine.plugin.kill()
     await mine.clock.advance(0)
 
@@ -112,7 +112,7 @@ async def test_plugin_that_ends_before_it_registered_is_told_with_its_last_words
         await mine.task
 
     assert str(error.value) == (
-        "plugin 'mine' ended with status 3 before it registered with the kubelet; its last words were: \"no devices\""
+        "plugin 'mine' ended with status 3 before it registered with the kubelet; its log says: \"no devices\""
     )
     assert mine.plugin.view.state is PluginState.EXITED
 
@@ -121,7 +121,7 @@ async def test_plugin_that_is_killed_before_it_registered_is_told_with_the_signa
     mine = supervise("kill -9 $$")
     mine.start(registered=False)
 
-    with pytest.raises(PluginError, match=r"was killed by signal 9 before it registered .*; it said nothing"):
+    with pytest.raises(PluginError, match=r"was killed by signal 9 before it registered .*; its log is empty"):
         await mine.task
 
 

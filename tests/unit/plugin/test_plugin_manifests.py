@@ -15,7 +15,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.objects.wall_time import WallTime
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from tests.support.gpu_memory_world import NoLogs
 
@@ -58,7 +58,7 @@ def container(objects: dict[str, Any]) -> Any:
 @pytest.fixture
 async def cluster() -> AsyncIterator[aiohttp.ClientSession]:
     objects = Objects(WallTime(ManualClock()))
-    server = ApiServer(objects, strategies(objects), logs=NoLogs(), plain=True)
+    server = ApiServer(objects, all_strategies(objects), logs=NoLogs(), plain=True)
     NamespaceController(server.registry).ensure_namespaces()
     await server.start()
     async with aiohttp.ClientSession(server.url) as session:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from scenarios.backends.sim.fair_time import FairTime, runnable
+from scenarios.backends.sim.patience import FairTime, runnable
 
 CORES = len(os.sched_getaffinity(0))
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from scenarios.backends.kind.placement import placed
+from scenarios.backends.kind.pods import placed
 
 _NAMES = {"node-1": "dev-control-plane", "node-2": "dev-worker"}
 

@@ -8,8 +8,7 @@ import pytest
 
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import KindNode
-from scenarios.backends.kind.pods import KindPods
-from scenarios.backends.kind.stand_in import mark_of
+from scenarios.backends.kind.pods import KindPods, mark_of
 from scenarios.story.node_spec import NodeSpec, Runtime
 from simkubelet.model.errors import InputError
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scenarios.backends.kind.state import ClusterState
-from scenarios.backends.world.pod_resources import Told
+from scenarios.backends.world.pod_resources import PodResourcesAnswers
 from scenarios.trace.snapshot import CheckpointView, KubeletState
 from scenarios.trace.trace import Trace
 from simkubelet.apis import deviceplugin as api
@@ -234,7 +234,9 @@ def test_what_the_api_of_a_node_lists_is_of_its_pods(state: ClusterState) -> Non
     state.seen("pod", pod(phase="Running"), True)
     state.seen("pod", pod("agent-dev-control-plane", phase="Running"), True)
     state.seen("pod", pod("waits", node=None), True)
-    told = Told({"trainer": {"main": placed}, "agent-dev-control-plane": {}}, placed, {"other": "not found"})
+    told = PodResourcesAnswers(
+        {"trainer": {"main": placed}, "agent-dev-control-plane": {}}, placed, {"other": "not found"}
+    )
 
     snapshot = state.snapshot((), {"node-1": told})
 

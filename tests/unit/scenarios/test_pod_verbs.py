@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from scenarios.backends.kind.api import ClusterApi
-from scenarios.backends.kind.daemon_set import ACCOUNT, Place, daemon_set
+from scenarios.backends.kind.changes import bind as bind_on_kind
+from scenarios.backends.kind.changes import change_metadata as change_metadata_on_kind
+from scenarios.backends.kind.changes import restore_node
+from scenarios.backends.kind.daemon_set import ACCOUNT, Place, add_account, daemon_set, remove_account
 from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.objects import bind as bind_on_kind
-from scenarios.backends.kind.objects import change_metadata as change_metadata_on_kind
-from scenarios.backends.kind.objects import restore_node
-from scenarios.backends.kind.placement import placed
-from scenarios.backends.kind.plugin_account import add_account, remove_account
-from scenarios.backends.sim.objects import bind, change_metadata
+from scenarios.backends.kind.pods import placed
+from scenarios.backends.sim.changes import bind, change_metadata
 from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations.expectation import PodExpectation

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim.checkpoint import change_checkpoint
+from scenarios.backends.sim.changes import change_checkpoint
 from scenarios.story.verbs.node_action import CheckpointState
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode

@@ -154,7 +154,7 @@ def test_builtin_names_are_those_of_the_plugins_that_come_along() -> None:
 
     builtin = json_schema()["$defs"]["PluginSpec"]["properties"]["builtin"]["enum"]
 
-    assert sorted(builtin) == sorted(bundle.load("plugin", "cli.main").PLUGINS)
+    assert sorted(builtin) == sorted(bundle.load("plugin", "cli").PLUGINS)
 
 
 def test_story_on_another_kubernetes_is_the_same_story() -> None:

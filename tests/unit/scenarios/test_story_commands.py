@@ -308,7 +308,7 @@ def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pyt
         got.append((args, prog_name))
         return 3
 
-    monkeypatch.setattr(bundle.load("plugin", "cli.main"), "main", plugin_main)
+    monkeypatch.setattr(bundle.load("plugin", "cli"), "main", plugin_main)
 
     status, _, _ = run_cli("plugin", "nvidia", "--help", "--", "-x")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -273,3 +274,17 @@ def test_refused_namespace_is_reported(monkeypatch, tmp_path):
 
     with pytest.raises(HostError, match=r"not permitted\): that takes a mount namespace"):
         sandbox.check_sandbox()
+
+
+@pytest.mark.parametrize(("status", "trials"), [(0, 1), (1, 2)], ids=["works", "is refused"])
+def test_namespaces_that_work_are_tried_once(tmp_path: Path, monkeypatch, status: int, trials: int) -> None:
+    launcher, log = tmp_path / "launcher", tmp_path / "log"
+    launcher.write_text(f"#!/bin/sh\necho tried >>{log}\nexit {status}\n")
+    launcher.chmod(0o755)
+    monkeypatch.setattr(sandbox, "_LAUNCHER", (str(launcher),))
+
+    for _ in range(2):
+        with contextlib.suppress(HostError):
+            sandbox.check_sandbox()
+
+    assert log.read_text().splitlines() == ["tried"] * trials

@@ -13,7 +13,7 @@ import pytest
 from plugin.apiserver import AccessError, ApiClient, ApiError, ServerAccess, access, access_from_environment, unverified
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 
 
@@ -29,7 +29,7 @@ class NoLogs:
 async def server() -> AsyncIterator[ApiServer]:
     """With TLS, and a token that it asks for."""
     objects = Objects(WallTime(ManualClock()))
-    one = ApiServer(objects, strategies(objects), logs=NoLogs())
+    one = ApiServer(objects, all_strategies(objects), logs=NoLogs())
     await one.start()
     yield one
     await one.stop()

@@ -62,7 +62,7 @@ async def to_kubelet(between: Between, kubelet: ByteServer) -> AsyncIterator[Any
 
 
 def order(between: Between, rpc: str, **answer: Any) -> None:
-    between.tap.tell({"command": "answer", "rpc": rpc, **answer})
+    between.tap.send_command({"command": "answer", "rpc": rpc, **answer})
 
 
 async def refusal(call: Any) -> tuple[grpc.StatusCode, str | None]:
@@ -204,7 +204,7 @@ async def test_stream_is_ended_alone(between: Between, plugin: ByteServer, to_pl
     waiting = to_plugin.unary_stream(f"{PLUGIN}ListAndWatch")(b"")
     await waiting.read()
 
-    between.tap.tell({"command": "endStream"})
+    between.tap.send_command({"command": "endStream"})
 
     for one in (stream, waiting):
         assert await one.read() is grpc.aio.EOF
@@ -247,7 +247,7 @@ async def test_order_counts_calls_and_is_forgotten(between: Between, to_plugin: 
         await refusal(to_plugin.unary_unary(ALLOCATE)(b""))
     assert await to_plugin.unary_unary(ALLOCATE)(b"x") == b"x"
     order(between, "Allocate", error="no")
-    between.tap.tell({"command": "forget"})
+    between.tap.send_command({"command": "forget"})
     assert await to_plugin.unary_unary(ALLOCATE)(b"x") == b"x"
 
 

@@ -127,7 +127,7 @@ async def test_nothing_is_left_of_two_hundred_cuts(between: Between) -> None:
     async def cut(through: Any) -> None:
         stream = through.unary_stream(f"{PLUGIN}ListAndWatch")(b"")
         await stream.read()
-        between.tap.tell({"command": "endStream"})
+        between.tap.send_command({"command": "endStream"})
         assert await stream.read() is grpc.aio.EOF
 
     async with between.channel_to(plugin) as to:

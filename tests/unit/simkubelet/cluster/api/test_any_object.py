@@ -17,7 +17,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import KINDS, Kind
 from simkubelet.cluster.api.registry.strategy import Strategy
 from simkubelet.cluster.objects.objects import Objects
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 
 from .conftest import Client
 
@@ -50,7 +50,7 @@ def instances(schema: Schema, depth: int) -> st.SearchStrategy[Any]:
 
 @pytest.fixture
 def rules(objects: Objects) -> Mapping[str, Strategy]:
-    return strategies(objects)
+    return all_strategies(objects)
 
 
 @pytest.mark.slow

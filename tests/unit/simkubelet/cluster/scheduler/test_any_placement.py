@@ -18,7 +18,7 @@ from simkubelet.cluster.controllers.daemonsets.placement import continues_on, ne
 from simkubelet.cluster.controllers.taint_eviction import TaintEviction
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.scheduler.scheduler import Scheduler
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.node import NodeStatus
@@ -56,7 +56,7 @@ class Cluster:
         stored.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
         self.objects = stored
         self.store = Store(stored, lambda event: None)
-        self.registry = Registry(stored, strategies(stored))
+        self.registry = Registry(stored, all_strategies(stored))
         self.scheduler = Scheduler(self.store, clock, version(DEFAULT))
         self.eviction = TaintEviction(self.store, clock)
 

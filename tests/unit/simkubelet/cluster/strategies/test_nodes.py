@@ -9,7 +9,7 @@ from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.objects.objects import JSON
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.node import NodeStatus
 from simkubelet.model.resources import ResourceName
@@ -25,7 +25,7 @@ def store() -> Store:
 
 @pytest.fixture
 def registry(store: Store) -> Registry:
-    return Registry(store.objects, strategies(store.objects))
+    return Registry(store.objects, all_strategies(store.objects))
 
 
 def update(registry: Registry, part: str, *, status: bool = False, **fields: Any) -> JSON:

@@ -14,7 +14,7 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
-from simkubelet.cluster.strategies.table import strategies
+from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 
 PODS = kind_named("pods")
@@ -27,7 +27,7 @@ def registry() -> Registry:
     objects = Objects(WallTime(ManualClock()))
     objects.create(Key("namespaces", "", "default"), {"metadata": {}})
     objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
-    return Registry(objects, strategies(objects))
+    return Registry(objects, all_strategies(objects))
 
 
 def pod(**spec: Any) -> JSON:

@@ -1,12 +1,17 @@
-"""What a kubelet's checkpoint says, the same in every world."""
+"""A kubelet's checkpoint, the same in every world: what it says, and what accidents and upgrades make of it.
+
+Source of the format before 1.20: devicemanager/checkpoint/checkpointv1.go (kubernetes v1.30.14).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
-from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, decode
+from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
 
+from ...story.verbs.node_action import CheckpointState
 from ...trace.snapshot import CheckpointView
 
 CheckpointFile: TypeAlias = Checkpoint | Literal["absent", "corrupt"]
@@ -39,3 +44,29 @@ def checkpoint_view(file: CheckpointFile, pods: Mapping[str, str]) -> Checkpoint
         containers.setdefault(entry.container, {})[str(entry.resource)] = ids
     registered = {str(resource): tuple(sorted(map(str, ids))) for resource, ids in file.registered.items()}
     return CheckpointView(entries, registered)
+
+
+def changed_checkpoint(text: str, to: CheckpointState) -> str | None:
+    """What becomes of a checkpoint's text; None where the file is to be removed."""
+    match to:
+        case CheckpointState.REMOVED:
+            return None
+        case CheckpointState.EMPTY:
+            return ""
+        case CheckpointState.CORRUPT:
+            return _with_another_checksum(text)
+        case CheckpointState.PRE_1_20:
+            return _without_numa_nodes(text)
+
+
+def _with_another_checksum(text: str) -> str:
+    document = json.loads(text)
+    document["Checksum"] ^= 1
+    return json.dumps(document, separators=(",", ":"))
+
+
+def _without_numa_nodes(text: str) -> str:
+    data = json.loads(text)["Data"]
+    for entry in data["PodDeviceEntries"] or ():
+        entry["DeviceIDs"] = [device_id for ids in entry["DeviceIDs"].values() for device_id in ids]
+    return json.dumps({"Data": data, "Checksum": checksum(data)}, separators=(",", ":"))

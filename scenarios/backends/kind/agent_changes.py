@@ -1,14 +1,16 @@
-"""The fake devices of a node, as the agent makes, breaks and mends them."""
+"""The files and the fake devices of a node, as the agent makes and changes them.
+
+The path of everything that it makes on the node is recorded in `CREATED`, so that it can be removed after the story.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-from .agent_files import HOST, PLACE, note_created
 
 if TYPE_CHECKING:
     from ..world.vendor_devices import VendorDevices
@@ -89,3 +91,59 @@ def _make_device_nodes() -> None:
             note_created(place)
             place.parent.mkdir(parents=True, exist_ok=True)
             os.mknod(place, stat.S_IFCHR | _DEVICE_MODE, os.makedev(*_NULL))
+
+
+HOST: Final = Path("/host")
+"""Where the agent sees the node's root."""
+PLACE: Final = Path("/var/lib/simkubelet")
+"""The run's folder, on the node and for the agent."""
+CREATED: Final = PLACE / "created"
+"""The topmost path of each that was made on the node, a line each: what has to go in the end."""
+
+
+class AgentFiles:
+    """Does what concerns files."""
+
+    def do_create_file(self, path: str, content: str) -> None:
+        """Make a file, and the folders above it."""
+        place = HOST / path.lstrip("/")
+        note_created(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("x") as file:
+            file.write(content)
+
+    def do_create_link(self, path: str, target: str) -> None:
+        """Make a symbolic link, and the folders above it."""
+        place = HOST / path.lstrip("/")
+        note_created(place)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
+    def do_write_file(self, path: str, content: str) -> None:
+        """Give a file another content."""
+        (HOST / path.lstrip("/")).write_text(content)
+
+    def do_move_file(self, path: str, to: str) -> None:
+        """Give a file another path where nothing is in its way."""
+        place = HOST / to.lstrip("/")
+        if os.path.lexists(place):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), to)
+        note_created(place)
+        (HOST / path.lstrip("/")).rename(place)
+
+    def do_create_folder(self, path: str) -> None:
+        """Make a folder, and those above it."""
+        place = HOST / path.lstrip("/")
+        note_created(place)
+        place.mkdir(parents=True)
+
+    def do_remove_file(self, path: str) -> None:
+        """Remove a file."""
+        (HOST / path.lstrip("/")).unlink()
+
+
+def note_created(place: Path) -> None:
+    """Take note of what is about to be made, with the folders above it."""
+    missing = [one for one in (place, *place.parents) if not one.exists()]
+    with CREATED.open("a") as created:
+        created.write(f"/{missing[-1].relative_to(HOST)}\n" if missing else "")

@@ -32,14 +32,14 @@ DEAF = "import time; print('{\"ready\": true}', flush=True); time.sleep(60)"
 GONE = "print('{\"ready\": true}', flush=True)"
 
 
-class Told:
+class Supervised:
     """A plugin under test that its story tells what to do."""
 
-    def __init__(self, script: str, log: Path, is_wanted: bool, is_told: bool, is_tapped: bool) -> None:
+    def __init__(self, script: str, log: Path, is_wanted: bool, takes_commands: bool, is_tapped: bool) -> None:
         self.clock = ManualClock()
         self.trace = Trace(now=self.clock.now)
         argv = (sys.executable, "-c", script)
-        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, is_told, is_tapped)
+        command = PluginCommand("mine", "node-1", argv, dict(os.environ), log, takes_commands, is_tapped)
         self.plugin = PluginProcess(command, self.clock, self.trace, is_wanted)
         self.task = asyncio.create_task(self.plugin.run())
 
@@ -51,11 +51,13 @@ class Told:
 
 
 @pytest.fixture
-async def tell(tmp_path: Path) -> AsyncIterator[Callable[..., Told]]:
-    made: list[Told] = []
+async def supervised(tmp_path: Path) -> AsyncIterator[Callable[..., Supervised]]:
+    made: list[Supervised] = []
 
-    def make(script: str = OBEDIENT, is_wanted: bool = True, is_told: bool = True, is_tapped: bool = False) -> Told:
-        made.append(Told(script, tmp_path / "log", is_wanted, is_told, is_tapped))
+    def make(
+        script: str = OBEDIENT, is_wanted: bool = True, takes_commands: bool = True, is_tapped: bool = False
+    ) -> Supervised:
+        made.append(Supervised(script, tmp_path / "log", is_wanted, takes_commands, is_tapped))
         return made[-1]
 
     yield make
@@ -64,8 +66,8 @@ async def tell(tmp_path: Path) -> AsyncIterator[Callable[..., Told]]:
         await asyncio.gather(told.task, return_exceptions=True)
 
 
-async def test_plugin_with_a_manual_start_runs_from_the_step_that_starts_it(tell: Any) -> None:
-    mine = tell(is_wanted=False)
+async def test_plugin_with_a_manual_start_runs_from_the_step_that_starts_it(supervised: Any) -> None:
+    mine = supervised(is_wanted=False)
     await asyncio.sleep(0)
     assert mine.plugin.view.state is PluginState.STOPPED
 
@@ -76,13 +78,13 @@ async def test_plugin_with_a_manual_start_runs_from_the_step_that_starts_it(tell
         await mine.plugin.start()
 
 
-async def test_stopped_plugin_is_not_started_again_until_a_step_does(tell: Any) -> None:
-    mine = tell()
+async def test_stopped_plugin_is_not_started_again_until_a_step_does(supervised: Any) -> None:
+    mine = supervised()
 
     await mine.plugin.stop()
     assert mine.plugin.view.state is PluginState.STOPPED
     assert [event.kind for event in mine.trace] == ["plugin-started", "plugin-exited"]
-    for forbidden in (mine.plugin.stop(), mine.plugin.kill(), mine.plugin.tell({"command": "list"})):
+    for forbidden in (mine.plugin.stop(), mine.plugin.kill(), mine.plugin.send_command({"command": "list"})):
         with pytest.raises(InputError, match="plugin 'mine' does not run; start it first"):
             await forbidden
     await mine.plugin.start()
@@ -90,8 +92,8 @@ async def test_stopped_plugin_is_not_started_again_until_a_step_does(tell: Any) 
     assert mine.plugin.view.restarts == 1
 
 
-async def test_killed_plugin_is_started_again_as_after_a_crash(tell: Any) -> None:
-    mine = tell()
+async def test_killed_plugin_is_started_again_as_after_a_crash(supervised: Any) -> None:
+    mine = supervised()
 
     await mine.plugin.kill()
 
@@ -100,8 +102,8 @@ async def test_killed_plugin_is_started_again_as_after_a_crash(tell: Any) -> Non
     await mine.until("plugin-started", 2)
 
 
-async def test_plugin_is_stopped_while_it_waits_for_its_next_start(tell: Any) -> None:
-    mine = tell(GONE)
+async def test_plugin_is_stopped_while_it_waits_for_its_next_start(supervised: Any) -> None:
+    mine = supervised(GONE)
     await mine.until("plugin-exited", 2)
     await asyncio.sleep(0)
     assert mine.plugin.view.state is PluginState.WAITING
@@ -113,11 +115,11 @@ async def test_plugin_is_stopped_while_it_waits_for_its_next_start(tell: Any) ->
     assert mine.clock.now() == 0
 
 
-async def test_reports_are_counted_and_traced(tell: Any) -> None:
-    mine = tell()
+async def test_reports_are_counted_and_traced(supervised: Any) -> None:
+    mine = supervised()
 
-    await mine.plugin.tell({"command": "register"})
-    await mine.plugin.tell({"command": "register"})
+    await mine.plugin.send_command({"command": "register"})
+    await mine.plugin.send_command({"command": "register"})
 
     view = mine.plugin.view
     assert (view.registrations, view.refusal, view.calls) == (0, "no", {"Register": 2, "Allocate": 2})
@@ -125,36 +127,36 @@ async def test_reports_are_counted_and_traced(tell: Any) -> None:
     assert kinds == ["plugin-started", *["registration-answered", "plugin-called"] * 2]
 
 
-async def test_tap_reports_in_the_place_of_a_stub(tell: Any) -> None:
-    mine = tell(is_tapped=True)
+async def test_tap_reports_in_the_place_of_a_stub(supervised: Any) -> None:
+    mine = supervised(is_tapped=True)
 
-    await mine.plugin.tell({"command": "register"})
+    await mine.plugin.send_command({"command": "register"})
     mine.plugin.reported({"registered": "x/y", "endpoint": "s", "error": ""})
 
     view = mine.plugin.view
     assert (view.registrations, view.refusal, view.calls) == (1, "", {"Register": 1})
 
 
-async def test_plugin_that_is_no_stub_is_registered_when_its_kubelet_says_so(tell: Any) -> None:
-    mine = tell(is_told=False, is_tapped=True)
+async def test_plugin_that_is_no_stub_is_registered_when_its_kubelet_says_so(supervised: Any) -> None:
+    mine = supervised(takes_commands=False, is_tapped=True)
 
     mine.plugin.reported({"registered": "x/y", "endpoint": "s", "error": ""})
 
     assert (mine.plugin.view.registrations, mine.plugin.view.calls) == (0, {"Register": 1})
 
 
-async def test_command_that_is_refused_is_the_plugins_failure(tell: Any) -> None:
+async def test_command_that_is_refused_is_the_plugins_failure(supervised: Any) -> None:
     with pytest.raises(PluginError, match=r"plugin 'mine': what\?"):
-        await tell().plugin.tell({"command": "dance"})
+        await supervised().plugin.send_command({"command": "dance"})
 
 
-async def test_plugin_that_does_not_answer_is_told_so(tell: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_plugin_that_does_not_answer_is_told_so(supervised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scenarios.backends.world.stub_control._ANSWER_LIMIT_S", 0.5)
 
     with pytest.raises(PluginError, match="plugin 'mine' does not take the command list"):
-        await tell(DEAF).plugin.tell({"command": "list"})
+        await supervised(DEAF).plugin.send_command({"command": "list"})
 
 
-async def test_program_that_took_the_stubs_place_cannot_be_told(tell: Any) -> None:
+async def test_program_that_took_the_stubs_place_cannot_be_told(supervised: Any) -> None:
     with pytest.raises(InputError, match="plugin 'mine' is no stub here"):
-        await tell(is_told=False).plugin.tell({"command": "list"})
+        await supervised(takes_commands=False).plugin.send_command({"command": "list"})

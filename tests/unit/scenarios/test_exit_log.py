@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.backends.world.exit_log import last_words
+from scenarios.backends.world.exit_log import exit_message
 
 REGISTERS = "rax    0x0\nrip    0x48b760\ncs     0x33\nfs     0x0\ngs     0x0\n"
 NIL = """panic: runtime error: invalid memory address or nil pointer dereference
@@ -69,7 +69,7 @@ def goroutines(count: int) -> str:
 def words(tmp_path: Path, text: str) -> str:
     log = tmp_path / "log"
     log.write_text(text)
-    return last_words(log)
+    return exit_message(log)
 
 
 @pytest.mark.parametrize("count", [1, 300, 20_000], ids=["one-goroutine", "300-goroutines", "20000-goroutines"])
@@ -129,7 +129,7 @@ def test_crash_of_an_earlier_process_in_the_same_log_is_not_the_cause(tmp_path: 
     with log.open("a") as file:
         file.write("no devices\n")
 
-    assert last_words(log, begin) == "no devices"
+    assert exit_message(log, begin) == "no devices"
 
 
 def test_huge_log_and_a_huge_line_give_one_short_line(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_huge_log_and_a_huge_line_give_one_short_line(tmp_path: Path) -> None:
 
 
 def test_log_that_is_not_there_has_no_words(tmp_path: Path) -> None:
-    assert last_words(tmp_path / "log") == ""
+    assert exit_message(tmp_path / "log") == ""
 
 
 @given(st.text(max_size=200), st.sampled_from([NIL, IN_C, KLOG]), st.integers(0, 40))
@@ -148,4 +148,4 @@ def test_cause_is_found_whatever_was_written_before(
     log = tmp_path_factory.getbasetemp() / "any"
     log.write_bytes((before.encode() + b"\n") + (crash + goroutines(count) + REGISTERS).encode())
 
-    assert last_words(log) == crash.partition("\n")[0]
+    assert exit_message(log) == crash.partition("\n")[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from scenarios.backends.world.pod_resources import Told, told
+from scenarios.backends.world.pod_resources import PodResourcesAnswers, answers_of
 from simkubelet.apis import podresources as api
 
 
@@ -28,7 +28,7 @@ def test_a_device_stands_once_with_all_its_nodes_by_pod_and_container() -> None:
     listed = api.ListPodResourcesResponse(pod_resources=[POD, elsewhere])
     allocatable = api.AllocatableResourcesResponse(devices=[device("0", 0, 1), device("1")])
 
-    answers = told(listed, allocatable, {})
+    answers = answers_of(listed, allocatable, {})
 
     assert answers.pods == {"p": {"a": {"x/gpu": {"0": (0, 1)}}, "b": {}}, "team/p": {"a": {"x/gpu": {"1": ()}}}}
     assert answers.allocatable == {"x/gpu": {"0": (0, 1), "1": ()}}
@@ -38,10 +38,10 @@ def test_get_tells_of_all_containers_or_why_not_and_survives_json() -> None:
     both = api.PodResources(containers=[container("a", device("0")), container("b", device("1", 2))])
     got = {"p": api.GetPodResourcesResponse(pod_resources=both), "q": "not found"}
 
-    answers = told(api.ListPodResourcesResponse(), api.AllocatableResourcesResponse(), got)
+    answers = answers_of(api.ListPodResourcesResponse(), api.AllocatableResourcesResponse(), got)
 
     assert answers.get == {"p": {"x/gpu": {"0": (), "1": (2,)}}, "q": "not found"}
-    assert Told(**json.loads(json.dumps(asdict(answers)))).get == {
+    assert PodResourcesAnswers(**json.loads(json.dumps(asdict(answers)))).get == {
         "p": {"x/gpu": {"0": [], "1": [2]}},
         "q": "not found",
     }

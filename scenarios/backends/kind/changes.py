@@ -1,9 +1,14 @@
-"""What a story's steps do to the GPUs and the files of a cluster's node, through the agent on it."""
+"""What a story's steps change on a cluster: GPUs and files of its nodes, bindings, labels and annotations.
+
+Stories share nodes: the first change of a node's labels or annotations records on the node itself what they were, and
+`restore_node` restores that, also after a run that was killed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
@@ -21,13 +26,17 @@ from ...story.verbs.action import (
     verb_of,
 )
 from ...story.verbs.hardware_action import FailDevice, HealDevice, NvidiaAction
+from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
-from ..world.nvidia_change import nvidia_change
-from ..world.selection import chosen_file, chosen_gpu, numbered
+from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
+from .api import ClusterApi, Object
 from .node import KindNode
-from .pods import KindPods
+from .pods import KindPods, annotated
+
+_BEFORE: Final = "simkubelet/before"
+"""The annotation of a node that has what was there before: part of ``metadata`` -> key -> value, null for none."""
 
 
 async def change_gpus(action: NvidiaAction, node: KindNode, seen: Snapshot, trace: Trace) -> None:
@@ -106,3 +115,58 @@ async def _create(node: KindNode, path: str, content: str, trace: Trace) -> None
 async def _remove(node: KindNode, path: str, trace: Trace) -> None:
     await node.ask("remove_file", path=path)
     trace.append(FileRemoved(node.name, path))
+
+
+async def bind(pod: str, node: str, api: ClusterApi) -> None:
+    """Bind a pod to a node; both by the cluster's own names.
+
+    Raises:
+        InputError: There is no such pod, or it is bound already.
+    """
+    binding: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    if not await api.call("POST", f"namespaces/default/pods/{pod}/binding", binding):
+        raise InputError(f"no pod '{pod}' is there now")
+
+
+async def change_metadata(action: MetadataAction, names: Mapping[str, str], api: ClusterApi) -> None:
+    """Set or remove labels or annotations of a pod or a node.
+
+    Args:
+        action: What the story says.
+        names: A node's name in the story -> the cluster's.
+        api: Of the cluster.
+
+    Raises:
+        InputError: There is no such object, or the API server refuses what is written.
+    """
+    metadata: dict[str, dict[str, str | None]] = {action.part: annotated(action.entries, names)}
+    if action.pod is not None:
+        url = f"namespaces/default/pods/{action.pod}"
+    else:
+        url = f"nodes/{names[action.node or '']}"
+        before = _before(await api.call("GET", url), action.part, action.entries)
+        metadata.setdefault("annotations", {})[_BEFORE] = json.dumps(before)
+    if not await api.call("PATCH", url, {"metadata": metadata}):
+        raise InputError(f"no {action.subject} is there now")
+
+
+async def restore_node(node: Object, api: ClusterApi) -> None:
+    """Bring back the labels and annotations that a node had before stories changed them."""
+    noted = node["metadata"].get("annotations", {}).get(_BEFORE)
+    if noted is not None:
+        before: dict[str, dict[str, str | None]] = json.loads(noted)
+        before.setdefault("annotations", {})[_BEFORE] = None
+        await api.call("PATCH", f"nodes/{node['metadata']['name']}", {"metadata": before})
+
+
+def _before(node: Object, part: str, keys: Mapping[str, object]) -> dict[str, dict[str, str | None]]:
+    """What a node had before the first change of some entries, with what was noted of others."""
+    metadata = node.get("metadata", {})
+    noted: dict[str, dict[str, str | None]] = json.loads(metadata.get("annotations", {}).get(_BEFORE, "{}"))
+    there = metadata.get(part, {})
+    return {**noted, part: {**{key: there.get(key) for key in keys}, **noted.get(part, {})}}

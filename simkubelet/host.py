@@ -1,0 +1,41 @@
+"""What a program that runs nodes needs of this machine: views of nodes, open files, folders and the bundled packages.
+
+A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from ._internal.bundle import CHECKOUT, module_name, python_path
+    from ._internal.folder_events import FolderEvent, FolderEvents
+    from ._internal.open_files import raise_limit, with_first_limit
+    from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
+else:
+    from ._internal import lazy
+
+    __getattr__, __dir__ = lazy.exports(
+        __name__,
+        {
+            ".._internal.bundle": ("CHECKOUT", "module_name", "python_path"),
+            ".._internal.folder_events": ("FolderEvent", "FolderEvents"),
+            ".._internal.open_files": ("raise_limit", "with_first_limit"),
+            ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
+        },
+    )
+
+__all__ = [
+    "CHECKOUT",
+    "FolderEvent",
+    "FolderEvents",
+    "NodeView",
+    "check_sandbox",
+    "is_stand_in",
+    "module_name",
+    "python_path",
+    "raise_limit",
+    "sandboxed",
+    "tied_to_parent",
+    "with_first_limit",
+]
