@@ -8,7 +8,7 @@ from typing import Final
 from ..backends.backend import Backend
 from ..story.model import Scenario
 from ..story.verbs.action import Advance
-from ..trace.trace import Event
+from ..trace.trace import Entry
 from .equivalence import Divergence, compare
 from .normal_form import normal_form
 
@@ -24,7 +24,7 @@ class Comparison:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._simulated: Sequence[Event] = ()
+        self._simulated: Sequence[Entry] = ()
         self.divergence: Divergence | None = None
 
     async def simulate_on(self, backend: Backend) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..story.model import Scenario
-from .normal_form import SETS, Entry, NormalForm
+from .normal_form import SETS, Line, NormalForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ def compare(first: NormalForm, second: NormalForm, names: tuple[str, str]) -> Di
     return Divergence(earliest, _first_step(*different[earliest]), tuple(lines))
 
 
-def _that_count(first: NormalForm, second: NormalForm, lane: str) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """The entries of a lane in both worlds that either told within the story."""
+def _that_count(first: NormalForm, second: NormalForm, lane: str) -> tuple[Sequence[Line], Sequence[Line]]:
+    """The lines of a lane in both worlds that either told within the story."""
     one, other = first.get(lane, ()), second.get(lane, ())
     if lane.startswith(SETS):
-        told = {entry.text for entry in (*one, *other) if not entry.is_late}
-        return [entry for entry in one if entry.text in told], [entry for entry in other if entry.text in told]
-    length = max(sum(not entry.is_late for entry in entries) for entries in (one, other))
+        told = {line.text for line in (*one, *other) if not line.is_late}
+        return [line for line in one if line.text in told], [line for line in other if line.text in told]
+    length = max(sum(not line.is_late for line in lines) for lines in (one, other))
     return one[:length], other[:length]
 
 
@@ -56,12 +56,12 @@ def explained(divergence: Divergence, scenario: Scenario) -> str:
     return f"the traces differ first in '{divergence.lane}', at step '{where}'"
 
 
-def _texts(entries: Sequence[Entry]) -> list[str]:
-    return [entry.text for entry in entries]
+def _texts(lines: Sequence[Line]) -> list[str]:
+    return [line.text for line in lines]
 
 
-def _first_step(first: Sequence[Entry], second: Sequence[Entry]) -> int:
-    """The step of the first entries that differ."""
+def _first_step(first: Sequence[Line], second: Sequence[Line]) -> int:
+    """The step of the first lines that differ."""
     for one, other in zip(first, second, strict=False):
         if one.text != other.text:
             return min(one.step, other.step)

@@ -12,7 +12,7 @@ from rich.text import Text
 from ..evaluation.mismatch import shown
 from ..evaluation.verdict import Failure, Outcome, Verdict
 from ..story.document import shown_path
-from ..trace.trace import Event
+from ..trace.trace import Entry, fields_of
 
 PLAIN_WIDTH = 160
 """Columns where the output is no terminal."""
@@ -89,7 +89,7 @@ def _differences(verdict: Verdict, failure: Failure) -> list[str]:
 def _happened(failure: Failure) -> list[str]:
     if not failure.events:
         return []
-    return ["  what happened around it:", *(f"    {event_line(event)}" for event in failure.events)]
+    return ["  what happened around it:", *(f"    {entry_line(entry)}" for entry in failure.events)]
 
 
 def _logs(verdict: Verdict) -> list[str]:
@@ -98,10 +98,11 @@ def _logs(verdict: Verdict) -> list[str]:
     return ["  what was logged:", *(f"    {file}" for file in verdict.logs)]
 
 
-def event_line(event: Event) -> str:
-    """An event on one line: number, time, kind and fields."""
-    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if _says_something(value))
-    return f"{event.seq:>4} {event.time_s:>9.3f} s  {event.kind:<20} {fields}".rstrip()
+def entry_line(entry: Entry) -> str:
+    """An entry of a trace on one line: number, time, kind and fields."""
+    values = fields_of(entry.event).items()
+    fields = " ".join(f"{name}={_value(value)}" for name, value in values if _says_something(value))
+    return f"{entry.seq:>4} {entry.time_s:>9.3f} s  {entry.kind:<20} {fields}".rstrip()
 
 
 def _says_something(value: object) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
 from scenarios.play.junit import junit_xml
-from scenarios.play.report import event_line, failure_lines, print_run
+from scenarios.play.report import entry_line, failure_lines, print_run
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
@@ -67,13 +67,13 @@ def test_difference_of_two_worlds_is_shown_as_a_diff() -> None:
     )
 
 
-def test_event_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
+def test_entry_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
     trace = Trace(now=lambda: 0.0)
     trace.append(EventRecorded("p", "Warning", "Failed", "two words", ""))
     trace.append(NodeStatusUpdated("n", {"a": 1, "b": 0}, {}))
 
-    assert event_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
-    assert event_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
+    assert entry_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
+    assert entry_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
 
 
 def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
