@@ -7,7 +7,7 @@ from typing import Final
 
 from ..backends.backend import Backend
 from ..story.model import Scenario
-from ..story.verbs.action import Advance
+from ..story.verbs.node_action import Advance
 from ..trace.trace import Entry
 from .equivalence import Divergence, compare
 from .normal_form import normal_form

@@ -156,7 +156,9 @@ class _Lanes:
                 if isinstance(expect, NodeExpectation) and (expect.capacity or expect.allocatable):
                     add(f"node {expect.node}", self._published.get(expect.node, "no resources"))
             case EventRecorded() as event:
-                if event.component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(f"{event.reason}: {event.message}"):
+                if event.component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(
+                    f"{event.reason}: {event.message}"
+                ):
                     text = f"{event.type} {event.reason}: {event.message}"
                     add_once(f"events of pod {event.pod}", _UID.sub("<uid>", text))
             case DevicesAllocated() as given:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from simkubelet.model.errors import InputError
 
-from ..backends.backend import needed
 from ..backends.kind.backend import CAPABILITIES
 from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
@@ -45,7 +44,7 @@ def _once(jobs: Sequence[Job]) -> list[Job]:
 def nodes_needed(jobs: Sequence[Job]) -> int:
     """How many a cluster needs for all stories that it can play at all."""
     stories = [job.document.scenario for job in jobs]
-    return max((len(story.nodes) for story in stories if needed(story) <= CAPABILITIES), default=1)
+    return max((len(story.nodes) for story in stories if story.needed <= CAPABILITIES), default=1)
 
 
 async def play_story(job: Job, session: KindSession, told: Progress) -> Played:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from simkubelet.model.errors import InputError
 
-from ..backends.backend import Backend, needed
+from ..backends.backend import Backend
 from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
 from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
@@ -21,7 +21,7 @@ from ..story.duration import format_duration
 from ..story.expectations.expectation import AnyExpectation
 from ..story.model import Step
 from ..story.positioned import DataPath
-from ..story.verbs.action import Action
+from ..story.verbs import Action
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
@@ -57,7 +57,7 @@ async def play(
     if not document.scenario.fits:
         version, condition = document.scenario.nodes[0].kubernetes, document.scenario.kubernetes
         return Verdict(name, Outcome.SKIPPED, 0.0, f"it is about Kubernetes {condition}, not {version}")
-    if missing := needed(document.scenario) - backend.capabilities:
+    if missing := document.scenario.needed - backend.capabilities:
         remedies = [backend.remedies[one] for one in sorted(missing) if one in backend.remedies]
         who = "this machine" if len(remedies) == len(missing) else "the backend"
         reason = f"{who} cannot {', '.join(sorted(missing))}"

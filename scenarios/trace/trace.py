@@ -154,7 +154,11 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
         fields = json.loads(line)
         try:
             story, seq, time_s, kind = (fields.pop(key) for key in ("story", "seq", "time_s", "kind"))
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+            values: dict[str, Any] = {name: _value(value) for name, value in fields.items()}
             yield story, Entry(seq, time_s, _CLASSES[kind](**values))
         except (KeyError, TypeError) as error:
             raise ValueError(f"no line of a trace: {line}") from error
+
+
+def _value(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

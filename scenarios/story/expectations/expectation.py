@@ -40,6 +40,21 @@ class _Expectation(Part):
         return frozenset(self.model_fields_set - {self.subject_key, "within", "holds"})
 
     @property
+    def title(self) -> str:
+        """What is expected of whom, in a few words."""
+        return f"expect {self.subject_key} {self.subject}"
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        """The pods of which it expects an answer to Get of a PodResources API."""
+        return ()
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        """Whether it expects anything of a checkpoint."""
+        return False
+
+    @property
     def asks_pod_resources(self) -> bool:
         """Whether it takes a look at the PodResources API."""
         return not {"pod_resources", "pod_resources_get"}.isdisjoint(self.model_fields_set)
@@ -86,6 +101,14 @@ class NodeExpectation(_Expectation):
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
     panic: StrictStr | None = None
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        return tuple(self.pod_resources_get)
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        return self.checkpoint is not None
 
 
 class EventPattern(FilledPart):

@@ -16,8 +16,8 @@ from scenarios.backends.kind.program import Program
 from scenarios.story.plugin_spec import PluginSpec
 from scenarios.story.tap_answer import Rpc
 from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
-from scenarios.trace.snapshot import PluginState, PluginView
 from scenarios.trace.events import PluginExited, PluginStarted
+from scenarios.trace.snapshot import PluginState, PluginView
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import DevicesListed, PluginRegistered
 

@@ -79,7 +79,9 @@ def test_lives_between_two_looks_are_told_one_by_one(state: ClusterState, trace:
     state.seen("pod", pod(phase="Running", containerStatuses=[container(0, {"running": {}})]), True)
     state.seen("pod", pod(phase="Running", containerStatuses=[container(2, {"running": {}}, ended)]), True)
 
-    lives = [(one.kind, one.event.attempt) for one in trace if isinstance(one.event, ContainerStarted | ContainerExited)]
+    lives = [
+        (one.kind, one.event.attempt) for one in trace if isinstance(one.event, ContainerStarted | ContainerExited)
+    ]
     assert lives == [
         ("container-started", 0),
         ("container-exited", 0),

@@ -20,8 +20,7 @@ from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations.expectation import PodExpectation
 from scenarios.story.plugin_spec import PluginSpec
-from scenarios.story.verbs.action import Apply
-from scenarios.story.verbs.pod_action import Annotate, Label
+from scenarios.story.verbs.pod_action import Annotate, Apply, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.cluster import Objects, Store, WallTime

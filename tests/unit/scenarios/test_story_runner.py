@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.backend import Capability, needed
 from scenarios.evaluation.verdict import Outcome, UnmetError
 from scenarios.play.runner import play
+from scenarios.story.capability import Capability
 from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError, PluginError
 
@@ -206,7 +206,7 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
     ],
 )
 def test_needed_capabilities(read_story: Read, text: str, capabilities: set[str]) -> None:
-    assert {capability.name for capability in needed(read_story(text).scenario)} == capabilities
+    assert {capability.name for capability in read_story(text).scenario.needed} == capabilities
 
 
 async def test_story_about_other_versions_is_skipped_unentered(read_story: Read, world: Any, frames: Any) -> None:
