@@ -155,12 +155,10 @@ class _Lanes:
                 expect = self._scenario.steps[self._step].expect
                 if isinstance(expect, NodeExpectation) and (expect.capacity or expect.allocatable):
                     add(f"node {expect.node}", self._published.get(expect.node, "no resources"))
-            case EventRecorded() as event:
-                if event.component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(
-                    f"{event.reason}: {event.message}"
-                ):
-                    text = f"{event.type} {event.reason}: {event.message}"
-                    add_once(f"events of pod {event.pod}", _UID.sub("<uid>", text))
+            case EventRecorded(component=component) as event:
+                text = f"{event.reason}: {event.message}"
+                if component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(text):
+                    add_once(f"events of pod {event.pod}", _UID.sub("<uid>", f"{event.type} {text}"))
             case DevicesAllocated() as given:
                 text = f"{given.container} {given.resource} {self._named(given)}"
                 add_once(f"devices of pod {given.pod}", text)

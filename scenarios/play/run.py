@@ -15,7 +15,7 @@ from simkubelet.model.errors import HostError, InputError
 from ..evaluation.verdict import exit_status
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
-from .interruption import run_interruptibly
+from ..interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, RunProgress, at_a_time, play_all, prepare
 from .junit import junit_xml
 from .progress import live_progress

@@ -172,11 +172,8 @@ def test_supervisor_starts_gopher_again_after_a_kubelet_restart(run: Any) -> Non
 
     events = trace_of(run)
     (restart,) = [event.seq for event in events if event.kind == "kubelet-stopped"][:1]
-    lives = [
-        (event.kind, getattr(event.event, "status", None))
-        for event in events[restart:]
-        if event.kind.startswith("plugin-")
-    ]
+    after = [event for event in events[restart:] if event.kind.startswith("plugin-")]
+    lives = [(event.kind, getattr(event.event, "status", None)) for event in after]
     assert lives[:3] == [("plugin-exited", 0), ("plugin-started", None), ("plugin-registered", None)]
 
 

@@ -12,10 +12,10 @@ from .action import Action
 
 def _verbs_in(module: ModuleType) -> Iterator[type[Action]]:
     """The verbs that a module declares, in its order; a class that others derive from is a base of verbs."""
-    for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Action) and value.__module__ == module.__name__:
-            if not value.__subclasses__():
-                yield value
+    classes = (value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Action))
+    for action in classes:
+        if action.__module__ == module.__name__ and not action.__subclasses__():
+            yield action
 
 
 _GROUPS: Final = (pod_action, node_action, plugin_action, hardware_action, file_action)
