@@ -42,7 +42,7 @@ from simkubelet.model.events import (
     PodStatusUpdated,
 )
 
-from ..story.expectations.expectation import NodeExpectation
+from ..story.expectations import NodeExpectation
 from ..story.model import Scenario
 from ..trace.device_names import DeviceNames
 from ..trace.events import (

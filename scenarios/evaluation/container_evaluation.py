@@ -7,13 +7,16 @@ from typing import Final
 
 from simkubelet.devices import DeviceRunOptions
 
-from ..story.expectations.expectation import ContainerExpectation
-from ..story.expectations.expected_devices import ABSENT
-from ..story.expectations.expected_options import DeviceNodes, ExpectedDeviceNode, ExpectedMount
+from ..story.expectations.pod_expectation import (
+    ContainerExpectation,
+    DeviceNodes,
+    ExpectedDeviceNode,
+    ExpectedMount,
+)
+from ..story.expectations.values import ABSENT
 from ..story.positioned import DataPath
 from ..trace.snapshot import Ids, PodView
-from .device_evaluation import devices_differ, listed_devices_differ
-from .mismatch import Mismatch, Mismatches, differs, shown
+from .mismatch import Mismatch, Mismatches, devices_differ, differs, listed_devices_differ, shown
 
 _DEVICES: Final = "{devices}"
 _DEVICE: Final = "{device}"
@@ -47,18 +50,18 @@ def ids_of(held: Ids) -> list[str]:
 
 
 def texts_differ(
-    path: DataPath, wanted: Mapping[str, str], seen: Mapping[str, str], ids: Sequence[str] = ()
+    path: DataPath, wanted: Mapping[str, str], actual: Mapping[str, str], ids: Sequence[str] = ()
 ) -> Mismatches:
     """Compare variables, labels or annotations with what is wanted of some.
 
     Args:
         path: Where they are in the expectation.
         wanted: Name, or with ``*`` at the end how it begins -> text, ``absent`` for none.
-        seen: Name -> text.
+        actual: Name -> text.
         ids: Filled in for ``{devices}``.
     """
     for name, template in wanted.items():
-        values = [value for key, value in seen.items() if _is_called(key, name)] or [ABSENT]
+        values = [value for key, value in actual.items() if _is_called(key, name)] or [ABSENT]
         if not any(_reads(template, value, ids) for value in values):
             expected = shown(template.replace(_DEVICES, ",".join(ids)))
             yield Mismatch((*path, name), expected, ", ".join(map(shown, values)))
@@ -93,8 +96,8 @@ def _entries_differ(
         for place, entry in wanted.items()
         for device in _each(f"{place} {entry}", ids)
     }
-    seen = {place: _in_the_form_of(expected.get(place), facts) for place, facts in given.items()}
-    yield from differs(path, dict(sorted(expected.items())), dict(sorted(seen.items())))
+    actual = {place: _in_the_form_of(expected.get(place), facts) for place, facts in given.items()}
+    yield from differs(path, dict(sorted(expected.items())), dict(sorted(actual.items())))
 
 
 def _filled(entry: str | ExpectedMount | ExpectedDeviceNode, device: str) -> str | dict[str, object]:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from simkubelet.devices import DeviceRunOptions
 
-from ..story.expectations.expectation import EventPattern, PodExpectation
-from ..story.expectations.expected_devices import ABSENT
+from ..story.expectations.pod_expectation import EventPattern, PodExpectation
+from ..story.expectations.values import ABSENT
 from ..trace.snapshot import NodeView, PodEvent, PodView, Snapshot, together
 from ..trace.trace import Trace
 from .container_evaluation import container_differs, device_nodes_differ, ids_of, texts_differ
-from .device_evaluation import devices_differ, listed_devices_differ
-from .mismatch import Mismatch, Mismatches, differs, shown
+from .mismatch import Mismatch, Mismatches, devices_differ, differs, listed_devices_differ, shown
 
 
 def pod_differs(wanted: PodExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -139,7 +138,7 @@ def _is_like(event: PodEvent, pattern: Mapping[str, str]) -> bool:
 
 
 def _likest(events: Sequence[PodEvent], pattern: Mapping[str, str]) -> str:
-    """The event that agrees most with the pattern, the latest of equals: a wrong text is best seen beside it."""
+    """The event that agrees most with the pattern, the latest of equals: a wrong text is clearest beside it."""
     if not events:
         return "no event"
     agreement = [sum(getattr(event, key) == value for key, value in pattern.items()) for event in events]

@@ -18,7 +18,7 @@ from ..evaluation.mismatch import Mismatch
 from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
 from ..story.document import Document, shown_path
 from ..story.duration import format_duration
-from ..story.expectations.expectation import AnyExpectation
+from ..story.expectations import Expectation
 from ..story.model import Step
 from ..story.positioned import DataPath
 from ..story.verbs import Action
@@ -111,7 +111,7 @@ class _Run:
         except InputError as error:
             raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
-    async def _expect(self, step: Step, expectation: AnyExpectation) -> None:
+    async def _expect(self, step: Step, expectation: Expectation) -> None:
         """Wait until the expectation is met and has held.
 
         Raises:
@@ -133,17 +133,17 @@ class _Run:
         self.backend.trace.append(ExpectationMet(self.index))
 
     async def _unmet(
-        self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...], waited: str
+        self, step: Step, expectation: Expectation, mismatches: tuple[Mismatch, ...], waited: str
     ) -> UnmetError:
-        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
+        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
         self.backend.trace.append(ExpectationFailed(self.index, told))
         reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
         location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
         events = self.backend.trace.around(expectation.subject)
-        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
+        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.actual) for found in mismatches)
         return UnmetError(reason, Failure(location, step.title, whole, events, waited))
 
-    async def _look(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
+    async def _look(self, expectation: Expectation) -> tuple[Mismatch, ...]:
         return evaluate(expectation, await self.backend.observe(), self.backend.trace)
 
     async def _silent_plugins(self) -> list[str]:

@@ -15,8 +15,8 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
 
-from .expectations.expectation import NodeExpectation, PluginExpectation, PodExpectation
-from .expectations.expected_checkpoint import CheckpointContent
+from .expectations import NodeExpectation, PluginExpectation, PodExpectation
+from .expectations.node_expectation import CheckpointContent
 from .kubernetes import is_met, versions_in
 from .model import Scenario, Step
 from .node_spec import NodeSpec

@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
 from .capability import Capability
-from .expectations.expectation import Expectation
+from .expectations import AnyExpectation
 from .kubernetes import KubernetesCondition, KubernetesVersion, is_met
 from .node_spec import NodeSpec
 from .part import Name, Part
@@ -32,7 +32,7 @@ class _Step(Part):
 
     name: StrictStr | None = None
     kubernetes: KubernetesCondition | None = None
-    expect: Expectation | None = None
+    expect: AnyExpectation | None = None
 
     @model_validator(mode="after")
     def _one_verb(self) -> _Step:

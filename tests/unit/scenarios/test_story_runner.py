@@ -47,7 +47,7 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     verdict = await play(document, a_world)
 
     assert verdict.outcome is Outcome.INVALID
-    assert verdict.reason == "expect node node-1: capacity[nvidia.com/gpu]: expected 8; saw 5"
+    assert verdict.reason == "expect node node-1: capacity[nvidia.com/gpu]: expected 8; actual 5"
     assert verdict.failure is not None
     assert verdict.failure.location.endswith("story.yaml:4")
     assert verdict.failure.step == "expect node node-1"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.compare.equivalence import compare, explained
+from scenarios.compare.comparison import compare, explained
 from scenarios.compare.normal_form import normal_form
 from scenarios.story.document import Document, load
 from scenarios.trace.events import ExpectationMet, FaultHealed, FaultInjected, StepStarted

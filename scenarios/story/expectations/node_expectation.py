@@ -1,0 +1,97 @@
+"""What a story may expect of a node: its published status, its kubelet, and the kubelet's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, StrictStr, Tag
+
+from ...trace.snapshot import KubeletState
+from ..part import Count, FilledPart, Name, ResourceName
+from .expectation import Expectation, Phase
+from .values import (
+    MAPPING,
+    WORD,
+    AnsweredDevices,
+    Devices,
+    DevicesOrAbsent,
+    PastQuantity,
+    PlacedDevices,
+    Quantity,
+    word_or_mapping,
+)
+
+PodEntries = Annotated[
+    Annotated[Literal["absent"], Tag(WORD)]
+    | Annotated[Mapping[StrictStr, Mapping[ResourceName, Devices]], Tag(MAPPING)],
+    Discriminator(
+        word_or_mapping,
+        custom_error_type="entries",
+        custom_error_message="expected containers and their devices by resource, or 'absent'",
+    ),
+]
+
+
+class CheckpointContent(FilledPart):
+    """What a checkpoint says.
+
+    Attributes:
+        pods: Pod -> container -> resource -> the devices that it was given; ``absent`` where there is no entry.
+        registered: Resource -> its healthy devices; ``absent`` where it is not named.
+    """
+
+    pods: Mapping[Name, PodEntries] = Field(default_factory=dict)
+    registered: Mapping[ResourceName, DevicesOrAbsent] = Field(default_factory=dict)
+
+
+ExpectedCheckpoint = Annotated[
+    Annotated[Literal["absent", "corrupt"], Tag(WORD)] | Annotated[CheckpointContent, Tag(MAPPING)],
+    Discriminator(
+        word_or_mapping,
+        custom_error_type="checkpoint",
+        custom_error_message="expected 'pods' and 'registered', or 'absent', or 'corrupt'",
+    ),
+]
+
+
+class NodeExpectation(Expectation):
+    """The published status of a node, and its kubelet.
+
+    Attributes:
+        capacity_history: Resource -> all capacities published since the story began, repetitions left out; one with a
+            question mark may have been passed over, where chance decides.
+        pods: Phase -> how many of the pods that are bound to the node are in it.
+        lists: Resource -> how many lists of its plugins the kubelet has taken since the story began.
+        pod_resources: Resource -> devices that the kubelet's PodResources API calls allocatable.
+        pod_resources_get: Pod -> what that API answers to Get: resource -> devices, or the text of its error.
+        checkpoint: What the file of who holds which device says, or that it is not there, or cannot be read.
+        labels: What some of its labels say; ``absent`` where there is none of that name.
+        annotations: The same for annotations.
+        kubelet: Whether the kubelet is there.
+        panic: How the first line of a crashed kubelet's panic begins.
+    """
+
+    subject_key = "node"
+
+    node: Name
+    capacity: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
+    allocatable: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
+    capacity_history: Mapping[ResourceName, tuple[PastQuantity, ...]] = Field(default_factory=dict)
+    pods: Mapping[Phase, Count] = Field(default_factory=dict)
+    lists: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    pod_resources: Mapping[ResourceName, PlacedDevices] = Field(default_factory=dict)
+    pod_resources_get: Mapping[Name, AnsweredDevices] = Field(default_factory=dict)
+    checkpoint: ExpectedCheckpoint | None = None
+    labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    kubelet: KubeletState | None = None
+    panic: StrictStr | None = None
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        return tuple(self.pod_resources_get)
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        return self.checkpoint is not None
