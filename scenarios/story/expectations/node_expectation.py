@@ -59,16 +59,21 @@ class NodeExpectation(Expectation):
     """The published status of a node, and its kubelet.
 
     Attributes:
+        node: The node's name.
+        capacity: Resource -> amount that the node publishes; `absent` where it does not name the resource.
+        allocatable: The same for what pods may request.
         capacity_history: Resource -> all capacities published since the story began, repetitions left out; one with a
-            question mark may have been passed over, where chance decides.
+            question mark (`"0?"`) may have been skipped, where chance decides.
         pods: Phase -> how many of the pods that are bound to the node are in it.
-        lists: Resource -> how many lists of its plugins the kubelet has taken since the story began.
-        pod_resources: Resource -> devices that the kubelet's PodResources API calls allocatable.
+        lists: Resource -> how many lists of its plugins the kubelet has received since the story began.
+        pod_resources: Resource -> [devices](#devices) that GetAllocatableResources of the PodResources API names.
         pod_resources_get: Pod -> what that API answers to Get: resource -> devices, or the text of its error.
-        checkpoint: What the file of who holds which device says, or that it is not there, or cannot be read.
-        labels: What some of its labels say; ``absent`` where there is none of that name.
+        checkpoint: The kubelet's file of who holds which device: `pods` (pod -> container -> resource -> devices, or
+            `absent`) and `registered` (resource -> healthy devices, or `absent`); `absent` where there is no file,
+            `corrupt` where it cannot be read.
+        labels: Some labels and their values; `absent` where there is none of that name.
         annotations: The same for annotations.
-        kubelet: Whether the kubelet is there.
+        kubelet: `running`, `stopped` or `crashed`.
         panic: How the first line of a crashed kubelet's panic begins.
     """
 

@@ -14,15 +14,20 @@ from .expectation import Expectation
 
 
 class PluginExpectation(Expectation):
-    """A plugin on a node (`node` None: the only one), as its supervisor sees it.
+    """A plugin on a node, as its supervisor sees it.
 
     Attributes:
-        refusal: The answer to the latest Register call, empty where it was accepted; of a stub or through a tap.
-        calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of a stub or through
+        plugin: The plugin's name.
+        node: Where it runs; the only node where none is named.
+        state: `running`, `waiting` (for its restart), `stopped` or `exited`.
+        restarts: Starts after the first one.
+        registrations: How often Register was accepted.
+        refusal: The answer to the latest Register call, empty where it was accepted; of the stub, or with a tap.
+        calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of the stub, or with
             a tap.
-        call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of a stub or
-            through a tap.
-        connections: How many connections the kubelet has to the plugin's sockets; through a tap.
+        call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of the stub, or
+            with a tap.
+        connections: How many connections the kubelet has to the plugin's sockets; with a tap.
     """
 
     subject_key = "plugin"

@@ -70,15 +70,17 @@ class ContainerExpectation(FilledPart):
     """One container of a pod.
 
     Attributes:
-        devices: Resource -> devices that it holds.
-        pod_resources: Resource -> devices that List of the PodResources API names for it; ``absent`` where it does not
+        devices: Resource -> [devices](#devices) that it holds.
+        pod_resources: Resource -> devices that List of the PodResources API names for it; `absent` where it does not
             list the container.
-        env: Some variables that plugins added, as in a `PodExpectation`.
-        mounts: All mounts that plugins added.
-        device_nodes: All device files that plugins added.
-        annotations: Some annotations that plugins added for the container runtime; ``absent`` where there is none of
-            that name.
-        cdi_devices: The names of all CDI devices that plugins added, in any order.
+        env: Some variables that plugins added, and their values; `absent` where there is none of that name.
+        mounts: All mounts that plugins added: path in the container -> path on the node, or
+            `{hostPath: …, readOnly: …}` with one key or both.
+        device_nodes: All device files that plugins added: path in the container -> path on the node, or
+            `{hostPath: …, permissions: …}`, the letters as the plugin wrote them.
+        annotations: Some annotations that plugins added for the container runtime, in the same way as `env`;
+            `cdi.k8s.io/nvidia-*` is one whose name begins so, as plugins put random ids into names.
+        cdi_devices: The names of all CDI devices that plugins added, in any order: `[nvidia.com/gpu=0]`.
 
     In `mounts`, `device_nodes` and `cdi_devices` an entry with ``{device}`` stands for one entry for each device that
     the container holds.
@@ -97,21 +99,26 @@ class PodExpectation(Expectation):
     """A pod, its events and what its containers hold.
 
     Attributes:
-        devices: Resource -> devices that the pod holds.
-        containers: Container -> what is expected of that one alone.
-        keeps_devices: Whether it holds exactly the devices that it was given first in this story.
-        restarts: How often its containers were started again, added up.
-        shares_no_device_with: Pods whose devices are all others; both pods must hold some.
+        pod: The pod's name.
+        phase: `Pending`, `Running`, `Succeeded` or `Failed`.
+        reason: The reason in the pod's status, a word.
+        message: The message in the pod's status, word for word.
+        devices: Resource -> [devices](#devices) that the pod's containers hold.
+        containers: Container -> what is expected [of that one alone](#of-a-container).
+        keeps_devices: `true`: it holds exactly the devices that it was given first in this story.
+        shares_no_device_with: Pods that hold none of its devices; both pods must hold some.
         env: Variables that plugins added to every container that holds devices; where the kubelet knows of none, to
-            every container that has all of these variables. ``{devices}`` stands for the ids that the container holds,
-            joined by commas in any order; ``absent`` where there is no such variable.
-        device_nodes: All device files that plugins added to its containers.
-        labels: What some of its labels say; ``absent`` where there is none of that name.
+            every container that has all of these variables. `{devices}` stands for the ids that the container holds,
+            joined by commas in any order; `absent` where there is no such variable.
+        labels: Some labels and their values; `absent` where there is none of that name.
         annotations: The same for annotations.
-        health: Resource -> device id -> health, as the pod's status tells it.
-        pod_resources: Resource -> devices that the kubelet's PodResources API lists for the pod; ``absent`` where it
-            does not list the pod.
-        gone: Whether there is no such pod.
+        device_nodes: All device files that plugins added to its containers, as [of a container](#of-a-container).
+        health: Resource -> device id -> health, as the pod's status reports it.
+        pod_resources: Resource -> devices that List of the PodResources API names for the pod; `absent` where it does
+            not list the pod.
+        restarts: How often its containers were started again, added up.
+        event: A Kubernetes Event about it: `type`, `reason`, `message`.
+        gone: `true`: there is no such pod.
     """
 
     subject_key = "pod"

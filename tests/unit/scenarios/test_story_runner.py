@@ -53,7 +53,7 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     assert verdict.failure.step == "expect node node-1"
     (mismatch,) = verdict.failure.mismatches
     assert mismatch.path == ("steps", 0, "expect", "capacity", "nvidia.com/gpu")
-    assert (mismatch.expected, mismatch.seen) == ("8", "5")
+    assert (mismatch.expected, mismatch.actual) == ("8", "5")
     assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
     assert a_world.performed == []
     assert a_world.now_s == 3
