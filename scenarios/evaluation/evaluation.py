@@ -15,7 +15,6 @@ from ..story.expectations.node_expectation import CheckpointContent
 from ..story.expectations.values import ABSENT
 from ..trace.snapshot import CheckpointView, NodeView, PluginView, Snapshot
 from ..trace.trace import Trace, merged
-from .container_evaluation import texts_differ
 from .mismatch import (
     Mismatch,
     Mismatches,
@@ -25,6 +24,7 @@ from .mismatch import (
     placed_devices_differ,
     registered_differ,
     shown,
+    texts_differ,
 )
 from .pod_evaluation import pod_differs
 

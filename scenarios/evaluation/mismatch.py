@@ -13,6 +13,7 @@ from ..trace.snapshot import Ids, PlacedIds
 
 _T = TypeVar("_T")
 
+_DEVICES: Final = "{devices}"
 MOST_SHOWN: Final = 64
 """Items of a list or mapping that are all shown."""
 SHOWN_OF_MORE: Final = 8
@@ -110,3 +111,34 @@ def _differ(path: DataPath, wanted: Devices, actual: Iterable[str]) -> Mismatche
         yield from differs(path, wanted, len(ids))
     else:
         yield from differs(path, sorted(wanted), ids)
+
+
+def texts_differ(
+    path: DataPath, wanted: Mapping[str, str], actual: Mapping[str, str], ids: Sequence[str] = ()
+) -> Mismatches:
+    """Compare variables, labels or annotations with what is wanted of some.
+
+    Args:
+        path: Where they are in the expectation.
+        wanted: Name, or with ``*`` at the end how it begins -> text, ``absent`` for none.
+        actual: Name -> text.
+        ids: Filled in for ``{devices}``.
+    """
+    for name, template in wanted.items():
+        values = [value for key, value in actual.items() if _is_called(key, name)] or [ABSENT]
+        if not any(_reads(template, value, ids) for value in values):
+            expected = shown(template.replace(_DEVICES, ",".join(ids)))
+            yield Mismatch((*path, name), expected, ", ".join(map(shown, values)))
+
+
+def _is_called(key: str, name: str) -> bool:
+    return key.startswith(name[:-1]) if name.endswith("*") else key == name
+
+
+def _reads(template: str, value: str, ids: Sequence[str]) -> bool:
+    """Whether a value is the template with the ids filled in, joined in any order: the kubelet promises none."""
+    if template.count(_DEVICES) != 1:
+        return value == template.replace(_DEVICES, ",".join(ids))
+    before, after = template.split(_DEVICES)
+    middle = value.removeprefix(before).removesuffix(after)
+    return value == before + middle + after and sorted(middle.split(",")) == list(ids)

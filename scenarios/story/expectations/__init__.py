@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Union
 from pydantic import Discriminator, Tag
 
 from .expectation import Expectation
-from .node_expectation import NodeExpectation
-from .plugin_expectation import PluginExpectation
+from .node_expectation import NodeExpectation, PluginExpectation
 from .pod_expectation import PodExpectation
 
 EXPECTATIONS: Final[Mapping[str, type[Expectation]]] = {
