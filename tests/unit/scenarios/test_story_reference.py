@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import story_reference
 from pydantic import BaseModel
 
 from scenarios.story.expectations import NodeExpectation, PluginExpectation, PodExpectation
@@ -16,6 +15,7 @@ from scenarios.story.model import STEP_KEYS, Scenario
 from scenarios.story.node_spec import NodeSpec
 from scenarios.story.plugin_spec import Builtin, PluginSpec, Serves
 from scenarios.story.verbs.plugin_action import AnswerRpc
+from tools.generate import story_reference
 
 PAGE = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
 
@@ -59,7 +59,7 @@ def test_every_key_has_a_row(title: str, model: type[BaseModel], elsewhere: set[
 
 
 def test_tables_of_verbs_and_expectations_are_those_of_the_classes() -> None:
-    assert story_reference.page(PAGE) == PAGE, "run: python tools/story_reference.py"
+    assert story_reference.page(PAGE) == PAGE, "run: python -m tools.generate.story_reference"
 
 
 def test_changed_table_is_written_again_and_its_surroundings_stay() -> None:

@@ -22,7 +22,7 @@ from scenarios.story.expectations import EXPECTATIONS
 from scenarios.story.expectations.pod_expectation import ContainerExpectation
 from scenarios.story.verbs import VERBS, Action
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "stories.md"
+PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
 WIDTH: Final = 120
 KEYS_IN_A_ROW: Final = 4
 """A verb with more explained keys than these has a list of them below the table."""
@@ -115,7 +115,7 @@ def main() -> int:
         return 0
     if committed == fresh:
         return 0
-    print(f"stale: {PAGE.name}; run: python tools/story_reference.py", file=sys.stderr)
+    print(f"stale: {PAGE.name}; run: python -m tools.generate.story_reference", file=sys.stderr)
     return 1
 
 
