@@ -19,6 +19,7 @@ from scenarios.backends.sim.backend import SimBackend
 from scenarios.story.model import Scenario, Step
 from scenarios.story.node_spec import GpuSpec, NodeSpec
 from scenarios.story.plugin_spec import PluginSpec
+from simkubelet.model.events import DevicesListed
 
 GPUS = 64
 LIMIT_S = 30.0
@@ -39,8 +40,8 @@ async def listed(backend: SimBackend, unhealthy: int) -> None:
     """Wait until the latest list has so many unhealthy GPUs."""
     seen = -1
     while True:
-        for event in backend.trace[max(seen, 0) :]:
-            if event.kind == "devices-listed" and len(event.fields["unhealthy"]) == unhealthy:
+        for entry in backend.trace[max(seen, 0) :]:
+            if isinstance(entry.event, DevicesListed) and len(entry.event.unhealthy) == unhealthy:
                 return
         seen = len(backend.trace)
         await backend.trace.longer_than(seen)

@@ -8,9 +8,9 @@ from pathlib import Path
 from .evaluation.verdict import Outcome, Verdict
 from .play.job import Job, Options, check, play_in
 from .story.document import Document, DocumentError, load
-from .trace.trace import Event, Trace
+from .trace.trace import Entry, Trace
 
-__all__ = ["Document", "DocumentError", "Event", "Outcome", "Trace", "Verdict", "load", "play"]
+__all__ = ["Document", "DocumentError", "Entry", "Outcome", "Trace", "Verdict", "load", "play"]
 
 
 async def play(

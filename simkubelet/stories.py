@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     # A wheel has a stub of this module in which the package is `simkubelet._bundled.scenarios`; see CMakeLists.txt.
-    from scenarios.api import Document, DocumentError, Event, Outcome, Trace, Verdict, load, play
+    from scenarios.api import Document, DocumentError, Entry, Outcome, Trace, Verdict, load, play
 else:
     from ._internal import bundle
 
     _api = bundle.load("scenarios", "api")
     globals().update({name: getattr(_api, name) for name in _api.__all__})
 
-__all__ = ["Document", "DocumentError", "Event", "Outcome", "Trace", "Verdict", "load", "play"]
+__all__ = ["Document", "DocumentError", "Entry", "Outcome", "Trace", "Verdict", "load", "play"]

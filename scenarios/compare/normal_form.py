@@ -25,7 +25,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 from simkubelet.model.events import (
     SIMULATOR,
@@ -42,7 +42,7 @@ from simkubelet.model.events import (
     PodStatusUpdated,
 )
 
-from ..story.expectations.expectation import NodeExpectation
+from ..story.expectations import NodeExpectation
 from ..story.model import Scenario
 from ..trace.device_names import DeviceNames
 from ..trace.events import (
@@ -70,31 +70,23 @@ from ..trace.events import (
     RuntimeResumed,
     StepStarted,
 )
-from ..trace.trace import Event
+from ..trace.trace import Entry, Event, fields_of
 
-_POD_LIFE: Final = {
-    event.kind for event in (PodScheduled, ContainerStarted, ContainerExited, PodStatusUpdated, PodRemoved)
-}
-_PLUGIN_LIFE: Final = {
-    event.kind for event in (PluginStarted, PluginExited, PluginPaused, PluginResumed, PluginSignalled)
-}
-_STORY: Final = {
-    event.kind
-    for event in (
-        FileCreated,
-        FileWritten,
-        FileMoved,
-        FileRemoved,
-        GpuPartitioned,
-        NvmlFailed,
-        NvmlHealed,
-        NodeRebooted,
-        CheckpointChanged,
-        RuntimePaused,
-        RuntimeResumed,
-        CriRefused,
-    )
-}
+_PodLife = PodScheduled | ContainerStarted | ContainerExited | PodStatusUpdated | PodRemoved
+_Story = (
+    FileCreated
+    | FileWritten
+    | FileMoved
+    | FileRemoved
+    | GpuPartitioned
+    | NvmlFailed
+    | NvmlHealed
+    | NodeRebooted
+    | CheckpointChanged
+    | RuntimePaused
+    | RuntimeResumed
+    | CriRefused
+)
 _LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt"}
 SETS: Final = ("events of pod ", "devices of pod ")
 """How the lanes begin that are sets."""
@@ -109,7 +101,7 @@ _UID: Final = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Line:
     """One line of a lane: what it says, the step of the story in which it happened, and whether that had ended."""
 
     text: str
@@ -117,132 +109,146 @@ class Entry:
     is_late: bool = False
 
 
-NormalForm = Mapping[str, tuple[Entry, ...]]
-"""Lane -> its entries."""
+NormalForm = Mapping[str, tuple[Line, ...]]
+"""Lane -> its lines."""
 
 
-def normal_form(events: Sequence[Event], scenario: Scenario) -> NormalForm:
-    """What two worlds can both tell of a story and of the while after it, with chance taken out."""
-    end = _end_of_story(events)
-    names = DeviceNames(events)
-    lanes: defaultdict[str, list[Entry]] = defaultdict(list)
-    sets: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
-    published: dict[str, str] = {}
-    unseen = _unseen_ends(events)
-    step = -1
+def normal_form(entries: Sequence[Entry], scenario: Scenario) -> NormalForm:
+    """What two worlds can both record of a story and of the time after it, without what is left to chance."""
+    return _Lanes(entries, scenario).read(entries)
 
-    def entry(text: str) -> Entry:
-        return Entry(text, step, event.seq > end)
 
-    for event in events:
-        fields = event.fields
-        names.heed(event)
-        match event.kind:
-            case StepStarted.kind:
-                step = fields["step"]
-            case NodeStatusUpdated.kind:
-                published[fields["node"]] = _extended(fields)
-            case ExpectationMet.kind:
-                expect = scenario.steps[step].expect
+class _Lanes:
+    """The lanes of a trace, filled from its first entry to its last."""
+
+    def __init__(self, entries: Sequence[Entry], scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._end = _end_of_story(entries)
+        self._unseen = _unseen_ends(entries)
+        self._names = DeviceNames(entries)
+        self._lanes: defaultdict[str, list[Line]] = defaultdict(list)
+        self._sets: defaultdict[str, dict[str, Line]] = defaultdict(dict)
+        self._published: dict[str, str] = {}
+        self._step = -1
+
+    def read(self, entries: Iterable[Entry]) -> NormalForm:
+        for entry in entries:
+            self._names.follow(entry.event)
+            self._take(entry)
+        lanes = {name: _by_container(lines) if name.startswith(_POD) else lines for name, lines in self._lanes.items()}
+        lanes |= {name: [lines[text] for text in sorted(lines)] for name, lines in self._sets.items()}
+        return {name: tuple(lines) for name, lines in sorted(lanes.items())}
+
+    def _take(self, entry: Entry) -> None:
+        def add(lane: str, text: str) -> None:
+            self._lanes[lane].append(Line(text, self._step, entry.seq > self._end))
+
+        def add_once(lane: str, text: str) -> None:
+            self._sets[lane].setdefault(text, Line(text, self._step, entry.seq > self._end))
+
+        match entry.event:
+            case StepStarted(step=step):
+                self._step = step
+            case NodeStatusUpdated(node=node) as status:
+                self._published[node] = _extended(status)
+            case ExpectationMet():
+                expect = self._scenario.steps[self._step].expect
                 if isinstance(expect, NodeExpectation) and (expect.capacity or expect.allocatable):
-                    lanes[f"node {expect.node}"].append(entry(published.get(expect.node, "no resources")))
-            case EventRecorded.kind if fields["component"] == SIMULATOR:
-                continue
-            case EventRecorded.kind if not _OF_IMAGES_AND_NETWORKS.match(f"{fields['reason']}: {fields['message']}"):
-                text = _UID.sub("<uid>", f"{fields['type']} {fields['reason']}: {fields['message']}")
-                sets[f"events of pod {fields['pod']}"].setdefault(text, entry(text))
-            case DevicesAllocated.kind:
-                lane = f"devices of pod {fields['pod']}"
-                holder = fields["node"], fields["pod"], fields["container"]
-                text = f"{fields['container']} {fields['resource']} {_named(fields['devices'], names, *holder)}"
-                sets[lane].setdefault(text, entry(text))
-            case FaultInjected.kind | FaultHealed.kind:
-                gpu = names.name(fields["node"], fields["gpu"])
-                lanes["story"].append(entry(f"{event.kind} {gpu}"))
-            case KubeletCrashed.kind:
+                    add(f"node {expect.node}", self._published.get(expect.node, "no resources"))
+            case EventRecorded(component=component) as event:
+                text = f"{event.reason}: {event.message}"
+                if component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(text):
+                    add_once(f"events of pod {event.pod}", _UID.sub("<uid>", f"{event.type} {text}"))
+            case DevicesAllocated() as given:
+                text = f"{given.container} {given.resource} {self._named(given)}"
+                add_once(f"devices of pod {given.pod}", text)
+            case FaultInjected(node=node, gpu=gpu) | FaultHealed(node=node, gpu=gpu):
+                add("story", f"{entry.kind} {self._names.name(node, gpu)}")
+            case KubeletCrashed(node=node, reason=reason):
                 # What is in brackets is the simulator's own explanation.
-                text = f"{KubeletCrashed.kind} {fields['reason'].partition(' [')[0]}"
-                lanes[f"kubelet of {fields['node']}"].append(entry(text))
-            case kind if event.seq not in unseen and (told_in := _lane(kind, fields)) is not None:
-                lanes[told_in].append(entry(f"{kind} {_fields(fields)}".strip()))
-    for lane, of_pod in lanes.items():
-        if lane.startswith(_POD):
-            lanes[lane] = _by_container(of_pod)
-    for lane, entries in sets.items():
-        lanes[lane] = [entries[text] for text in sorted(entries)]
-    return {lane: tuple(entries) for lane, entries in sorted(lanes.items())}
+                add(f"kubelet of {node}", f"{entry.kind} {reason.partition(' [')[0]}")
+            case event if entry.seq not in self._unseen and (lane := _lane(event)) is not None:
+                add(lane, f"{entry.kind} {_fields(event)}".strip())
+
+    def _named(self, given: DevicesAllocated) -> str:
+        holder = given.pod, given.container
+        return "[" + ", ".join(sorted(self._names.name(given.node, one, *holder) for one in given.devices)) + "]"
 
 
-def _by_container(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries of a pod, where what its containers did between two events of its own is told one after the other."""
-    ordered: list[Entry] = []
-    for _, group in groupby(entries, key=lambda entry: _CONTAINER.search(entry.text) is None):
-        ordered += sorted(group, key=lambda entry: (_CONTAINER.findall(entry.text) or [""])[0])
+def _by_container(lines: Iterable[Line]) -> list[Line]:
+    """The lines of a pod, where what its containers did between two events of its own stands container by container."""
+    ordered: list[Line] = []
+    for _, group in groupby(lines, key=lambda line: _CONTAINER.search(line.text) is None):
+        ordered += sorted(group, key=lambda line: (_CONTAINER.findall(line.text) or [""])[0])
     return ordered
 
 
-def _end_of_story(events: Sequence[Event]) -> int:
-    """The number of the event with which the last step ended."""
-    return max((event.seq for event in events if event.kind in (ExpectationMet.kind, StepStarted.kind)), default=-1)
+def _end_of_story(entries: Sequence[Entry]) -> int:
+    """The number of the entry with which the last step ended."""
+    ends = (entry.seq for entry in entries if isinstance(entry.event, ExpectationMet | StepStarted))
+    return max(ends, default=-1)
 
 
-def _unseen_ends(events: Sequence[Event]) -> set[int]:
+def _unseen_ends(entries: Sequence[Entry]) -> set[int]:
     """The numbers of containers' ends that come after the end of their pod's object, or beside a refusal of the pod."""
-    lives: defaultdict[str, list[Event]] = defaultdict(list)
-    for event in events:
-        if event.kind in _POD_LIFE:
-            lives[event.fields["pod"]].append(event)
+    lives: defaultdict[str, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        if isinstance(entry.event, _PodLife):
+            lives[entry.event.pod].append(entry)
     unseen: set[int] = set()
     for life in lives.values():
-        groups = [list(group) for _, group in groupby(life, key=lambda event: event.kind == ContainerExited.kind)]
+        groups = [list(group) for _, group in groupby(life, key=_is_end)]
         for place, group in enumerate(groups):
-            before = groups[place - 1][-1] if place else None
-            after = groups[place + 1][0] if place + 1 < len(groups) else None
-            is_gone = before is not None and before.kind == PodRemoved.kind
-            if group[0].kind == ContainerExited.kind and (is_gone or _is_refusal(before) or _is_refusal(after)):
-                unseen.update(event.seq for event in group)
+            before = groups[place - 1][-1].event if place else None
+            after = groups[place + 1][0].event if place + 1 < len(groups) else None
+            is_unseen = isinstance(before, PodRemoved) or _is_refusal(before) or _is_refusal(after)
+            if _is_end(group[0]) and is_unseen:
+                unseen.update(entry.seq for entry in group)
     return unseen
 
 
+def _is_end(entry: Entry) -> bool:
+    return isinstance(entry.event, ContainerExited)
+
+
 def _is_refusal(event: Event | None) -> bool:
-    return event is not None and str(event.fields.get("message", "")).startswith(_REFUSED)
+    return isinstance(event, PodStatusUpdated) and event.message.startswith(_REFUSED)
 
 
-def _lane(kind: str, fields: Mapping[str, Any]) -> str | None:
-    if kind in _POD_LIFE:
-        return f"{_POD}{fields['pod']}"
-    if kind in _PLUGIN_LIFE:
-        return f"plugin {fields['plugin']} on {fields['node']}"
-    if kind == PluginCalled.kind:
-        return f"calls of {fields['plugin']} on {fields['node']}"
-    if kind == RegistrationAnswered.kind:
-        return f"answers to {fields['plugin']} on {fields['node']}"
-    if kind == PluginRegistered.kind:
-        return f"registrations of {fields['resource']} on {fields['node']}"
-    if kind == KubeletStarted.kind:
-        return f"kubelet of {fields['node']}"
-    return "story" if kind in _STORY else None
+def _lane(event: Event) -> str | None:
+    match event:
+        case PodScheduled(pod=pod) | ContainerStarted(pod=pod) | ContainerExited(pod=pod):
+            return f"{_POD}{pod}"
+        case PodStatusUpdated(pod=pod) | PodRemoved(pod=pod):
+            return f"{_POD}{pod}"
+        case PluginStarted() | PluginExited() | PluginPaused() | PluginResumed() | PluginSignalled():
+            return f"plugin {event.plugin} on {event.node}"
+        case PluginCalled(plugin=plugin, node=node):
+            return f"calls of {plugin} on {node}"
+        case RegistrationAnswered(plugin=plugin, node=node):
+            return f"answers to {plugin} on {node}"
+        case PluginRegistered(resource=resource, node=node):
+            return f"registrations of {resource} on {node}"
+        case KubeletStarted(node=node):
+            return f"kubelet of {node}"
+    return "story" if isinstance(event, _Story) else None
 
 
-def _fields(fields: Mapping[str, Any]) -> str:
-    kept = {key: value for key, value in fields.items() if key not in _LEFT_OUT and value not in ("", (), [])}
+def _fields(event: Event) -> str:
+    kept = {key: value for key, value in fields_of(event).items() if key not in _LEFT_OUT and value not in ("", (), [])}
     return " ".join(f"{key}={_shown(value)}" for key, value in kept.items())
 
 
 def _shown(value: object) -> str:
-    """A value; of the devices that a call names how many there are, as it is told before or after their allocation."""
-    return str(len(value) if isinstance(value, list | tuple) else value)
+    """A value; of a list of devices its length, as a call is recorded before or after their allocation."""
+    return str(len(value) if isinstance(value, tuple) else value)
 
 
-def _named(devices: Iterable[str], names: DeviceNames, node: str, pod: str, container: str) -> str:
-    return "[" + ", ".join(sorted(names.name(node, device, pod, container) for device in devices)) + "]"
-
-
-def _extended(fields: Mapping[str, Any]) -> str:
+def _extended(status: NodeStatusUpdated) -> str:
     shown = [
         f"{part} {resource}={amount}"
-        for part in ("capacity", "allocatable")
-        for resource, amount in sorted(fields[part].items())
+        for part, resources in (("capacity", status.capacity), ("allocatable", status.allocatable))
+        for resource, amount in sorted(resources.items())
         if "/" in resource
     ]
     return ", ".join(shown) or "no resources"

@@ -5,15 +5,33 @@ Every key that the story gives is one check by the same name; a check yields wha
 
 from __future__ import annotations
 
-from ..story.expectations.expectation import AnyExpectation, NodeExpectation, PluginExpectation, PodExpectation
-from ..trace.snapshot import PluginView, Snapshot
-from ..trace.trace import Trace
-from .mismatch import Mismatch, Mismatches, differs
-from .node_evaluation import node_differs
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain, product
+from typing import Any, Final
+
+from ..story.expectations import Expectation, NodeExpectation, PluginExpectation, PodExpectation
+from ..story.expectations.node_expectation import CheckpointContent
+from ..story.expectations.values import ABSENT
+from ..trace.snapshot import CheckpointView, NodeView, PluginView, Snapshot
+from ..trace.trace import Trace, merged
+from .mismatch import (
+    Mismatch,
+    Mismatches,
+    devices_differ,
+    differs,
+    listed_devices_differ,
+    placed_devices_differ,
+    registered_differ,
+    shown,
+    texts_differ,
+)
 from .pod_evaluation import pod_differs
 
+_NO_ANSWER: Final = "no answer"
 
-def evaluate(expectation: AnyExpectation, snapshot: Snapshot, trace: Trace) -> tuple[Mismatch, ...]:
+
+def evaluate(expectation: Expectation, snapshot: Snapshot, trace: Trace) -> tuple[Mismatch, ...]:
     """Compare; an empty answer means that the expectation is met.
 
     Args:
@@ -21,17 +39,67 @@ def evaluate(expectation: AnyExpectation, snapshot: Snapshot, trace: Trace) -> t
         snapshot: The world now.
         trace: The record so far, for what the world was.
     """
-    match expectation:
-        case NodeExpectation():
-            found = node_differs(expectation, snapshot, trace)
-        case PodExpectation():
-            found = pod_differs(expectation, snapshot, trace)
-        case PluginExpectation():
-            found = _plugin(expectation, snapshot)
-    return tuple(found)
+    return tuple(_DIFFERENCES[type(expectation)](expectation, snapshot, trace))
 
 
-def _plugin(wanted: PluginExpectation, snapshot: Snapshot) -> Mismatches:
+def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:
+    """What differs of a node."""
+    node = snapshot.nodes.get(wanted.node)
+    if node is None:
+        yield Mismatch(("node",), wanted.node, "no such node")
+        return
+    for key, quantities, published in (
+        ("capacity", wanted.capacity, node.capacity),
+        ("allocatable", wanted.allocatable, node.allocatable),
+    ):
+        for resource, quantity in quantities.items():
+            yield from differs((key, resource), quantity, published.get(resource, ABSENT))
+    yield from texts_differ(("labels",), wanted.labels, node.labels)
+    yield from texts_differ(("annotations",), wanted.annotations, node.annotations)
+    if wanted.kubelet is not None:
+        yield from differs(("kubelet",), wanted.kubelet, node.kubelet)
+    if wanted.panic is not None and not node.panic.startswith(wanted.panic):
+        yield Mismatch(("panic",), wanted.panic, shown(node.panic))
+    yield from placed_devices_differ(("podResources",), wanted.pod_resources, node.pod_resources)
+    for pod, told in wanted.pod_resources_get.items():
+        yield from listed_devices_differ(("podResourcesGet", pod), told, node.pod_resources_get.get(pod, _NO_ANSWER))
+    yield from _checkpoint(wanted, node)
+    phases = Counter(pod.phase for pod in snapshot.pods.values() if pod.node == wanted.node)
+    for phase, count in wanted.pods.items():
+        yield from differs(("pods", phase), count, phases[phase])
+    for resource, count in wanted.lists.items():
+        yield from differs(("lists", resource), count, trace.lists(wanted.node, resource))
+    for resource, history in wanted.capacity_history.items():
+        actual = trace.capacity_history(wanted.node, resource)
+        if actual not in _histories(history):
+            yield from differs(("capacityHistory", resource), history, actual)
+
+
+def _checkpoint(wanted: NodeExpectation, node: NodeView) -> Mismatches:
+    content, actual, path = wanted.checkpoint, node.checkpoint, "checkpoint"
+    if content is None:
+        return
+    if not isinstance(content, CheckpointContent) or not isinstance(actual, CheckpointView):
+        expected = "a checkpoint" if isinstance(content, CheckpointContent) else content
+        yield from differs((path,), expected, "a checkpoint" if isinstance(actual, CheckpointView) else actual)
+        return
+    yield from registered_differ((path, "registered"), content.registered, actual.registered)
+    for pod, containers in content.pods.items():
+        entries = actual.pods.get(pod)
+        if entries is None or isinstance(containers, str):
+            yield from differs((path, "pods", pod), containers, ABSENT if entries is None else entries)
+            continue
+        for container, devices in containers.items():
+            yield from devices_differ((path, "pods", pod, container), devices, entries.get(container, {}))
+
+
+def _histories(wanted: Sequence[int | str]) -> set[tuple[int, ...]]:
+    """The histories that a story allows: with and without each quantity that has a question mark."""
+    ways = ([(int(one[:-1]),), ()] if isinstance(one, str) else [(one,)] for one in wanted)
+    return {merged(chain.from_iterable(way)) for way in product(*ways)}
+
+
+def _plugin(wanted: PluginExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:
     plugin = next((view for view in snapshot.plugins if _is_meant(view, wanted)), None)
     if plugin is None:
         yield Mismatch(("plugin",), wanted.plugin, "no such plugin")
@@ -47,3 +115,10 @@ def _plugin(wanted: PluginExpectation, snapshot: Snapshot) -> Mismatches:
 
 def _is_meant(view: PluginView, wanted: PluginExpectation) -> bool:
     return view.name == wanted.plugin and wanted.node in (None, view.node)
+
+
+_DIFFERENCES: Final[Mapping[type[Expectation], Callable[[Any, Snapshot, Trace], Mismatches]]] = {
+    NodeExpectation: _node,
+    PodExpectation: pod_differs,
+    PluginExpectation: _plugin,
+}

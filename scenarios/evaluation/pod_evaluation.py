@@ -1,18 +1,29 @@
-"""Whether a pod is as a story expects."""
+"""Whether a pod is as a story expects: its state, its devices, its events, and what plugins gave its containers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from simkubelet.devices import DeviceRunOptions
 
-from ..story.expectations.expectation import EventPattern, PodExpectation
-from ..story.expectations.expected_devices import ABSENT
-from ..trace.snapshot import NodeView, PodEvent, PodView, Snapshot, together
+from ..story.expectations.pod_expectation import (
+    ContainerExpectation,
+    DeviceNodes,
+    EventPattern,
+    ExpectedDeviceNode,
+    ExpectedMount,
+    PodExpectation,
+)
+from ..story.expectations.values import ABSENT
+from ..story.positioned import DataPath
+from ..trace.snapshot import Ids, NodeView, PodEvent, PodView, Snapshot, together
 from ..trace.trace import Trace
-from .container_evaluation import container_differs, device_nodes_differ, ids_of, texts_differ
-from .device_evaluation import devices_differ, listed_devices_differ
-from .mismatch import Mismatch, Mismatches, differs, shown
+from .mismatch import Mismatch, Mismatches, devices_differ, differs, listed_devices_differ, shown, texts_differ
+
+_DEVICE: Final = "{device}"
+_Facts = Mapping[str, object]
+"""What is known of a mount or a device file, by the keys of a story."""
 
 
 def pod_differs(wanted: PodExpectation, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -39,7 +50,7 @@ def _devices(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Tr
 
 def _containers(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     for name, container in wanted.containers.items():
-        yield from container_differs(("containers", name), container, pod, name)
+        yield from _container(("containers", name), container, pod, name)
 
 
 def _keeps_devices(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -92,11 +103,11 @@ def _env(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace)
         yield Mismatch(("env",), shown(wanted.env), "no container holds devices")
     for container, resources in holders.items():
         options = pod.options.get(container, DeviceRunOptions())
-        yield from texts_differ(("env",), wanted.env, options.envs, ids_of(resources))
+        yield from texts_differ(("env",), wanted.env, options.envs, _ids_of(resources))
 
 
 def _device_nodes(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
-    yield from device_nodes_differ(("deviceNodes",), wanted.device_nodes, pod.options.values(), ids_of(pod.held()))
+    yield from _device_nodes_differ(("deviceNodes",), wanted.device_nodes, pod.options.values(), _ids_of(pod.held()))
 
 
 def _labels(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
@@ -139,12 +150,82 @@ def _is_like(event: PodEvent, pattern: Mapping[str, str]) -> bool:
 
 
 def _likest(events: Sequence[PodEvent], pattern: Mapping[str, str]) -> str:
-    """The event that agrees most with the pattern, the latest of equals: a wrong text is best seen beside it."""
+    """The event that agrees most with the pattern, the latest of equals: a wrong text is clearest beside it."""
     if not events:
         return "no event"
     agreement = [sum(getattr(event, key) == value for key, value in pattern.items()) for event in events]
     best = max(range(len(events)), key=lambda index: (agreement[index], index))
     return shown({key: getattr(events[best], key) for key in pattern})
+
+
+def _container(path: DataPath, wanted: ContainerExpectation, pod: PodView, name: str) -> Mismatches:
+    """What differs of a container of a pod."""
+    held, options = pod.devices.get(name, {}), pod.options.get(name, DeviceRunOptions())
+    ids = _ids_of(held)
+    yield from devices_differ((*path, "devices"), wanted.devices, held)
+    if wanted.pod_resources is not None:
+        listed = (pod.pod_resources or {}).get(name, ABSENT)
+        yield from listed_devices_differ((*path, "podResources"), wanted.pod_resources, listed)
+    yield from texts_differ((*path, "env"), wanted.env, options.envs, ids)
+    if "mounts" in wanted.model_fields_set:
+        mounts = {one.container_path: _facts(one.host_path, readOnly=one.read_only) for one in options.mounts}
+        yield from _entries_differ((*path, "mounts"), wanted.mounts, mounts, ids)
+    if "device_nodes" in wanted.model_fields_set:
+        yield from _device_nodes_differ((*path, "deviceNodes"), wanted.device_nodes, [options], ids)
+    yield from texts_differ((*path, "annotations"), wanted.annotations, options.annotations, ids)
+    if "cdi_devices" in wanted.model_fields_set:
+        expected = sorted(name.replace(_DEVICE, one) for name in wanted.cdi_devices for one in _each(name, ids))
+        yield from differs((*path, "cdiDevices"), expected, sorted(options.cdi_devices))
+
+
+def _ids_of(held: Ids) -> list[str]:
+    """The ids of all devices that a container holds."""
+    return sorted({device for ids in held.values() for device in ids})
+
+
+def _device_nodes_differ(
+    path: DataPath, wanted: DeviceNodes, options: Iterable[DeviceRunOptions], ids: Sequence[str]
+) -> Mismatches:
+    """Compare all device files of some containers."""
+    nodes = (node for one in options for node in one.devices)
+    given = {node.container_path: _facts(node.host_path, permissions=node.permissions) for node in nodes}
+    yield from _entries_differ(path, wanted, given, ids)
+
+
+def _facts(host_path: str, **others: object) -> _Facts:
+    return {"hostPath": host_path, **others}
+
+
+def _entries_differ(
+    path: DataPath,
+    wanted: Mapping[str, str | ExpectedMount | ExpectedDeviceNode],
+    given: Mapping[str, _Facts],
+    ids: Sequence[str],
+) -> Mismatches:
+    """Compare all that is given at paths of a container; where a text is wanted that is the path on the node."""
+    expected = {
+        place.replace(_DEVICE, device): _filled(entry, device)
+        for place, entry in wanted.items()
+        for device in _each(f"{place} {entry}", ids)
+    }
+    actual = {place: _in_the_form_of(expected.get(place), facts) for place, facts in given.items()}
+    yield from differs(path, dict(sorted(expected.items())), dict(sorted(actual.items())))
+
+
+def _filled(entry: str | ExpectedMount | ExpectedDeviceNode, device: str) -> str | dict[str, object]:
+    if isinstance(entry, str):
+        return entry.replace(_DEVICE, device)
+    facts: dict[str, object] = entry.model_dump(by_alias=True, exclude_unset=True)
+    return {key: value.replace(_DEVICE, device) if isinstance(value, str) else value for key, value in facts.items()}
+
+
+def _in_the_form_of(expected: object, facts: _Facts) -> object:
+    return {key: facts[key] for key in expected} if isinstance(expected, Mapping) else facts["hostPath"]
+
+
+def _each(text: str, ids: Sequence[str]) -> Sequence[str]:
+    """What a text is filled with, once for each; where no device is held it stays as it is, which nothing is like."""
+    return (ids or (_DEVICE,)) if _DEVICE in text else ("",)
 
 
 _POD_CHECKS: Mapping[str, Callable[[PodExpectation, PodView, Snapshot, Trace], Mismatches]] = {

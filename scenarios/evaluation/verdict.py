@@ -21,7 +21,7 @@ from pathlib import Path
 
 from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
-from ..trace.trace import Event
+from ..trace.trace import Entry
 from .mismatch import Mismatch
 
 
@@ -70,7 +70,7 @@ class Failure:
     location: str
     step: str
     mismatches: tuple[Mismatch, ...]
-    events: tuple[Event, ...]
+    events: tuple[Entry, ...]
     waited: str = ""
 
 

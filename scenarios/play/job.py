@@ -22,7 +22,7 @@ from ..backends.backend import Backend
 from ..evaluation.verdict import Verdict, single_errors
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
-from ..trace.trace import Event
+from ..trace.trace import Entry
 from .runner import Afterwards, Progress, nothing, play
 
 _FOR_EACH_CORE: Final = 3
@@ -90,7 +90,7 @@ class Played:
     """A story that was played: the answer and the whole record."""
 
     verdict: Verdict
-    events: tuple[Event, ...]
+    events: tuple[Entry, ...]
 
 
 def at_a_time() -> int:

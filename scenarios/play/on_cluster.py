@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from simkubelet.model.errors import InputError
 
-from ..backends.backend import needed
 from ..backends.kind.backend import CAPABILITIES
 from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
-from ..compare.comparison import Comparison
-from ..compare.equivalence import explained
+from ..compare.comparison import Comparison, explained
 from ..evaluation.verdict import Outcome
 from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, told_for
 from .runner import Progress
@@ -45,7 +43,7 @@ def _once(jobs: Sequence[Job]) -> list[Job]:
 def nodes_needed(jobs: Sequence[Job]) -> int:
     """How many a cluster needs for all stories that it can play at all."""
     stories = [job.document.scenario for job in jobs]
-    return max((len(story.nodes) for story in stories if needed(story) <= CAPABILITIES), default=1)
+    return max((len(story.nodes) for story in stories if story.needed <= CAPABILITIES), default=1)
 
 
 async def play_story(job: Job, session: KindSession, told: Progress) -> Played:

@@ -1,9 +1,15 @@
-"""A run as people read it: a table of verdicts, and below it what each failure expected, saw and did."""
+"""A run as people and machines read it: a table of verdicts, the failures, and JUnit XML.
+
+Below the table stand the expected and the actual values of each failure, and what happened around it. In the XML a
+story whose verdict is unknown is an ``error``, not a ``failure``: the machine failed, not the plugin.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from xml.etree import ElementTree
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +18,7 @@ from rich.text import Text
 from ..evaluation.mismatch import shown
 from ..evaluation.verdict import Failure, Outcome, Verdict
 from ..story.document import shown_path
-from ..trace.trace import Event
+from ..trace.trace import Entry, fields_of
 
 PLAIN_WIDTH = 160
 """Columns where the output is no terminal."""
@@ -79,7 +85,7 @@ def _differences(verdict: Verdict, failure: Failure) -> list[str]:
         lines += [
             f"  {shown_path(mismatch.path)}",
             f"    expected  {mismatch.expected}",
-            f"    saw       {mismatch.seen}",
+            f"    actual    {mismatch.actual}",
         ]
     if failure.waited:
         lines.append(f"  {failure.waited}")
@@ -89,7 +95,7 @@ def _differences(verdict: Verdict, failure: Failure) -> list[str]:
 def _happened(failure: Failure) -> list[str]:
     if not failure.events:
         return []
-    return ["  what happened around it:", *(f"    {event_line(event)}" for event in failure.events)]
+    return ["  what happened around it:", *(f"    {entry_line(entry)}" for entry in failure.events)]
 
 
 def _logs(verdict: Verdict) -> list[str]:
@@ -98,10 +104,11 @@ def _logs(verdict: Verdict) -> list[str]:
     return ["  what was logged:", *(f"    {file}" for file in verdict.logs)]
 
 
-def event_line(event: Event) -> str:
-    """An event on one line: number, time, kind and fields."""
-    fields = " ".join(f"{name}={_value(value)}" for name, value in event.fields.items() if _says_something(value))
-    return f"{event.seq:>4} {event.time_s:>9.3f} s  {event.kind:<20} {fields}".rstrip()
+def entry_line(entry: Entry) -> str:
+    """An entry of a trace on one line: number, time, kind and fields."""
+    values = fields_of(entry.event).items()
+    fields = " ".join(f"{name}={_value(value)}" for name, value in values if _says_something(value))
+    return f"{entry.seq:>4} {entry.time_s:>9.3f} s  {entry.kind:<20} {fields}".rstrip()
 
 
 def _says_something(value: object) -> bool:
@@ -144,3 +151,39 @@ def skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     """What this machine lacks and how to fix it, a line for each reason, with how many stories were skipped for it."""
     counts = Counter(remedy for verdict in verdicts for remedy in verdict.remedies)
     return tuple(f"{count} skipped: {remedy}" for remedy, count in counts.items())
+
+
+_ELEMENTS = {Outcome.INVALID: "failure", Outcome.UNKNOWN: "error", Outcome.SKIPPED: "skipped"}
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
+    """One test suite with one test case per story, in order; UTF-8 with an XML declaration."""
+    counts = {
+        f"{element}s" if element != "skipped" else element: str(sum(v.outcome is outcome for v in verdicts))
+        for outcome, element in _ELEMENTS.items()
+    }
+    totals = {"tests": str(len(verdicts)), **counts, "time": _seconds(sum(v.duration_s for v in verdicts))}
+    root = ElementTree.Element("testsuites", totals)
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "simkubelet", **totals})
+    for verdict in verdicts:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            {"classname": "simkubelet", "name": verdict.scenario, "time": _seconds(verdict.duration_s)},
+        )
+        if element := _ELEMENTS.get(verdict.outcome):
+            result = ElementTree.SubElement(case, element, {"message": _clean(verdict.reason)})
+            result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
+    ElementTree.indent(root)
+    xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.3f}"
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that XML cannot hold, such as a plugin's colour codes."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

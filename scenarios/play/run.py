@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rich.console import Console
+
 from simkubelet.model.errors import HostError, InputError
 
 from ..evaluation.verdict import exit_status
+from ..interruption import run_interruptibly
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
-from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, RunProgress, at_a_time, play_all, prepare
-from .junit import junit_xml
-from .progress import live_progress
-from .report import print_run
+from .report import junit_xml, print_run
 
 _OF_KIND: Final = ("kr8s", "httpx")
 """What only an installation with the extra `kind` has."""
@@ -57,7 +58,7 @@ def run(stories: Sequence[Path], options: Options, count: int | None, outputs: O
     _check_writable("--junit", outputs.junit)
     _check_writable("--trace", outputs.trace)
     began = time.monotonic()
-    with live_progress() as progress:
+    with _live_progress() as progress:
         played = run_interruptibly(_play(jobs, options, count, progress))
     wall_s = time.monotonic() - began
     verdicts = [one.verdict for one in played]
@@ -71,6 +72,17 @@ def run(stories: Sequence[Path], options: Options, count: int | None, outputs: O
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     _write(outputs, played)
     return exit_status(verdicts)
+
+
+@contextlib.contextmanager
+def _live_progress() -> Iterator[RunProgress]:
+    """Show the steps of the stories on standard error as they begin, in one line; nothing where that is no terminal."""
+    terminal = Console(stderr=True, highlight=False)
+    if not terminal.is_terminal:
+        yield lambda story, title: None
+        return
+    with terminal.status("starting") as status:
+        yield lambda story, title: status.update(f"[bold]{story}[/bold]  {title}")
 
 
 async def _play(jobs: Sequence[Job], options: Options, count: int | None, progress: RunProgress) -> tuple[Played, ...]:

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from simkubelet.model.errors import InputError
 
-from ..backends.backend import Backend, needed
+from ..backends.backend import Backend
 from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
 from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
 from ..story.document import Document, shown_path
 from ..story.duration import format_duration
-from ..story.expectations.expectation import AnyExpectation
+from ..story.expectations import Expectation
 from ..story.model import Step
 from ..story.positioned import DataPath
-from ..story.verbs.action import Action
+from ..story.verbs import Action
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
@@ -57,7 +57,7 @@ async def play(
     if not document.scenario.fits:
         version, condition = document.scenario.nodes[0].kubernetes, document.scenario.kubernetes
         return Verdict(name, Outcome.SKIPPED, 0.0, f"it is about Kubernetes {condition}, not {version}")
-    if missing := needed(document.scenario) - backend.capabilities:
+    if missing := document.scenario.needed - backend.capabilities:
         remedies = [backend.remedies[one] for one in sorted(missing) if one in backend.remedies]
         who = "this machine" if len(remedies) == len(missing) else "the backend"
         reason = f"{who} cannot {', '.join(sorted(missing))}"
@@ -111,7 +111,7 @@ class _Run:
         except InputError as error:
             raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
-    async def _expect(self, step: Step, expectation: AnyExpectation) -> None:
+    async def _expect(self, step: Step, expectation: Expectation) -> None:
         """Wait until the expectation is met and has held.
 
         Raises:
@@ -133,17 +133,17 @@ class _Run:
         self.backend.trace.append(ExpectationMet(self.index))
 
     async def _unmet(
-        self, step: Step, expectation: AnyExpectation, mismatches: tuple[Mismatch, ...], waited: str
+        self, step: Step, expectation: Expectation, mismatches: tuple[Mismatch, ...], waited: str
     ) -> UnmetError:
-        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; saw {one.seen}" for one in mismatches)
+        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
         self.backend.trace.append(ExpectationFailed(self.index, told))
         reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
         location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
         events = self.backend.trace.around(expectation.subject)
-        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.seen) for found in mismatches)
+        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.actual) for found in mismatches)
         return UnmetError(reason, Failure(location, step.title, whole, events, waited))
 
-    async def _look(self, expectation: AnyExpectation) -> tuple[Mismatch, ...]:
+    async def _look(self, expectation: Expectation) -> tuple[Mismatch, ...]:
         return evaluate(expectation, await self.backend.observe(), self.backend.trace)
 
     async def _silent_plugins(self) -> list[str]:

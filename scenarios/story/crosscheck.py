@@ -15,41 +15,21 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
 
-from .expectations.expectation import NodeExpectation, PluginExpectation, PodExpectation
-from .expectations.expected_checkpoint import CheckpointContent
+from .expectations import NodeExpectation, PluginExpectation, PodExpectation
+from .expectations.node_expectation import CheckpointContent
 from .kubernetes import is_met, versions_in
 from .model import Scenario, Step
 from .node_spec import NodeSpec
 from .plugin_spec import PluginSpec
 from .positioned import DataPath
-from .verbs.action import (
-    AddStaticPod,
-    AnyFileAction,
-    Apply,
-    Delete,
-    ExitContainer,
-    RemoveFile,
-    RemoveFolder,
-    RemoveStaticPod,
-)
-from .verbs.hardware_action import (
-    Fail,
-    FailDevice,
-    FailNvml,
-    HardwareAction,
-    Heal,
-    HealDevice,
-    HealNvml,
-    HeldBy,
-    NvidiaAction,
-    PartitionGpu,
-)
-from .verbs.node_action import KubeletAction, RebootNode, RuntimeAction
+from .verbs.action import Action, NodeAction
+from .verbs.file_action import AddStaticPod, RemoveFolder, RemoveStaticPod
+from .verbs.hardware_action import DeviceAction, NvidiaAction
+from .verbs.node_action import RebootNode
 from .verbs.plugin_action import CallAction, PluginAction, StubAction
-from .verbs.pod_action import Bind, MetadataAction
+from .verbs.pod_action import Apply, MetadataAction
 
 Finding = tuple[DataPath, str]
-_NodeAction = KubeletAction | RuntimeAction | PluginAction | HardwareAction | AnyFileAction | Bind
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +55,7 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
         for version in versions_in(step.kubernetes or ""):
             yield from _version(version, ("steps", index, "kubernetes"), known)
         yield from _step(step, ("steps", index), scenario, applied)
-        if step.apply:
-            yield from _pod(step.apply, ("steps", index, "apply"))
-            applied[step.apply.pod] = step.apply.containers
-        yield from _static_pod(step, ("steps", index), scenario.nodes[0].name, applied)
+        yield from _created_pod(step, ("steps", index), scenario.nodes[0].name, applied)
 
 
 def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
@@ -98,9 +75,12 @@ def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
         yield path, str(error)
 
 
-def _static_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:
-    """Check a step about a static pod; one that is added is a pod of its node's name from then on."""
+def _created_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:
+    """Check a step that creates a pod, or removes a static one, which goes by its node's name, too."""
     match step.action:
+        case Apply() as apply:
+            yield from _pod(apply, (*path, step.verb))
+            applied[apply.pod] = apply.containers
         case AddStaticPod(manifest=manifest, node=node):
             yield from _pod(manifest, (*path, step.verb, "manifest"))
             applied[f"{manifest.pod}-{node or first_node}"] = manifest.containers
@@ -185,7 +165,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
         case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
             yield (*path, step.verb), f"that takes a tap, which plugin '{name}' does not have; add 'tap: true' to it"
-        case _, action if isinstance(action, _NodeAction):
+        case _, NodeAction() as action:
             yield from _node_action(action, (*path, step.verb), nodes)
             if isinstance(action, RebootNode):
                 yield from _rebooted_plugins(action, (*path, step.verb, "plugins"), plugins)
@@ -216,21 +196,21 @@ def _which_node(nodes: Collection[str]) -> str:
     return f"which node? add 'node: ' and one of {', '.join(nodes)}"
 
 
-def _node_action(action: _NodeAction, path: DataPath, nodes: dict[str, NodeSpec]) -> Iterator[Finding]:
+def _node_action(action: NodeAction, path: DataPath, nodes: dict[str, NodeSpec]) -> Iterator[Finding]:
     if action.node is None and len(nodes) > 1:
         yield path, _which_node(nodes)
         return
     node = next(iter(nodes.values())) if action.node is None else nodes.get(action.node)
     if node is None:
         yield (*path, "node"), unknown("node", action.node or "", nodes)
-    elif isinstance(action, Fail | Heal | PartitionGpu | FailNvml | HealNvml):
+    elif isinstance(action, NvidiaAction):
         yield from _gpu(action, (*path, "gpu"), node)
-    elif isinstance(action, FailDevice | HealDevice) and node.amd is None and node.iluvatar is None:
+    elif isinstance(action, DeviceAction) and node.amd is None and node.iluvatar is None:
         yield (*path, "device"), f"node '{node.name}' has no such devices; give it some with 'amd' or 'iluvatar'"
 
 
 def _gpu(action: NvidiaAction, path: DataPath, node: NodeSpec) -> Iterator[Finding]:
-    gpu = None if isinstance(action, HealNvml) else action.gpu
+    gpu = getattr(action, "gpu", None)
     if node.gpus is None:
         yield path if gpu is not None else path[:-1], f"node '{node.name}' has no GPUs; give it some with 'gpus'"
     elif isinstance(gpu, int) and gpu >= node.gpus.count:
@@ -247,14 +227,6 @@ def _pods_named(step: Step) -> Iterable[tuple[str, DataPath]]:
         case NodeExpectation(checkpoint=CheckpointContent(pods=pods)), _:
             for pod in pods:
                 yield pod, ("expect", "checkpoint", "pods", pod)
-        case _, Delete(pod=pod) | ExitContainer(pod=pod) | Bind(pod=pod) | MetadataAction(pod=str(pod)):
-            yield pod, (step.verb, "pod")
-        case _, Fail(gpu=HeldBy(held_by=pod)) | Heal(gpu=HeldBy(held_by=pod)):
-            yield pod, (step.verb, "gpu", "heldBy")
-        case _, FailDevice(device=HeldBy(held_by=pod)) | HealDevice(device=HeldBy(held_by=pod)):
-            yield pod, (step.verb, "device", "heldBy")
-        case _, RebootNode(pods=pods):
-            for index, pod in enumerate(pods):
-                yield pod, ("rebootNode", "pods", index)
-        case _, RemoveFile(held_by=str(pod)):
-            yield pod, ("removeFile", "heldBy")
+        case None, Action() as action:
+            for pod, path in action.pods_named:
+                yield pod, (step.verb, *path)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from .capability import Capability
 from .kubernetes import KubernetesVersion
 from .part import Name, NodePath, Part
 
@@ -22,6 +23,11 @@ CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 DRIVER_ROOT = "/var/lib/simkubelet/driver"
 """The folder on a node with fake GPUs in which their driver is installed, as a container brings one."""
 
+_GATES_OF_THE_API: Final = frozenset({"ContainerRestartRules", "ResourceHealthStatus", "SidecarContainers"})
+"""Feature gates without which an API server drops fields of pods.
+
+Source: pkg/api/pod/util.go, ``dropDisabledFields``, ``dropDisabledPodStatusFields`` (kubernetes v1.34.4).
+"""
 
 _MigProfile = Annotated[StrictStr, Field(pattern=r"^[0-9]+g\.[0-9]+gb(\+[a-z.]+)?$")]
 MigPartition = tuple[_MigProfile, ...] | Literal["disabled"]
@@ -154,6 +160,19 @@ class NodeSpec(Part):
     def has_devices(self) -> bool:
         """Whether its machine has fake GPUs of any vendor."""
         return any(spec is not None for spec in (self.gpus, self.amd, self.iluvatar))
+
+    @property
+    def needed(self) -> frozenset[Capability]:
+        """What a backend must be able to do to have such a node."""
+        conditions = {
+            Capability.FAKE_GPUS: self.has_devices,
+            Capability.NODE_FILES: bool(self.files),
+            Capability.KUBELET_SETTINGS: self.topology != TopologySpec() or bool(self.feature_gates),
+            Capability.API_FEATURE_GATES: not _GATES_OF_THE_API.isdisjoint(self.feature_gates),
+            Capability.FAKE_NUMA_NODES: self.numa_nodes > 1,
+            Capability.PROCESS_RUNTIME: self.runtime is Runtime.PROCESS,
+        }
+        return frozenset(capability for capability, is_needed in conditions.items() if is_needed)
 
 
 def vendor_specs(spec: NodeSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, StrictBool, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
+from .capability import Capability
 from .part import Name, Part, ResourceName
 from .verbs.plugin_action import Device
 
@@ -114,3 +115,10 @@ class PluginSpec(Part):
     def tells_calls(self) -> bool:
         """Whether it is known what the kubelet asks it, and the verbs of `plugin_action.CallAction` act on it."""
         return self.is_stub or self.tap
+
+    @property
+    def needed(self) -> frozenset[Capability]:
+        """What a backend must be able to do to run it."""
+        program = Capability.COMMAND_PLUGINS if self.builtin is None else Capability.BUILTIN_PLUGINS
+        started = () if self.start == "with-node" else (Capability.PLUGIN_PROCESSES,)
+        return frozenset((Capability.NODE_VIEW, program, *started))

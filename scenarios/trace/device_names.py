@@ -1,57 +1,55 @@
 """Devices named by what a kubelet goes by when it chooses: who holds them, and which faults they have.
 
-A kubelet takes any of several free devices, so ids tell nothing of two traces of one story.
+A kubelet takes any of several free devices, so the ids of two traces of one story cannot be compared.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from simkubelet.model.events import DevicesAllocated, PodRemoved, PodStatusUpdated
 
 from .events import FaultHealed, FaultInjected
-from .trace import Event
+from .trace import Entry, Event
 
 
 class DeviceNames:
-    """The names at one moment of a trace; `heed` moves it on.
+    """The names at one moment of a trace; `follow` moves it on.
 
     Args:
-        events: The whole trace: the containers of one pod get their devices together, told in any order.
+        entries: The whole trace: the containers of one pod get their devices together, recorded in any order.
     """
 
-    def __init__(self, events: Iterable[Event]) -> None:
+    def __init__(self, entries: Iterable[Entry]) -> None:
         self._containers: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-        for event in events:
-            if event.kind == DevicesAllocated.kind:
-                node, pod, container = (event.fields[key] for key in ("node", "pod", "container"))
-                for device in _with_hardware(event.fields["devices"]):
-                    self._containers[node, device, pod].add(container)
+        for entry in entries:
+            match entry.event:
+                case DevicesAllocated(node=node, pod=pod, container=container, devices=devices):
+                    for device in _with_hardware(devices):
+                        self._containers[node, device, pod].add(container)
         self._holders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         self._faults: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         self._ended: set[str] = set()
 
-    def heed(self, event: Event) -> None:
-        """Take note of an event."""
-        fields = event.fields
-        match event.kind:
-            case DevicesAllocated.kind:
-                # An API server may tell that a pod was refused before its node tells what it had been given.
-                if fields["pod"] not in self._ended:
-                    for device in _with_hardware(fields["devices"]):
-                        self._holders[fields["node"], device].add(fields["pod"])
-            case PodRemoved.kind:
-                self._release(fields["pod"])
-                self._ended.discard(fields["pod"])
-            case PodStatusUpdated.kind if fields["phase"] in ("Succeeded", "Failed"):
-                self._release(fields["pod"])
-                self._ended.add(fields["pod"])
-            case FaultInjected.kind:
-                self._faults[fields["node"], fields["gpu"]] += _faults(fields)
-            case FaultHealed.kind:
-                self._faults.pop((fields["node"], fields["gpu"]), None)
+    def follow(self, event: Event) -> None:
+        """Take the next event of the trace into account."""
+        match event:
+            case DevicesAllocated(node=node, pod=pod, devices=devices) if pod not in self._ended:
+                # A pod that is in `_ended` was rejected, and the API server reported that before its node reported
+                # what the pod had been given.
+                for device in _with_hardware(devices):
+                    self._holders[node, device].add(pod)
+            case PodRemoved(pod=pod):
+                self._release(pod)
+                self._ended.discard(pod)
+            case PodStatusUpdated(pod=pod, phase="Succeeded" | "Failed"):
+                self._release(pod)
+                self._ended.add(pod)
+            case FaultInjected(node=node, gpu=gpu):
+                self._faults[node, gpu] += _faults(event)
+            case FaultHealed(node=node, gpu=gpu):
+                self._faults.pop((node, gpu), None)
 
     def name(self, node: str, device: str, pod: str = "", container: str = "") -> str:
         """What a device is to a container of a pod: ``<other/main, xid 79>``, or ``<free>``.
@@ -77,7 +75,7 @@ def _with_hardware(devices: Iterable[str]) -> set[str]:
     return {name for device in devices for name in (device, hardware_of(device))}
 
 
-def _faults(injected: Mapping[str, Any]) -> list[str]:
-    xid = [] if injected["xid"] is None else [f"xid {injected['xid']}"]
-    lost = ["lost"] if injected["lost"] else []
+def _faults(injected: FaultInjected) -> list[str]:
+    xid = [] if injected.xid is None else [f"xid {injected.xid}"]
+    lost = ["lost"] if injected.lost else []
     return [*xid, *lost] or ["unhealthy"]

@@ -7,40 +7,51 @@ story about five minutes reads as five minutes however fast it was played.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import IO, Any, Protocol, overload
+from dataclasses import dataclass
+from typing import IO, Any, Final, Protocol, TypeVar, get_args, overload
 
 from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
 
 from .events import StoryEvent
 
+Event = NodeEvent | StoryEvent
+"""Anything that a trace records."""
+E = TypeVar("E", bound=Event)
+
+_CLASSES: Final[Mapping[str, type[Event]]] = {event.kind: event for event in get_args(Event)}
+
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """One entry: `fields` are the typed event's own, by their names."""
+class Entry:
+    """An event with its place in the order of a trace, counted from 0, and its time."""
 
     seq: int
     time_s: float
-    kind: str
-    fields: Mapping[str, Any]
+    event: Event
+
+    @property
+    def kind(self) -> str:
+        """What happened, as a line of a written trace names it."""
+        return self.event.kind
 
     def concerns(self, name: str) -> bool:
-        """Whether a field that names something (a pod, a node, a plugin) has this name."""
-        return any(self.fields.get(key) == name for key in ("pod", "node", "plugin"))
+        """Whether the event is about the pod, the node or the plugin of this name."""
+        return any(getattr(self.event, key, None) == name for key in ("pod", "node", "plugin"))
 
 
 class Record(Protocol):
     """Takes events in the order in which they happen."""
 
-    def append(self, event: NodeEvent | StoryEvent) -> None:
+    def append(self, event: Event) -> None:
         """This happened now."""
 
 
 class Trace:
-    """An append-only list of `Event`s.
+    """An append-only list of `Entry`s.
 
     Args:
         now: Node time in seconds, from any zero point; real time where it is left out.
@@ -49,20 +60,19 @@ class Trace:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._began = now()
-        self._events: list[Event] = []
+        self._entries: list[Entry] = []
         self._waiters: set[asyncio.Future[None]] = set()
 
-    def append(self, event: NodeEvent | StoryEvent) -> None:
+    def append(self, event: Event) -> None:
         """Record an event now and wake who waits; an `Observer` for the parts of a node."""
-        entry = Event(len(self._events), round(self._now() - self._began, 6), event.kind, _fields(event))
-        self._events.append(entry)
+        self._entries.append(Entry(len(self._entries), round(self._now() - self._began, 6), event))
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
 
     async def longer_than(self, length: int) -> None:
         """Wait until more than `length` events are recorded; returns at once where they are. Never times out."""
-        while len(self._events) <= length:
+        while len(self._entries) <= length:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -71,54 +81,45 @@ class Trace:
                 self._waiters.discard(waiter)
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._entries)
 
-    def __iter__(self) -> Iterator[Event]:
-        return iter(tuple(self._events))
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(tuple(self._entries))
 
     @overload
-    def __getitem__(self, index: int) -> Event: ...
+    def __getitem__(self, index: int) -> Entry: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[Event, ...]: ...
-    def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
-        return tuple(self._events[index]) if isinstance(index, slice) else self._events[index]
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        return tuple(self._entries[index]) if isinstance(index, slice) else self._entries[index]
+
+    def of(self, kind: type[E]) -> Iterator[E]:
+        """The events of a class, oldest first."""
+        return (entry.event for entry in self._entries if isinstance(entry.event, kind))
 
     def first_devices(self, pod: str) -> dict[str, dict[str, tuple[str, ...]]]:
         """What a pod was given first in this story: container -> resource -> device ids."""
         given: dict[str, dict[str, tuple[str, ...]]] = {}
-        for event in self._events:
-            if event.kind == DevicesAllocated.kind and event.fields["pod"] == pod:
-                container = given.setdefault(event.fields["container"], {})
-                container.setdefault(event.fields["resource"], tuple(event.fields["devices"]))
+        for event in self.of(DevicesAllocated):
+            if event.pod == pod:
+                given.setdefault(event.container, {}).setdefault(event.resource, event.devices)
         return given
 
     def capacity_history(self, node: str, resource: str) -> tuple[int, ...]:
         """The capacities that a node published, oldest first, without repetitions and without times of absence."""
-        published = (
-            event.fields["capacity"][resource]
-            for event in self._events
-            if event.kind == NodeStatusUpdated.kind
-            and event.fields["node"] == node
-            and resource in event.fields["capacity"]
-        )
-        return merged(published)
+        published = (event.capacity for event in self.of(NodeStatusUpdated) if event.node == node)
+        return merged(capacity[resource] for capacity in published if resource in capacity)
 
     def lists(self, node: str, resource: str) -> int:
         """How many lists of a resource's devices have come to a node's kubelet."""
-        found = (event.fields for event in self._events if event.kind == DevicesListed.kind)
-        return sum(fields["node"] == node and fields["resource"] == resource for fields in found)
+        return sum((event.node, event.resource) == (node, resource) for event in self.of(DevicesListed))
 
-    def around(self, subject: str, count: int = 12) -> tuple[Event, ...]:
-        """The latest `count` events that concern a subject, filled up with the latest others, in order."""
-        related = [event.seq for event in self._events if event.concerns(subject)][-count:]
-        others = [event.seq for event in self._events if not event.concerns(subject)]
+    def around(self, subject: str, count: int = 12) -> tuple[Entry, ...]:
+        """The latest `count` entries that concern a subject, filled up with the latest others, in order."""
+        related = [entry.seq for entry in self._entries if entry.concerns(subject)][-count:]
+        others = [entry.seq for entry in self._entries if not entry.concerns(subject)]
         filling = others[max(0, len(others) - (count - len(related))) :]
-        return tuple(self._events[seq] for seq in sorted({*related, *filling}))
-
-
-def _fields(event: NodeEvent | StoryEvent) -> dict[str, Any]:
-    values = {field.name: getattr(event, field.name) for field in fields(event)}
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+        return tuple(self._entries[seq] for seq in sorted({*related, *filling}))
 
 
 def merged(values: Iterable[int]) -> tuple[int, ...]:
@@ -130,16 +131,34 @@ def merged(values: Iterable[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def write_lines(events: Iterable[Event], stream: IO[str], story: str) -> None:
-    """Write events as JSON lines: ``story``, ``seq``, ``time_s``, ``kind`` and the event's own fields."""
-    for event in events:
-        entry = {"story": story, "seq": event.seq, "time_s": event.time_s, "kind": event.kind, **event.fields}
-        stream.write(json.dumps(entry, ensure_ascii=False) + "\n")
+def fields_of(event: Event) -> dict[str, Any]:
+    """An event's own fields by name, as a line of a written trace has them."""
+    values = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
-def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Event]]:
-    """Read what `write_lines` wrote: the story's name and the event, line by line."""
+def write_lines(entries: Iterable[Entry], stream: IO[str], story: str) -> None:
+    """Write entries as JSON lines: ``story``, ``seq``, ``time_s``, ``kind`` and the event's own fields."""
+    for entry in entries:
+        line = {"story": story, "seq": entry.seq, "time_s": entry.time_s, "kind": entry.kind, **fields_of(entry.event)}
+        stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
+    """Read what `write_lines` wrote: the story's name and the entry, line by line.
+
+    Raises:
+        ValueError: A line is none of a trace.
+    """
     for line in lines:
-        entry = json.loads(line)
-        story, seq, time_s, kind = (entry.pop(key) for key in ("story", "seq", "time_s", "kind"))
-        yield story, Event(seq, time_s, kind, entry)
+        fields = json.loads(line)
+        try:
+            story, seq, time_s, kind = (fields.pop(key) for key in ("story", "seq", "time_s", "kind"))
+            values: dict[str, Any] = {name: _value(value) for name, value in fields.items()}
+            yield story, Entry(seq, time_s, _CLASSES[kind](**values))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"no line of a trace: {line}") from error
+
+
+def _value(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value

@@ -15,7 +15,7 @@ from simkubelet.model.errors import SimkubeletError
 
 from ..backends.world.node import new_folder, removed_at_end
 from ..evaluation.verdict import single_errors
-from ..play.interruption import run_interruptibly
+from ..interruption import run_interruptibly
 from . import place
 from .cluster import ClusterSpec, LiveCluster
 from .control import serving

@@ -152,6 +152,11 @@ class NodeStatusUpdated:
     capacity: Mapping[str, int]
     allocatable: Mapping[str, int]
 
+    def __post_init__(self) -> None:
+        # Who publishes goes on changing its own.
+        object.__setattr__(self, "capacity", dict(self.capacity))
+        object.__setattr__(self, "allocatable", dict(self.allocatable))
+
 
 @dataclass(frozen=True, slots=True)
 class PodScheduled:

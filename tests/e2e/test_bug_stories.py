@@ -15,6 +15,7 @@ from scenarios.play.runner import play
 from scenarios.story import stories
 from scenarios.story.document import Document, load
 from scenarios.story.model import Scenario, Step
+from scenarios.trace.events import ExpectationFailed
 
 BUGS = {name.rpartition("/")[2]: path for name, path in stories.builtin().items() if name.startswith("bugs/")}
 NEVER_MENDED = {
@@ -65,7 +66,7 @@ def test_story_of_one_version_fails_on_another(run: Any, path: Path, here: str, 
 
     assert verdict.outcome is Outcome.INVALID, verdict
     assert verdict.failure is not None
-    (stopped_at,) = [event.fields["step"] for event in backend.trace if event.kind == "expectation-failed"]
+    (stopped_at,) = [event.step for event in backend.trace.of(ExpectationFailed)]
     assert of_there[stopped_at].kubernetes is not None, verdict
 
 

@@ -18,7 +18,9 @@ from plugin.cli import PLUGINS
 from scenarios.play.job import Options, prepare
 from scenarios.story import stories
 from scenarios.story.document import load
-from scenarios.trace.trace import Event, read_lines
+from scenarios.trace.events import FaultInjected
+from scenarios.trace.trace import E, Entry, read_lines
+from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
 from simkubelet.model.version import DEFAULT, SUPPORTED, Version, version
 
 STORIES = list(stories.builtin())
@@ -42,16 +44,16 @@ TOPICS = {
 }
 
 
-def trace_of(run: Any) -> list[Event]:
-    return [event for _, event in read_lines((run.scratch / "trace.jsonl").read_text().splitlines())]
+def trace_of(run: Any) -> list[Entry]:
+    return [entry for _, entry in read_lines((run.scratch / "trace.jsonl").read_text().splitlines())]
 
 
 def assert_passed(done: subprocess.CompletedProcess[str]) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
-def of(events: list[Event], kind: str) -> list[Any]:
-    return [event.fields for event in events if event.kind == kind]
+def of(entries: list[Entry], kind: type[E]) -> list[E]:
+    return [entry.event for entry in entries if isinstance(entry.event, kind)]
 
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic or "without a topic")
@@ -127,7 +129,7 @@ def test_story_passes_with_nvidias_own_plugin(run: Any, nvidia_plugin: str, stor
 
     assert_passed(done)
     assert run.leftovers() == []
-    assert {fields["endpoint"] for fields in of(trace_of(run), "plugin-registered")} == {"nvidia-gpu.sock"}
+    assert {event.endpoint for event in of(trace_of(run), PluginRegistered)} == {"nvidia-gpu.sock"}
 
 
 @pytest.mark.nvidia_go
@@ -136,9 +138,9 @@ def test_both_nvidia_plugins_register_and_list_alike(run: Any, nvidia_plugin: st
     for swap in ("", f"--plugin 'nvidia={nvidia_plugin}'"):
         assert run(f"simkubelet run kubelet-restart {swap} --trace trace.jsonl").returncode == 0
         events = trace_of(run)
-        counts = [(len(fields["healthy"]), len(fields["unhealthy"])) for fields in of(events, "devices-listed")]
-        allocated = [len(fields["devices"]) for fields in of(events, "devices-allocated")]
-        told.append((of(events, "plugin-registered"), counts, allocated))
+        counts = [(len(event.healthy), len(event.unhealthy)) for event in of(events, DevicesListed)]
+        allocated = [len(event.devices) for event in of(events, DevicesAllocated)]
+        told.append((of(events, PluginRegistered), counts, allocated))
 
     assert told[0] == told[1]
 
@@ -147,15 +149,15 @@ def test_xid_79_is_listed_and_xid_13_is_not(run: Any) -> None:
     assert run("simkubelet run device-unhealthy --trace trace.jsonl").returncode == 0
 
     events = trace_of(run)
-    faults = {fields["xid"]: fields["gpu"] for fields in of(events, "fault-injected")}
+    faults = {event.xid: event.gpu for event in of(events, FaultInjected)}
     assert faults.keys() == {13, 79}
-    assert [fields["unhealthy"] for fields in of(events, "devices-listed")] == [[], [faults[79]]]
+    assert [event.unhealthy for event in of(events, DevicesListed)] == [(), (faults[79],)]
 
 
 def test_trace_has_what_a_plugin_answered(run: Any) -> None:
     assert_passed(run("simkubelet run answer-as-described --trace trace.jsonl"))
 
-    answered = [fields["response"] for fields in of(trace_of(run), "devices-allocated")]
+    answered = [event.response for event in of(trace_of(run), DevicesAllocated)]
     seats = {response["envs"]["SEATS"] for response in answered}
     assert seats == {"/srv/seats/aisle", "/srv/seats/window"}
     assert {response["envs"]["LANGUAGE"] for response in answered} == {"en"}
@@ -180,7 +182,8 @@ def test_supervisor_starts_gopher_again_after_a_kubelet_restart(run: Any) -> Non
 
     events = trace_of(run)
     (restart,) = [event.seq for event in events if event.kind == "kubelet-stopped"][:1]
-    lives = [(event.kind, event.fields.get("status")) for event in events[restart:] if event.kind.startswith("plugin-")]
+    after = [event for event in events[restart:] if event.kind.startswith("plugin-")]
+    lives = [(event.kind, getattr(event.event, "status", None)) for event in after]
     assert lives[:3] == [("plugin-exited", 0), ("plugin-started", None), ("plugin-registered", None)]
 
 

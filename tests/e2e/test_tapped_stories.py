@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from scenarios.backends.sim.backend import SimBackend
-from scenarios.compare.comparison import Comparison
-from scenarios.compare.equivalence import compare
+from scenarios.compare.comparison import Comparison, compare
 from scenarios.compare.normal_form import NormalForm, normal_form
 from scenarios.evaluation.verdict import Outcome
 from scenarios.play.runner import play

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from scenarios.backends.backend import needed
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
@@ -23,7 +22,7 @@ pytestmark = [
 ]
 
 JOBS = {name: Job(load(path), Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
-PORTABLE = [name for name, job in JOBS.items() if needed(job.document.scenario) <= CAPABILITIES]
+PORTABLE = [name for name, job in JOBS.items() if job.document.scenario.needed <= CAPABILITIES]
 
 
 @pytest.mark.parametrize("story", PORTABLE)

@@ -30,8 +30,9 @@ from scenarios.evaluation.verdict import Outcome
 from scenarios.play.runner import play
 from scenarios.story.document import Document, load
 from scenarios.trace.snapshot import Snapshot
-from scenarios.trace.trace import Event
+from scenarios.trace.trace import E, Entry
 from simkubelet.model.errors import SimkubeletError
+from simkubelet.model.events import DevicesListed, PluginRegistered
 
 RESOURCE_PREFIX = "nvidia.com/"
 FAILS_HEALTH = ("Cannot watch device", "Cannot register the events", "Failed to start health check")
@@ -74,14 +75,14 @@ class Hardware:
 class Seen:
     """What a run of the plugin left behind; `failure` is empty where the story went well."""
 
-    events: list[Event] = field(default_factory=list)
+    events: list[Entry] = field(default_factory=list)
     snapshot: Snapshot | None = None
     log: str = ""
     failure: str = ""
     duration_s: float = 0.0
 
-    def of(self, kind: str) -> Iterator[Mapping[str, Any]]:
-        return (event.fields for event in self.events if event.kind == kind)
+    def of(self, kind: type[E]) -> Iterator[E]:
+        return (entry.event for entry in self.events if isinstance(entry.event, kind))
 
 
 @dataclass(frozen=True)
@@ -189,17 +190,17 @@ def run_plugin(hardware: Hardware, folder: Path, options: list[str]) -> Seen:
 
 
 def registered(seen: Seen) -> Iterator[Row]:
-    found = [f"{fields['resource']} on {fields['endpoint']}" for fields in seen.of("plugin-registered")]
+    found = [f"{event.resource} on {event.endpoint}" for event in seen.of(PluginRegistered)]
     told = ", ".join(found) or f"nothing; {seen.failure}"
     yield Row("register", bool(found), f"{told}; {seen.duration_s:.1f} s for all")
 
 
 def listed(seen: Seen, hardware: Hardware) -> Iterator[Row]:
-    latest = {fields["resource"]: fields for fields in seen.of("devices-listed")}
+    latest = {event.resource: event for event in seen.of(DevicesListed)}
     for resource, uuids in hardware.devices.items():
-        fields = latest.get(resource, {"healthy": (), "unhealthy": ()})
-        is_same = set(fields["healthy"]) == uuids
-        told = f"{len(fields['healthy'])} healthy, {len(fields['unhealthy'])} unhealthy; NVML has {len(uuids)}"
+        devices = latest.get(resource, DevicesListed("node-1", resource, (), ()))
+        is_same = set(devices.healthy) == uuids
+        told = f"{len(devices.healthy)} healthy, {len(devices.unhealthy)} unhealthy; NVML has {len(uuids)}"
         yield Row(f"list {resource}", is_same, told)
 
 

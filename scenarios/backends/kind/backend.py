@@ -18,22 +18,17 @@ from typing import Any, Final, Self
 
 from simkubelet.model.errors import HostError, InputError
 
+from ...story.capability import Capability
 from ...story.model import Scenario
 from ...story.node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
-from ...story.verbs.action import (
-    Action,
-    Advance,
-    Apply,
-    Delete,
-    ExitContainer,
-    FileAction,
-)
-from ...story.verbs.hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
+from ...story.verbs import Action
+from ...story.verbs.file_action import FileAction
+from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
+from ...story.verbs.node_action import KubeletAction, RuntimeAction
 from ...story.verbs.plugin_action import PluginAction
-from ...story.verbs.pod_action import Bind, MetadataAction
+from ...story.verbs.pod_action import Apply, Bind, Delete, ExitContainer, MetadataAction
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
-from ..backend import Capability, needed
 from ..world.pod_resources import PodResourcesAnswers
 from .api import ClusterApi, Object
 from .changes import bind, change_device, change_file, change_gpus, change_metadata
@@ -141,34 +136,69 @@ class KindBackend:
         if isinstance(error, HostError):
             raise await self._reason(error) from None
 
+    @functools.singledispatchmethod
     async def perform(self, action: Action) -> None:
-        """Do one step; see `Backend`."""
-        match action:
-            case Apply(manifest=manifest):
-                await self._apply(manifest)
-            case Delete(pod=name):
-                if not await self._api.call("DELETE", f"namespaces/default/pods/{name}"):
-                    raise InputError(f"no pod '{name}' is there now; the pods are: {self._state.pod_names or 'none'}")
-            case ExitContainer():
-                await self._exit_container(action)
-            case MetadataAction():
-                await change_metadata(action, self._names(), self._api)
-            case Bind():
-                await bind(action.pod, self._node(action.node).container, self._api)
-            case PluginAction():
-                await self._plugins.perform(action, self._node(action.node).name)
-            case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():
-                await change_gpus(action, self._node(action.node), await self.observe(), self.trace)
-            case FailDevice() | HealDevice():
-                node = self._node(action.node)
-                devices = self._devices.get(node.name, ())
-                await change_device(action, node, devices, await self.observe(), self.trace)
-            case FileAction():
-                await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
-            case Advance():
-                raise InputError("a real cluster's time cannot be advanced")
-            case _:
-                await self._kubelets.perform(action, self._node(action.node))
+        """Do one step; see `Backend`. Each handler below is for one class of actions.
+
+        Raises:
+            InputError: A real cluster cannot do it.
+        """
+        raise InputError(f"a real cluster cannot {action.capability or action.verb}")
+
+    @perform.register
+    async def _apply(self, action: Apply) -> None:
+        manifest = action.manifest
+        if "nodeName" in manifest["spec"]:
+            self._state.bound.add(manifest["metadata"]["name"])
+        await self._api.call("POST", "namespaces/default/pods", await self._pods.manifest(manifest))
+
+    @perform.register
+    async def _delete(self, action: Delete) -> None:
+        if not await self._api.call("DELETE", f"namespaces/default/pods/{action.pod}"):
+            raise InputError(f"no pod '{action.pod}' is there now; the pods are: {self._state.pod_names or 'none'}")
+
+    @perform.register
+    async def _exit_container(self, action: ExitContainer) -> None:
+        node, containers = self._state.place_of(action.pod)
+        container = action.container or containers[-1]
+        if container not in containers:
+            raise InputError(f"pod '{action.pod}' has no container '{container}'; it has {', '.join(containers)}")
+        if node is None:
+            raise InputError(f"pod '{action.pod}' is on no node, so none of its containers runs")
+        if self._pods.runs_programs:
+            raise InputError(f"pod '{action.pod}': container '{container}' is a process and ends by itself")
+        if not await self._nodes[node].ask("exit", mark=mark_of(action.pod, container), code=action.code):
+            raise InputError(f"container '{container}' of pod '{action.pod}' does not run")
+
+    @perform.register
+    async def _change_metadata(self, action: MetadataAction) -> None:
+        await change_metadata(action, self._names(), self._api)
+
+    @perform.register
+    async def _bind(self, action: Bind) -> None:
+        await bind(action.pod, self._node(action.node).container, self._api)
+
+    @perform.register
+    async def _change_plugin(self, action: PluginAction) -> None:
+        await self._plugins.perform(action, self._node(action.node).name)
+
+    @perform.register
+    async def _change_gpus(self, action: NvidiaAction) -> None:
+        await change_gpus(action, self._node(action.node), await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_device(self, action: DeviceAction) -> None:
+        node = self._node(action.node)
+        devices = self._devices.get(node.name, ())
+        await change_device(action, node, devices, await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_file(self, action: FileAction) -> None:
+        await change_file(action, self._node(action.node), self._pods, await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_kubelet(self, action: KubeletAction | RuntimeAction) -> None:
+        await self._kubelets.perform(action, self._node(action.node))
 
     async def observe(self) -> Snapshot:
         """What the API server and the node's checkpoint say now."""
@@ -201,7 +231,7 @@ class KindBackend:
         others = await self._members.bring_in(self._api, len(self._nodes))
         await clean(self._api, [*self._nodes.values(), *others], self._plugins)
         await self._members.take_out(self._api, others)
-        refuses = Capability.REFUSE_CRI in needed(self._scenario)
+        refuses = Capability.REFUSE_CRI in self._scenario.needed
         for spec in self._scenario.nodes:
             node = self._nodes[spec.name]
             await node.watch()
@@ -281,29 +311,12 @@ class KindBackend:
         else:
             self._state.seen(kind, item, is_there)
 
-    async def _apply(self, manifest: Mapping[str, Any]) -> None:
-        if "nodeName" in manifest["spec"]:
-            self._state.bound.add(manifest["metadata"]["name"])
-        await self._api.call("POST", "namespaces/default/pods", await self._pods.manifest(manifest))
-
     def _names(self) -> dict[str, str]:
         """A node's name in the story -> the cluster's."""
         return {name: node.container for name, node in self._nodes.items()}
 
     def _node(self, name: str | None) -> KindNode:
         return self._nodes[name] if name is not None else next(iter(self._nodes.values()))
-
-    async def _exit_container(self, action: ExitContainer) -> None:
-        node, containers = self._state.place_of(action.pod)
-        container = action.container or containers[-1]
-        if container not in containers:
-            raise InputError(f"pod '{action.pod}' has no container '{container}'; it has {', '.join(containers)}")
-        if node is None:
-            raise InputError(f"pod '{action.pod}' is on no node, so none of its containers runs")
-        if self._pods.runs_programs:
-            raise InputError(f"pod '{action.pod}': container '{container}' is a process and ends by itself")
-        if not await self._nodes[node].ask("exit", mark=mark_of(action.pod, container), code=action.code):
-            raise InputError(f"container '{container}' of pod '{action.pod}' does not run")
 
 
 def _ended(node: KindNode) -> HostError:

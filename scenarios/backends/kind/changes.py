@@ -13,19 +13,18 @@ from typing import Any, Final
 from simkubelet.model.errors import InputError
 
 from ...story.node_spec import MANIFESTS
-from ...story.verbs.action import (
+from ...story.verbs.file_action import (
     AddStaticPod,
-    AnyFileAction,
     CreateFile,
     CreateFolder,
+    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
     WriteFile,
-    verb_of,
 )
-from ...story.verbs.hardware_action import FailDevice, HealDevice, NvidiaAction
+from ...story.verbs.hardware_action import DeviceAction, HealDevice, NvidiaAction
 from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
 from ...trace.snapshot import Snapshot
@@ -53,11 +52,11 @@ async def change_gpus(action: NvidiaAction, node: KindNode, seen: Snapshot, trac
     """
     event, given = nvidia_change(action, node.name, await node.ask("gpus"), seen)
     trace.append(event)
-    await node.ask("change_gpus", verb=verb_of(action), given=given)
+    await node.ask("change_gpus", verb=action.verb, given=given)
 
 
 async def change_device(
-    action: FailDevice | HealDevice, node: KindNode, devices: Sequence[str], seen: Snapshot, trace: Trace
+    action: DeviceAction, node: KindNode, devices: Sequence[str], seen: Snapshot, trace: Trace
 ) -> None:
     """Let a vendor's monitor tell of one of a node's devices that it is unhealthy, or healthy again.
 
@@ -71,7 +70,7 @@ async def change_device(
 
 
 async def change_file(
-    action: AnyFileAction,
+    action: FileAction,
     node: KindNode,
     pods: KindPods,
     seen: Snapshot,

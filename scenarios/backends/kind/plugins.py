@@ -18,18 +18,15 @@ from simkubelet.model.events import DevicesListed, PluginRegistered
 
 from ...story.plugin_spec import PluginSpec, Serves
 from ...story.verbs.plugin_action import (
-    AnswerRpc,
-    AnyCallAction,
-    AnyStubAction,
-    EndStream,
+    CallAction,
+    CommandAction,
     KillPlugin,
     PausePlugin,
-    ProcessAction,
+    PluginAction,
     ResumePlugin,
     SignalPlugin,
     StartPlugin,
     StopPlugin,
-    command_of,
 )
 from ...trace.events import PluginPaused, PluginResumed, PluginSignalled
 from ...trace.snapshot import PluginView
@@ -131,7 +128,7 @@ class KindPlugins:
         if any(spec.uses_api for spec in self._specs):
             await remove_account(api, NAMESPACE)
 
-    async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
+    async def perform(self, action: PluginAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
 
         Raises:
@@ -156,10 +153,10 @@ class KindPlugins:
             case SignalPlugin(signal=name):
                 self._trace.append(PluginSignalled(one.spec.name, node, name))
                 await self._signal(one, signal.Signals[f"SIG{name}"], do="signal_first")
-            case AnswerRpc() | EndStream() if one.spec.tap:
-                await one.node.ask("tell_tap", plugin=action.plugin, command=command_of(action))
-            case _:
-                await self._tell(one, command_of(action))
+            case CallAction() if one.spec.tap:
+                await one.node.ask("tell_tap", plugin=action.plugin, command=action.command)
+            case CommandAction():
+                await self._tell(one, action.command)
 
     async def switch_off(self, node: str) -> tuple[str, ...]:
         """Let no plugin of a node be started again; the names of those that ran, in the story's order."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, singledispatchmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -29,28 +29,18 @@ from simkubelet.node import NodeContext
 from simkubelet.runtime import check_bubblewrap
 
 from ...evaluation.verdict import is_failure
+from ...story.capability import Capability
 from ...story.model import Scenario
 from ...story.node_spec import Runtime
-from ...story.verbs.action import (
-    Action,
-    Advance,
-    Apply,
-    Delete,
-    ExitContainer,
-    FileAction,
-)
-from ...story.verbs.hardware_action import Fail, FailDevice, FailNvml, Heal, HealDevice, HealNvml, PartitionGpu
-from ...story.verbs.node_action import (
-    PauseRuntime,
-    RefuseCri,
-    ResumeRuntime,
-)
+from ...story.verbs import Action
+from ...story.verbs.file_action import FileAction
+from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
+from ...story.verbs.node_action import Advance, KubeletAction, RuntimeAction
 from ...story.verbs.plugin_action import PluginAction
-from ...story.verbs.pod_action import Bind, MetadataAction
+from ...story.verbs.pod_action import Apply, Bind, Delete, ExitContainer, MetadataAction
 from ...trace.events import ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ...trace.trace import Trace
-from ..backend import Capability
 from ..world.checkpoint import checkpoint_view, read_checkpoint
 from ..world.log_files import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
@@ -153,40 +143,71 @@ class SimBackend:
         """The folder of a node, while the world is there."""
         return self._nodes[name].directory
 
+    @singledispatchmethod
     async def perform(self, action: Action) -> None:
-        """Do one step; see `Backend`."""
-        match action:
-            case Apply(manifest=manifest):
-                self._store.create_pod(manifest)
-            case Delete(pod=name):
-                self._store.delete_pod(self._pod(name).uid)
-            case ExitContainer():
-                await self._exit_container(action)
-            case MetadataAction(pod=str(name)):
-                change_metadata(action, pod_key(self._pod(name)), self._store.objects)
-            case MetadataAction():
-                change_metadata(action, Key("nodes", "", self._node(action.node).name), self._store.objects)
-            case Bind(pod=name, node=node_name):
-                bind(self._pod(name), self._node(node_name).name, self._store)
-            case PauseRuntime() | ResumeRuntime() | RefuseCri():
-                node = self._node(action.node)
-                change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
-            case PluginAction():
-                await self._plugins.perform(action, self._node(action.node).name)
-            case Fail() | Heal() | PartitionGpu() | FailNvml() | HealNvml():
-                change_gpus(action, self._node(action.node), await self.observe(), self.trace)
-            case FailDevice() | HealDevice():
-                change_device(action, self._node(action.node), await self.observe(), self.trace)
-            case FileAction():
-                change_file(action, self._node(action.node), await self.observe(), self.trace)
-            case Advance(seconds=seconds):
-                await settled(self.trace)
-                self.trace.append(ClockAdvanced(seconds))
-                await self._clock.advance(seconds)
-            case _:
-                node = self._node(action.node)
-                with self._logs.of(node.name):
-                    await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
+        """Do one step; see `Backend`. Each handler below is for one class of actions."""
+        raise NotImplementedError(action.verb)
+
+    @perform.register
+    async def _apply(self, action: Apply) -> None:
+        self._store.create_pod(action.manifest)
+
+    @perform.register
+    async def _delete(self, action: Delete) -> None:
+        self._store.delete_pod(self._pod(action.pod).uid)
+
+    @perform.register
+    async def _exit_container(self, action: ExitContainer) -> None:
+        pod = self._pod(action.pod)
+        names = [container.name for container in pod.containers]
+        container = action.container or names[-1]
+        if container not in names:
+            raise InputError(f"pod '{pod.key}' has no container '{container}'; it has {', '.join(names)}")
+        if pod.node_name is None:
+            raise InputError(f"pod '{pod.key}' is on no node, so none of its containers runs")
+        await self._kubelets[pod.node_name].complete(pod.key, container, action.code)
+
+    @perform.register
+    async def _change_metadata(self, action: MetadataAction) -> None:
+        node = Key("nodes", "", self._node(action.node).name)
+        change_metadata(action, node if action.pod is None else pod_key(self._pod(action.pod)), self._store.objects)
+
+    @perform.register
+    async def _bind(self, action: Bind) -> None:
+        bind(self._pod(action.pod), self._node(action.node).name, self._store)
+
+    @perform.register
+    async def _change_plugin(self, action: PluginAction) -> None:
+        await self._plugins.perform(action, self._node(action.node).name)
+
+    @perform.register
+    async def _change_gpus(self, action: NvidiaAction) -> None:
+        change_gpus(action, self._node(action.node), await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_device(self, action: DeviceAction) -> None:
+        change_device(action, self._node(action.node), await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_file(self, action: FileAction) -> None:
+        change_file(action, self._node(action.node), await self.observe(), self.trace)
+
+    @perform.register
+    async def _change_runtime(self, action: RuntimeAction) -> None:
+        node = self._node(action.node)
+        change_runtime(action, node, self._kubelets[node.name].runtime.cri, self.trace)
+
+    @perform.register
+    async def _change_kubelet(self, action: KubeletAction) -> None:
+        node = self._node(action.node)
+        with self._logs.of(node.name):
+            await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
+
+    @perform.register
+    async def _advance(self, action: Advance) -> None:
+        await settled(self.trace)
+        self.trace.append(ClockAdvanced(action.seconds))
+        await self._clock.advance(action.seconds)
 
     async def observe(self) -> Snapshot:
         """What the store, the kubelets and the supervisors say now."""
@@ -303,13 +324,3 @@ class SimBackend:
         node = pod.node_name or ""
         view = pod_view(pod, self._kubelets.get(node), self._store)
         return replace(view, pod_resources=answers.get(node, PodResourcesAnswers()).pods.get(pod.key))
-
-    async def _exit_container(self, action: ExitContainer) -> None:
-        pod = self._pod(action.pod)
-        names = [container.name for container in pod.containers]
-        container = action.container or names[-1]
-        if container not in names:
-            raise InputError(f"pod '{pod.key}' has no container '{container}'; it has {', '.join(names)}")
-        if pod.node_name is None:
-            raise InputError(f"pod '{pod.key}' is on no node, so none of its containers runs")
-        await self._kubelets[pod.node_name].complete(pod.key, container, action.code)

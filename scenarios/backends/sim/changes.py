@@ -13,19 +13,18 @@ from simkubelet.model.pod import Pod
 from simkubelet.runtime import Cri
 
 from ...story.node_spec import MANIFESTS
-from ...story.verbs.action import (
+from ...story.verbs.file_action import (
     AddStaticPod,
-    AnyFileAction,
     CreateFile,
     CreateFolder,
+    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
     RemoveStaticPod,
     WriteFile,
-    verb_of,
 )
-from ...story.verbs.hardware_action import FailDevice, HealDevice, NvidiaAction
+from ...story.verbs.hardware_action import DeviceAction, HealDevice, NvidiaAction
 from ...story.verbs.node_action import (
     ChangeCheckpoint,
     CheckpointState,
@@ -81,10 +80,10 @@ def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: 
     with as_story_errors():
         event, given = nvidia_change(action, node.name, nvidia_gpus.names(node.machine), snapshot)
         trace.append(event)
-        nvidia_gpus.change(node.machine, verb_of(action), **given)
+        nvidia_gpus.change(node.machine, action.verb, **given)
 
 
-def change_device(action: FailDevice | HealDevice, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+def change_device(action: DeviceAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
     """Let a vendor's monitor tell of a device that it is unhealthy, or healthy again.
 
     Raises:
@@ -122,7 +121,7 @@ def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Trace)
             cri.resume()
 
 
-def change_file(action: AnyFileAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+def change_file(action: FileAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
     """Create or remove a file or a folder of a node.
 
     Raises:

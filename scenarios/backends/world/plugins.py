@@ -15,18 +15,15 @@ from simkubelet.model.events import PluginRegistered
 
 from ...story.plugin_spec import PluginSpec
 from ...story.verbs.plugin_action import (
-    AnswerRpc,
-    AnyCallAction,
-    AnyStubAction,
-    EndStream,
+    CallAction,
+    CommandAction,
     KillPlugin,
     PausePlugin,
-    ProcessAction,
+    PluginAction,
     ResumePlugin,
     SignalPlugin,
     StartPlugin,
     StopPlugin,
-    command_of,
 )
 from ...tap.tap import Tap
 from ...trace.snapshot import PluginView
@@ -111,7 +108,7 @@ class SimPlugins:
             if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):
                 process.registrations += 1
 
-    async def perform(self, action: ProcessAction | AnyStubAction | AnyCallAction, node: str) -> None:
+    async def perform(self, action: PluginAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
 
         Raises:
@@ -134,10 +131,10 @@ class SimPlugins:
                 await process.resume()
             case SignalPlugin(signal=name):
                 await process.send_signal(name)
-            case AnswerRpc() | EndStream() if tap := self._taps.get((node, action.plugin)):
-                tap.send_command(command_of(action))
-            case _:
-                await process.send_command(command_of(action))
+            case CallAction() if tap := self._taps.get((node, action.plugin)):
+                tap.send_command(action.command)
+            case CommandAction():
+                await process.send_command(action.command)
 
     def allow_restarts(self, node: str, may_restart: bool) -> None:
         """Say whether a kubelet is there that starts a node's plugins again when they have ended."""

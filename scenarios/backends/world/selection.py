@@ -8,7 +8,7 @@ from typing import Any
 
 from simkubelet.model.errors import InputError, PluginError
 
-from ...story.verbs.action import RemoveFile
+from ...story.verbs.file_action import RemoveFile
 from ...story.verbs.hardware_action import (
     DeviceSelector,
     Fail,
@@ -116,3 +116,4 @@ def nvidia_change(
             return NvmlFailed(node, call, error), given
         case HealNvml():
             return NvmlHealed(node), {}
+    raise NotImplementedError(action.verb)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from ...trace.events import FaultHealed, FaultInjected, GpuPartitioned, NvmlFailed, NvmlHealed
+from ..capability import Capability
 from ..node_spec import MigPartition
 from ..part import Name, Part
+from ..positioned import DataPath
+from .action import NodeAction
 
 
 class HeldBy(Part):
@@ -62,70 +66,6 @@ def describe_gpu(selector: GpuSelector) -> str:
             return f"GPU {selector}"
 
 
-class Fail(Part):
-    """Let a GPU report an XID, fall off the bus, or both.
-
-    Attributes:
-        gpu: Of a MIG device the XID names its instances; what is lost is the GPU.
-        xid: Critical, or an application's error where the XID means that.
-        lost: From now on NVML answers GPU_IS_LOST for it.
-    """
-
-    gpu: GpuSelector
-    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)] | None = None
-    lost: Literal[True] | None = None
-    node: Name | None = None
-
-    @model_validator(mode="after")
-    def _some_fault(self) -> Fail:
-        if self.xid is None and self.lost is None:
-            raise PydanticCustomError("fault", "says nothing about the fault; add 'xid', 'lost: true' or both")
-        return self
-
-
-class Heal(Part):
-    """Take back all that was injected into a GPU."""
-
-    gpu: GpuSelector
-    node: Name | None = None
-
-
-class PartitionGpu(Part):
-    """Divide a GPU anew: its MIG devices go and others come.
-
-    Attributes:
-        gpu: Its index.
-        mig: Profiles of the MIG devices, placed in this order; none with ``[]``, and MIG mode off with ``disabled``.
-    """
-
-    gpu: Annotated[StrictInt, Field(ge=0)]
-    mig: MigPartition
-    node: Name | None = None
-
-
-class FailNvml(Part):
-    """Let calls of the NVIDIA driver's library answer with an error, in every process on the node.
-
-    Attributes:
-        call: A function, all versions of it; with ``*`` at the end all that begin so.
-        error: Its name in NVML, such as ``GPU_IS_LOST``.
-        gpu: Only calls about this GPU, by index.
-        times: How many calls; all where it is left out.
-    """
-
-    call: Annotated[StrictStr, Field(pattern=r"^nvml[A-Za-z0-9_]*\*?$")]
-    error: Annotated[StrictStr, Field(pattern="^[A-Z_]+$")]
-    gpu: Annotated[StrictInt, Field(ge=0)] | None = None
-    times: Annotated[StrictInt, Field(ge=1)] | None = None
-    node: Name | None = None
-
-
-class HealNvml(Part):
-    """Let the library answer as usual again."""
-
-    node: Name | None = None
-
-
 def _device_tag(value: object) -> str | None:
     return "(id)" if isinstance(value, str) else _selector_tag(value)
 
@@ -149,19 +89,141 @@ def describe_device(selector: DeviceSelector) -> str:
     return f"device {selector}" if isinstance(selector, str) else describe_gpu(selector).replace("GPU", "device")
 
 
-class FailDevice(Part):
-    """Let the vendor's monitor of a node tell that an AMD GPU or an Iluvatar chip is unhealthy."""
+class HardwareAction(NodeAction):
+    """Base of the verbs for the fake GPUs of a node, of any vendor."""
+
+    section = "Hardware"
+    capability = Capability.GPU_FAULTS
+
+
+class NvidiaAction(HardwareAction):
+    """Base of the verbs for NVIDIA GPUs."""
+
+
+class _GpuAction(NvidiaAction):
+    """Base of the verbs for one GPU or MIG device."""
+
+    gpu: GpuSelector
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((self.gpu.held_by, ("gpu", "heldBy")),) if isinstance(self.gpu, HeldBy) else ()
+
+
+class Fail(_GpuAction):
+    """Let a GPU report an XID, fall off the bus (`lost: true`), or both.
+
+    Attributes:
+        gpu: Of a MIG device the XID names its instances; what is lost is the GPU.
+        xid: Critical, or an application's error where the XID means that.
+        lost: From now on NVML answers GPU_IS_LOST for it.
+    """
+
+    events = (FaultInjected,)
+
+    xid: Annotated[StrictInt, Field(ge=1, lt=2**32)] | None = None
+    lost: Literal[True] | None = None
+
+    @property
+    def title(self) -> str:
+        gpu = describe_gpu(self.gpu)
+        if self.xid is None:
+            return f"{gpu} falls off the bus"
+        return f"XID {self.xid} on {gpu}{', which falls off the bus' if self.lost else ''}"
+
+    @model_validator(mode="after")
+    def _some_fault(self) -> Fail:
+        if self.xid is None and self.lost is None:
+            raise PydanticCustomError("fault", "says nothing about the fault; add 'xid', 'lost: true' or both")
+        return self
+
+
+class Heal(_GpuAction):
+    """Remove all faults that were injected into a GPU."""
+
+    events = (FaultHealed,)
+
+    @property
+    def title(self) -> str:
+        return f"heal {describe_gpu(self.gpu)}"
+
+
+class PartitionGpu(NvidiaAction):
+    """Replace the MIG devices of a GPU.
+
+    Attributes:
+        gpu: Its index.
+        mig: Profiles of the MIG devices, placed in this order; none with ``[]``, and MIG mode off with `disabled`.
+    """
+
+    events = (GpuPartitioned,)
+
+    gpu: Annotated[StrictInt, Field(ge=0)]
+    mig: MigPartition
+
+    @property
+    def title(self) -> str:
+        mig = self.mig if isinstance(self.mig, str) else ", ".join(self.mig) or "no devices"
+        return f"MIG on GPU {self.gpu}: {mig}"
+
+
+class FailNvml(NvidiaAction):
+    """Let calls of the NVIDIA driver's library answer with an error, in every process on the node.
+
+    Attributes:
+        call: A function (`nvmlInit`), all versions of it; or with ``*`` at the end all functions that begin so.
+        error: Its name in NVML, such as `GPU_IS_LOST`.
+        gpu: Only calls about this GPU, by index.
+        times: How many calls; all where it is left out.
+    """
+
+    events = (NvmlFailed,)
+
+    call: Annotated[StrictStr, Field(pattern=r"^nvml[A-Za-z0-9_]*\*?$")]
+    error: Annotated[StrictStr, Field(pattern="^[A-Z_]+$")]
+    gpu: Annotated[StrictInt, Field(ge=0)] | None = None
+    times: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.call} answers {self.error}"
+
+
+class HealNvml(NvidiaAction):
+    """Let the library answer as usual again."""
+
+    events = (NvmlHealed,)
+
+    @property
+    def title(self) -> str:
+        return "NVML answers as usual"
+
+
+class DeviceAction(HardwareAction):
+    """Base of the verbs for one AMD GPU or one Iluvatar chip."""
 
     device: DeviceSelector
-    node: Name | None = None
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((self.device.held_by, ("device", "heldBy")),) if isinstance(self.device, HeldBy) else ()
 
 
-class HealDevice(Part):
-    """Let it tell that the device is healthy again."""
+class FailDevice(DeviceAction):
+    """Let the vendor's monitor on the node report that an AMD GPU or an Iluvatar chip is unhealthy."""
 
-    device: DeviceSelector
-    node: Name | None = None
+    events = (FaultInjected,)
+
+    @property
+    def title(self) -> str:
+        return f"{describe_device(self.device)} falls ill"
 
 
-NvidiaAction = Fail | Heal | PartitionGpu | FailNvml | HealNvml
-HardwareAction = NvidiaAction | FailDevice | HealDevice
+class HealDevice(DeviceAction):
+    """Let the vendor's monitor report that the device is healthy again."""
+
+    events = (FaultHealed,)
+
+    @property
+    def title(self) -> str:
+        return f"heal {describe_device(self.device)}"

@@ -1,44 +1,89 @@
-"""The verbs of a story that act on a node's kubelet and on what it stands on: its checkpoint, its container runtime."""
+"""The verbs of a story that act on a node's kubelet and on what it stands on: checkpoint, container runtime, time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
+from pydantic import ConfigDict, RootModel
+
+from simkubelet.model.events import KubeletStarted, KubeletStopped
 from simkubelet.runtime import CriCall
 
-from ..part import Name, Part
+from ...trace.events import (
+    CheckpointChanged,
+    ClockAdvanced,
+    CriRefused,
+    DiskFilled,
+    DiskFreed,
+    NodeRebooted,
+    RuntimePaused,
+    RuntimeResumed,
+)
+from ..capability import Capability
+from ..duration import Duration
+from ..part import Name
+from ..positioned import DataPath
+from .action import Action, NodeAction
+
+_SECTION = "The kubelet and its node"
 
 
-class RestartKubelet(Part):
-    """End a node's kubelet and start a new instance, which removes every socket of the plugin folder first."""
+class KubeletAction(NodeAction):
+    """Base of the verbs for the kubelet of a node."""
 
-    node: Name | None = None
-
-
-class StopKubelet(Part):
-    """End a node's kubelet; containers and plugins go on."""
-
-    node: Name | None = None
+    section = _SECTION
 
 
-class StartKubelet(Part):
-    """Start a node's kubelet after it was stopped or has crashed."""
+class RuntimeAction(NodeAction):
+    """Base of the verbs for the container runtime of a node."""
 
-    node: Name | None = None
+    section = _SECTION
 
 
-class RebootNode(Part):
-    """Reboot a node: every container and plugin process is gone, then the kubelet starts, then the plugins.
+class RestartKubelet(KubeletAction):
+    """End the kubelet and start a new instance, which first removes every socket of the plugin folder."""
+
+    capability = Capability.RESTART_KUBELET
+    events = (KubeletStopped, KubeletStarted)
+
+
+class StopKubelet(KubeletAction):
+    """End the kubelet as if it were killed; containers and plugins keep running."""
+
+    capability = Capability.RESTART_KUBELET
+    events = (KubeletStopped,)
+
+
+class StartKubelet(KubeletAction):
+    """Start the kubelet after it was stopped or has crashed."""
+
+    capability = Capability.RESTART_KUBELET
+    events = (KubeletStarted,)
+
+
+class RebootNode(KubeletAction):
+    """Reboot the node: every container and every plugin process ends, then the kubelet starts, then the plugins.
 
     Attributes:
-        plugins: Those that start again, in this order; all that ran before, in the story's order, where it is left
-            out. With ``[]`` none does until a step starts it.
-        pods: Those that the kubelet admits first, in this order; all others in that of their creation.
+        plugins: Those that start again, in this order; by default all that ran before, in the story's order. With
+            ``[]`` none starts until a step starts it.
+        pods: Those that the kubelet admits first, in this order; all others follow in the order of their creation.
     """
 
-    node: Name | None = None
+    capability = Capability.REBOOT_NODE
+    events = (NodeRebooted, KubeletStarted)
+
     plugins: tuple[Name, ...] | None = None
     pods: tuple[Name, ...] = ()
+
+    @property
+    def needed(self) -> frozenset[Capability]:
+        return super().needed | ({Capability.POD_ORDER} if self.pods else set())
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((pod, ("pods", index)) for index, pod in enumerate(self.pods))
 
 
 class CheckpointState(StrEnum):
@@ -52,55 +97,83 @@ class CheckpointState(StrEnum):
     """The same content as kubelets before 1.20 wrote it, without NUMA nodes."""
 
 
-class ChangeCheckpoint(Part):
-    """Change the kubelet's checkpoint behind its back; it is read at the kubelet's next start."""
+class ChangeCheckpoint(KubeletAction):
+    """Change the kubelet's checkpoint without its knowledge; the kubelet reads it at its next start.
+
+    Attributes:
+        to: `removed`, `empty`, `corrupt` (a wrong checksum) or `pre-1.20` (as kubelets before 1.20 wrote it).
+    """
+
+    capability = Capability.CHANGE_CHECKPOINT
+    events = (CheckpointChanged,)
 
     to: CheckpointState
-    node: Name | None = None
+
+    @property
+    def title(self) -> str:
+        return f"the checkpoint becomes {self.to.value}"
 
 
-class FillDisk(Part):
+class FillDisk(KubeletAction):
     """Leave no room on the disk for the kubelet's checkpoint: the file stays as it is."""
 
-    node: Name | None = None
+    capability = Capability.FULL_DISK
+    events = (DiskFilled,)
 
 
-class FreeDisk(Part):
+class FreeDisk(KubeletAction):
     """Make room on the disk again."""
 
-    node: Name | None = None
+    capability = Capability.FULL_DISK
+    events = (DiskFreed,)
 
 
-class SyncNodeStatus(Part):
-    """Let the kubelet publish its node's status at this moment, as it does by itself every ten seconds."""
+class SyncNodeStatus(KubeletAction):
+    """Let the kubelet publish its node's status now, in addition to every ten seconds."""
 
-    node: Name | None = None
-
-
-class PauseRuntime(Part):
-    """Stop the container runtime in its tracks: it answers the kubelet nothing; containers go on."""
-
-    node: Name | None = None
+    capability = Capability.SYNC_NODE_STATUS
 
 
-class ResumeRuntime(Part):
-    """Let a paused container runtime go on; what it was asked meanwhile it does then."""
+class PauseRuntime(RuntimeAction):
+    """Pause the container runtime: it answers no call of the kubelet; containers keep running."""
 
-    node: Name | None = None
+    capability = Capability.PAUSE_RUNTIME
+    events = (RuntimePaused,)
 
 
-class RefuseCri(Part):
+class ResumeRuntime(RuntimeAction):
+    """Resume the container runtime, which then also answers the calls that came meanwhile."""
+
+    capability = Capability.PAUSE_RUNTIME
+    events = (RuntimeResumed,)
+
+
+class RefuseCri(RuntimeAction):
     """Let the container runtime answer these calls of the kubelet with an error from now on, and no others.
 
     Attributes:
-        calls: With ``[]`` it answers all as usual again.
+        calls: `Status`, `ListPodSandbox`, `ListContainers`; with ``[]`` it answers all as usual again.
     """
 
+    capability = Capability.REFUSE_CRI
+    events = (CriRefused,)
+
     calls: tuple[CriCall, ...]
-    node: Name | None = None
+
+    @property
+    def title(self) -> str:
+        return f"the container runtime refuses {', '.join(self.calls) or 'nothing'}"
 
 
-KubeletAction = (
-    RestartKubelet | StopKubelet | StartKubelet | RebootNode | ChangeCheckpoint | FillDisk | FreeDisk | SyncNodeStatus
-)
-RuntimeAction = PauseRuntime | ResumeRuntime | RefuseCri
+class Advance(Action, RootModel[Duration]):
+    """Let node time pass; plugins are real processes and keep real time."""
+
+    model_config = ConfigDict(frozen=True)
+    section = _SECTION
+    capability = Capability.ADVANCE_TIME
+    events = (ClockAdvanced,)
+
+    @property
+    def seconds(self) -> float:
+        """How much node time passes."""
+        return self.root

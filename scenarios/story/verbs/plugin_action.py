@@ -8,9 +8,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from simkubelet.model.events import DevicesListed, PluginDisconnected
+
+from ...trace.events import (
+    PluginExited,
+    PluginPaused,
+    PluginResumed,
+    PluginSignalled,
+    PluginStarted,
+    RegistrationAnswered,
+)
+from ..capability import Capability
 from ..duration import Duration
 from ..part import Count, Name, Part
 from ..tap_answer import Rpc
+from .action import NodeAction
 
 
 class StubDevice(Part):
@@ -44,71 +56,126 @@ def devices_in_full(devices: tuple[Device, ...]) -> list[dict[str, Any]]:
     return [device.model_dump(mode="json") for device in whole]
 
 
-class PluginAction(Part):
-    """Base: a plugin of the story and the node on which it is meant (None: the only one)."""
+class PluginAction(NodeAction):
+    """Base of the verbs for a plugin of the story, on the node on which it is meant."""
+
+    section = "Plugins"
 
     plugin: Name
-    node: Name | None = None
+
+    @property
+    def title(self) -> str:
+        return f"{self.verb} {self.plugin}"
 
 
-class StartPlugin(PluginAction):
+class ProcessAction(PluginAction):
+    """Base of the verbs for a plugin's process."""
+
+    capability = Capability.PLUGIN_PROCESSES
+
+
+class StartPlugin(ProcessAction):
     """Start a plugin's process: one with ``start: manual``, or one that was stopped."""
 
+    events = (PluginStarted,)
 
-class StopPlugin(PluginAction):
-    """End a plugin's process, and let nobody start it again.
+
+class StopPlugin(ProcessAction):
+    """End a plugin's process, which is not started again.
 
     Attributes:
-        signal: TERM as the deletion of its pod does, with KILL after five seconds; or KILL at once.
+        signal: `TERM` as the deletion of its pod does, with KILL after five seconds; or `KILL` at once.
     """
+
+    events = (PluginExited,)
 
     signal: Literal["TERM", "KILL"] = "TERM"
 
 
-class KillPlugin(PluginAction):
+class KillPlugin(ProcessAction):
     """Kill a plugin's process with SIGKILL; it is started again as after a crash."""
 
-
-class PausePlugin(PluginAction):
-    """Stop a plugin's process with SIGSTOP: its sockets and streams stay, and nobody answers."""
+    events = (PluginExited,)
 
 
-class ResumePlugin(PluginAction):
-    """Let a paused plugin's process go on."""
+class PausePlugin(ProcessAction):
+    """Stop a plugin's process with SIGSTOP: its sockets and streams stay, and it answers nothing."""
+
+    events = (PluginPaused,)
 
 
-class SignalPlugin(PluginAction):
-    """Send a plugin's process a signal and leave it running; one that it has no handler for does nothing.
+class ResumePlugin(ProcessAction):
+    """Resume a paused plugin's process."""
+
+    events = (PluginResumed,)
+
+
+class SignalPlugin(ProcessAction):
+    """Send a plugin's process a signal and leave it running; a signal that it has no handler for does nothing.
 
     It is the first process of a container, to which the kernel gives no signal that it does not handle.
 
     Source: Linux v6.1, kernel/signal.c, ``sig_task_ignored``; pid_namespaces(7).
+
+    Attributes:
+        signal: `HUP`, `USR1` or `USR2`.
     """
+
+    events = (PluginSignalled,)
 
     signal: Literal["HUP", "USR1", "USR2"]
 
 
-class StubAction(PluginAction):
+class CommandAction(PluginAction):
+    """Base of the verbs that become a command for the stub or for a tap."""
+
+    @property
+    def command(self) -> dict[str, Any]:
+        """The command as the stub and the tap read it: see `plugin.stub.commands` and `tap.tap`."""
+        return {"command": self.verb}
+
+
+class StubAction(CommandAction):
     """Base of the verbs that only a plugin with ``builtin: stub`` understands."""
+
+    section = "The stub"
 
 
 class RegisterPlugin(StubAction):
-    """Let the stub call Register, `times` in a row; its own resource and socket where nothing else is said."""
+    """Let the stub call Register, `times` in a row; by default with its own resource, socket and version."""
+
+    events = (RegistrationAnswered,)
 
     resource: StrictStr | None = None
     endpoint: StrictStr | None = None
     version: StrictStr | None = None
     times: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
 
+    @property
+    def command(self) -> dict[str, Any]:
+        return {"command": "register", **self.model_dump(exclude_none=True, exclude={"plugin", "node"})}
+
 
 class ListDevices(StubAction):
     """Let the stub send a new list of devices."""
 
+    events = (DevicesListed,)
+
     devices: tuple[Device, ...]
 
+    @property
+    def command(self) -> dict[str, Any]:
+        return {"command": "list", "devices": devices_in_full(self.devices)}
 
-class CallAction(PluginAction):
+
+class StopServer(StubAction):
+    """Let the stub stop serving, with its process alive; ``registerPlugin`` lets it serve again."""
+
+
+class CallAction(CommandAction):
     """Base of the verbs that a stub understands, and any other plugin with a tap."""
+
+    section = "Calls"
 
     @property
     def needs_tap(self) -> bool:
@@ -117,17 +184,21 @@ class CallAction(PluginAction):
 
 
 class AnswerRpc(CallAction):
-    """Let the coming calls of an RPC be answered otherwise; without any of the keys below, as usual again.
+    """Answer the next calls of an RPC in another way; without any key after `rpc`, as usual again.
 
     Attributes:
-        error: Refuse with this text.
-        empty: Answer with an empty message; ListAndWatch ends its stream at once.
-        never: Do not answer.
-        after: Real time that passes before the answer.
+        rpc: A call of the kubelet: `GetDevicePluginOptions`, `ListAndWatch`, `GetPreferredAllocation`, `Allocate`,
+            `PreStartContainer`; with a tap also the plugin's own, `Register`.
+        error: Refuse with this text; the plugin is not called.
+        empty: Answer with an empty message; ListAndWatch ends its stream at once. The plugin is not called, so a
+            Register is lost.
+        never: Do not answer as long as the plugin lives.
+        after: Real time that passes before the answer, whatever the answer is.
         devices: A list that the kubelet gets before the answer.
-        twice: Make the call twice and answer with the second answer; of ListAndWatch, send each list twice.
-        parts: How many lists each list of ListAndWatch becomes.
-        bytes: How long each message of the answer is made, with a field that nobody knows.
+        twice: With a tap: make the call twice and answer with the second answer; of ListAndWatch, send each list
+            twice.
+        parts: With a tap: how many lists each list of ListAndWatch becomes.
+        bytes: With a tap: how long each message of the answer is made, by a field that nobody knows.
         skip: How many calls are answered as usual first.
         times: How many calls are answered so; all from now on where it is left out.
     """
@@ -143,6 +214,16 @@ class AnswerRpc(CallAction):
     bytes: Annotated[StrictInt, Field(ge=1, le=2**30)] | None = None
     skip: Annotated[StrictInt, Field(ge=1)] | None = None
     times: Annotated[StrictInt, Field(ge=1)] | None = None
+
+    @property
+    def title(self) -> str:
+        return f"answerRpc {self.rpc.value} of plugin {self.plugin}"
+
+    @property
+    def command(self) -> dict[str, Any]:
+        given = self.model_dump(exclude_none=True, exclude={"plugin", "node", "rpc", "after", "devices"})
+        listed = {} if self.devices is None else {"devices": devices_in_full(self.devices)}
+        return {"command": "answer", "rpc": self.rpc.value, "after_s": self.after, **given, **listed}
 
     @model_validator(mode="after")
     def _one_answer(self) -> AnswerRpc:
@@ -165,31 +246,6 @@ class AnswerRpc(CallAction):
 
 
 class EndStream(CallAction):
-    """End the ListAndWatch stream; the plugin goes on serving."""
+    """End the ListAndWatch stream; the plugin keeps serving."""
 
-
-class StopServer(StubAction):
-    """Let the stub stop serving, with its process alive; ``registerPlugin`` lets it serve again."""
-
-
-ProcessAction = StartPlugin | StopPlugin | KillPlugin | PausePlugin | ResumePlugin | SignalPlugin
-AnyStubAction = RegisterPlugin | ListDevices | StopServer
-AnyCallAction = AnswerRpc | EndStream
-
-
-def command_of(action: AnyStubAction | AnyCallAction) -> dict[str, Any]:
-    """What the stub or the tap is told, in words of their own: see `plugin.stub.commands` and `tap.tap`."""
-    match action:
-        case RegisterPlugin():
-            given = action.model_dump(exclude_none=True, exclude={"plugin", "node"})
-            return {"command": "register", **given}
-        case ListDevices(devices=devices):
-            return {"command": "list", "devices": devices_in_full(devices)}
-        case AnswerRpc():
-            given = action.model_dump(exclude_none=True, exclude={"plugin", "node", "rpc", "after", "devices"})
-            listed = {} if action.devices is None else {"devices": devices_in_full(action.devices)}
-            return {"command": "answer", "rpc": action.rpc.value, "after_s": action.after, **given, **listed}
-        case EndStream():
-            return {"command": "endStream"}
-        case StopServer():
-            return {"command": "stopServer"}
+    events = (PluginDisconnected,)

@@ -1,14 +1,19 @@
-"""The verbs of a story that write through the API server, as a scheduler, a controller or kubectl does."""
+"""The verbs of a story that write through the API server, as kubectl, a scheduler or a controller does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, StrictStr, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, StrictInt, StrictStr, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from simkubelet.model.events import PodScheduled
+
+from ..capability import Capability
 from ..part import LABEL_VALUE, MetadataKey, Name, Part
+from ..positioned import DataPath
+from .action import Action, NodeAction
 
 _Text = Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]
 _LabelValue = Annotated[
@@ -17,16 +22,131 @@ _LabelValue = Annotated[
 ]
 
 
-class Bind(Part):
-    """Bind a pod to a node, as the scheduler does that its manifest names; `node` None: the only one."""
+class _ManifestPart(Part):
+    """A piece of a Kubernetes object: what we need is checked, the rest is kept word for word."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class ObjectMeta(_ManifestPart):
+    """``metadata`` of a manifest."""
+
+    name: Name
+    namespace: Literal["default"] = "default"
+
+
+class ResourceRequirements(_ManifestPart):
+    """``resources`` of a container: resource -> quantity."""
+
+    limits: Mapping[StrictStr, Annotated[StrictInt | StrictStr, Field(union_mode="left_to_right")]] = Field(
+        default_factory=dict
+    )
+
+
+class Container(_ManifestPart):
+    """One container of a pod."""
+
+    name: Name
+    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+
+
+class PodSpec(_ManifestPart):
+    """``spec`` of a pod."""
+
+    containers: Annotated[tuple[Container, ...], Field(min_length=1)]
+    init_containers: tuple[Container, ...] = Field(default=(), alias="initContainers")
+
+
+class Apply(Action, _ManifestPart):
+    """Create a pod from its manifest."""
+
+    section = "Pods"
+
+    api_version: Literal["v1"]
+    kind: Literal["Pod"]
+    metadata: ObjectMeta
+    spec: PodSpec
+
+    @property
+    def title(self) -> str:
+        return f"apply pod {self.pod}"
+
+    @property
+    def pod(self) -> str:
+        """The pod's name."""
+        return self.metadata.name
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """The names of the pod's containers, init containers first."""
+        return tuple(container.name for container in (*self.spec.init_containers, *self.spec.containers))
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as the story has it: only what was written, with its own keys; a new dict each time."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
+class Delete(Action, Part):
+    """Ask for a pod's deletion; its containers end as they would on a node."""
+
+    section = "Pods"
 
     pod: Name
-    node: Name | None = None
+
+    @property
+    def title(self) -> str:
+        return f"delete pod {self.pod}"
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((self.pod, ("pod",)),)
 
 
-class MetadataAction(Part):
+class ExitContainer(Action, Part):
+    """Let a container (the only one where none is named) end by itself; its pod's restart policy decides what follows.
+
+    Attributes:
+        code: Its exit code.
+    """
+
+    section = "Pods"
+    capability = Capability.EXIT_CONTAINER
+
+    pod: Name
+    container: Name | None = None
+    code: Annotated[StrictInt, Field(ge=0, le=255)] = 0
+
+    @property
+    def title(self) -> str:
+        return f"a container of pod {self.pod} exits with {self.code}"
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((self.pod, ("pod",)),)
+
+
+class Bind(NodeAction):
+    """Bind a pod to a node, as the scheduler does that its manifest names by `schedulerName`."""
+
+    section = "Pods"
+    events = (PodScheduled,)
+
+    pod: Name
+
+    @property
+    def title(self) -> str:
+        return f"bind pod {self.pod}"
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return ((self.pod, ("pod",)),)
+
+
+class MetadataAction(Action, Part):
     """Base: entries of the ``metadata`` of a pod or of a node are set or removed; the others stay."""
 
+    section = "Labels and annotations"
     part: ClassVar[str]
     """The key of ``metadata`` that has the entries."""
 
@@ -44,6 +164,14 @@ class MetadataAction(Part):
         """The object in words."""
         return f"node {self.node}" if self.pod is None else f"pod {self.pod}"
 
+    @property
+    def title(self) -> str:
+        return f"{self.verb} {self.subject}"
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return () if self.pod is None else ((self.pod, ("pod",)),)
+
     @model_validator(mode="after")
     def _one_object(self) -> MetadataAction:
         if (self.pod is None) == (self.node is None):
@@ -52,7 +180,7 @@ class MetadataAction(Part):
 
 
 class Annotate(MetadataAction):
-    """Set annotations of a pod or a node, or remove those whose value is null."""
+    """Set annotations of a pod or a node, as a scheduler of yours would; a value of `null` removes one."""
 
     part = "annotations"
 
@@ -60,11 +188,8 @@ class Annotate(MetadataAction):
 
 
 class Label(MetadataAction):
-    """Set labels of a pod or a node, or remove those whose value is null."""
+    """Set labels of a pod or a node; a value of `null` removes one."""
 
     part = "labels"
 
     labels: Annotated[Mapping[MetadataKey, _LabelValue], Field(min_length=1)]
-
-
-PodAction = Bind | Annotate | Label

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from scenarios.backends.sim.backend import SimBackend
-from scenarios.compare.comparison import Comparison
-from scenarios.compare.equivalence import compare
+from scenarios.compare.comparison import Comparison, compare
 from scenarios.compare.normal_form import NormalForm, normal_form
 from scenarios.evaluation.verdict import Outcome, Verdict
 from scenarios.play.runner import play
 from scenarios.story import stories
 from scenarios.story.document import Document, load
 from scenarios.story.model import Scenario
-from scenarios.trace.trace import Event
+from scenarios.trace.events import ExpectationFailed
+from scenarios.trace.trace import Entry
+from simkubelet.model.events import PluginRegistered
 
 pytestmark = pytest.mark.nvidia_go
 
@@ -30,7 +31,7 @@ OF_OUR_OWN = {name for name, path in STORIES.items() if "builtin: nvidia-mps" in
 """What needs programs beside the plugin that come along with us."""
 
 
-def told(path: Path, folder: Path, command: tuple[str, ...] | None) -> tuple[Verdict, NormalForm, list[Event]]:
+def told(path: Path, folder: Path, command: tuple[str, ...] | None) -> tuple[Verdict, NormalForm, list[Entry]]:
     """What a story tells with our plugin, or with a command in its place."""
     document = load(path)
     commands = {} if command is None else {"nvidia": command}
@@ -48,10 +49,10 @@ def _without_folders(events: Any, scenario: Scenario) -> NormalForm:
     }
 
 
-def registrations(events: list[Event]) -> list[tuple[str, str]]:
+def registrations(events: list[Entry]) -> list[tuple[str, str]]:
     """Resource and socket of each registration; the order of those that come together is chance in the original."""
-    found = [event.fields for event in events if event.kind == "plugin-registered"]
-    return sorted((fields["resource"], fields["endpoint"]) for fields in found)
+    found = (entry.event for entry in events)
+    return sorted((event.resource, event.endpoint) for event in found if isinstance(event, PluginRegistered))
 
 
 @pytest.mark.parametrize("name", sorted(STORIES.keys() - AS_PROMISED - OF_OUR_OWN))
@@ -71,5 +72,5 @@ def test_nvidias_plugin_does_not_keep_the_articles_promise(run: Any, nvidia_plug
     verdict, _, events = told(STORIES[name], run.scratch, (nvidia_plugin,))
 
     assert verdict.outcome is Outcome.INVALID, verdict
-    (failed,) = [event for event in events if event.kind == "expectation-failed"]
-    assert "allocatable[nvidia.com/gpu]" in " ".join(failed.fields["mismatches"])
+    (failed,) = [entry.event for entry in events if isinstance(entry.event, ExpectationFailed)]
+    assert "allocatable[nvidia.com/gpu]" in " ".join(failed.mismatches)

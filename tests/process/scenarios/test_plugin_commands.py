@@ -13,7 +13,7 @@ import pytest
 
 from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
 from scenarios.trace.snapshot import PluginState
-from scenarios.trace.trace import Event, Trace
+from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 
@@ -43,7 +43,7 @@ class Supervised:
         self.plugin = PluginProcess(command, self.clock, self.trace, is_wanted)
         self.task = asyncio.create_task(self.plugin.run())
 
-    async def until(self, kind: str, count: int = 1) -> list[Event]:
+    async def until(self, kind: str, count: int = 1) -> list[Entry]:
         async with asyncio.timeout(LIMIT_S):
             while len(found := [event for event in self.trace if event.kind == kind]) < count:
                 await self.trace.longer_than(len(self.trace))
@@ -98,7 +98,7 @@ async def test_killed_plugin_is_started_again_as_after_a_crash(supervised: Any) 
     await mine.plugin.kill()
 
     (exited,) = await mine.until("plugin-exited")
-    assert exited.fields["status"] == -9
+    assert exited.event.status == -9
     await mine.until("plugin-started", 2)
 
 

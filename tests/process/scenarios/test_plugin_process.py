@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
+from scenarios.trace.events import PluginSignalled
 from scenarios.trace.snapshot import PluginState
-from scenarios.trace.trace import Event, Trace
+from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 
@@ -35,7 +36,7 @@ class Supervised:
         self.plugin.registrations = int(registered)
         self.task = asyncio.create_task(self.plugin.run())
 
-    async def until(self, kind: str, count: int = 1) -> list[Event]:
+    async def until(self, kind: str, count: int = 1) -> list[Entry]:
         """Wait for so many events of a kind."""
         async with asyncio.timeout(LIMIT_S):
             while len(found := [event for event in self.trace if event.kind == kind]) < count:
@@ -217,7 +218,7 @@ async def test_paused_plugin_ends_in_an_orderly_way(supervise: Any, tmp_path: Pa
     await mine.plugin.stop()
 
     (ended,) = await mine.until("plugin-exited")
-    assert (ended.fields["status"], ended.fields["said"]) == (0, "bye")
+    assert (ended.event.status, ended.event.said) == (0, "bye")
 
 
 async def test_plugin_is_asked_to_end_only_once(supervise: Any, tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ async def test_plugin_is_asked_to_end_only_once(supervise: Any, tmp_path: Path) 
     await mine.plugin.stop()
 
     (ended,) = await mine.until("plugin-exited")
-    assert ended.fields["status"] == 0
+    assert ended.event.status == 0
 
 
 async def test_signal_reaches_a_plugin_that_has_a_handler_and_no_other(supervise: Any, tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ async def test_signal_reaches_a_plugin_that_has_a_handler_and_no_other(supervise
 
     await asyncio.to_thread(ready.read_text)
     assert mine.plugin.view.state is PluginState.RUNNING
-    told = [event.fields["signal"] for event in mine.trace if event.kind == "plugin-signalled"]
+    told = [event.signal for event in mine.trace.of(PluginSignalled)]
     assert told == ["USR1", "HUP"]
 
 

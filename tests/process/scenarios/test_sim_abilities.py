@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.backend import Capability
 from scenarios.backends.sim.backend import SimBackend
 from scenarios.evaluation.verdict import Outcome
 from scenarios.play.runner import play
+from scenarios.story.capability import Capability
 from simkubelet._internal import sandbox
 
 STEPS = "steps:\n- advance: 1s\n"

@@ -14,10 +14,11 @@ from typing import Self
 
 import pytest
 
-from scenarios.backends.backend import Backend, Capability, Patience
+from scenarios.backends.backend import Backend, Patience
+from scenarios.story.capability import Capability
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import Document, load
-from scenarios.story.verbs.action import Action, verb_of
+from scenarios.story.verbs.action import Action
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.devices.run_options import DeviceRunOptions
@@ -70,7 +71,7 @@ class FakeWorld:
         self._raise_for("leave")
 
     async def perform(self, action: Action) -> None:
-        self._raise_for(verb_of(action))
+        self._raise_for(action.verb)
         self.performed.append(action)
 
     async def observe(self) -> Snapshot:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from scenarios.backends.world.call_log import CallLog
+from scenarios.trace.events import PluginCalled, RegistrationAnswered
 from scenarios.trace.snapshot import PluginState, PluginView
 from scenarios.trace.trace import Trace
 
@@ -36,7 +37,7 @@ def test_calls_are_counted_kept_in_order_and_recorded(log: CallLog, trace: Trace
 
     assert view(log).calls == {"GetDevicePluginOptions": 1, "Allocate": 2}
     assert view(log).call_log == ("GetDevicePluginOptions", "Allocate", "Allocate")
-    assert [(event.kind, event.fields["rpc"], event.fields["devices"]) for event in trace] == [
+    assert [(event.kind, event.rpc, event.devices) for event in trace.of(PluginCalled)] == [
         ("plugin-called", "GetDevicePluginOptions", ()),
         ("plugin-called", "Allocate", ("a",)),
         ("plugin-called", "Allocate", ("a",)),
@@ -47,7 +48,7 @@ def test_register_is_counted_and_no_call_of_the_kubelet(log: CallLog, trace: Tra
     assert [log.take(report) for report in (REFUSED, ACCEPTED, REFUSED)] == [False, True, False]
 
     assert (view(log).calls, view(log).call_log, view(log).refusal) == ({"Register": 3}, (), "no")
-    assert [event.fields["error"] for event in trace] == ["no", "", "no"]
+    assert [event.error for event in trace.of(RegistrationAnswered)] == ["no", "", "no"]
 
 
 @pytest.mark.parametrize("report", [{"ready": True}, {"process": 2}])

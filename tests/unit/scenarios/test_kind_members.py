@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.backend import Capability
 from scenarios.backends.kind.api import ClusterApi
 from scenarios.backends.kind.backend import KindBackend
 from scenarios.backends.kind.image import PluginImage
@@ -14,6 +13,7 @@ from scenarios.backends.kind.members import KindMembers
 from scenarios.backends.kind.node import KindNode
 from scenarios.play.job import Job, Options
 from scenarios.play.on_cluster import nodes_needed
+from scenarios.story.capability import Capability
 from scenarios.story.document import load
 from scenarios.story.model import Scenario
 from simkubelet.model.errors import HostError

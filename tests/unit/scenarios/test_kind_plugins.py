@@ -16,8 +16,10 @@ from scenarios.backends.kind.program import Program
 from scenarios.story.plugin_spec import PluginSpec
 from scenarios.story.tap_answer import Rpc
 from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
+from scenarios.trace.events import PluginExited, PluginStarted
 from scenarios.trace.snapshot import PluginState, PluginView
 from scenarios.trace.trace import Trace
+from simkubelet.model.events import DevicesListed, PluginRegistered
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _RUNNING: dict[str, Any] = {"running": {}}
@@ -98,8 +100,9 @@ def view(plugins: KindPlugins, name: str) -> PluginView:
 
 
 def lives(trace: Trace) -> list[tuple[str, int]]:
-    known = {"plugin-started": "life", "plugin-exited": "status"}
-    return [(event.kind, event.fields[known[event.kind]]) for event in trace if event.kind in known]
+    started = {entry.seq: entry.event.life for entry in trace if isinstance(entry.event, PluginStarted)}
+    exited = {entry.seq: entry.event.status for entry in trace if isinstance(entry.event, PluginExited)}
+    return [(trace[seq].kind, number) for seq, number in sorted((started | exited).items())]
 
 
 def test_a_pod_that_is_not_up_yet_is_no_life(plugins: KindPlugins, trace: Trace) -> None:
@@ -182,10 +185,10 @@ def test_a_kubelets_log_tells_registrations_and_lists(plugins: KindPlugins, trac
     ):
         plugins.seen_journal("node-1", line)
 
-    registered, listed = tuple(trace)
+    (registered,), (listed,) = trace.of(PluginRegistered), trace.of(DevicesListed)
     assert view(plugins, "nvidia").registrations == 1
-    assert registered.fields["resource"] == "nvidia.com/gpu"
-    assert (len(listed.fields["healthy"]), len(listed.fields["unhealthy"])) == (7, 1)
+    assert registered.resource == "nvidia.com/gpu"
+    assert (len(listed.healthy), len(listed.unhealthy)) == (7, 1)
 
 
 @pytest.mark.parametrize("resource", ["nvidia.com/gpu", "example.com/other"])

@@ -13,6 +13,13 @@ from scenarios.trace.trace import Trace
 from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions
+from simkubelet.model.events import (
+    ContainerExited,
+    ContainerStarted,
+    DevicesAllocated,
+    EventRecorded,
+    NodeStatusUpdated,
+)
 
 
 @pytest.fixture
@@ -44,7 +51,7 @@ def test_only_resources_of_plugins_make_a_node_status(state: ClusterState, trace
         status = {"capacity": amounts, "allocatable": {**amounts, "cpu": gpus}}
         state.seen("node", {"metadata": {"name": "dev-control-plane"}, "status": status}, True)
 
-    assert [event.fields["capacity"] for event in trace] == [{"example.com/gpu": 2}, {"example.com/gpu": 1}]
+    assert [event.capacity for event in trace.of(NodeStatusUpdated)] == [{"example.com/gpu": 2}, {"example.com/gpu": 1}]
     assert state.snapshot((), {}).nodes["node-1"].capacity == {"example.com/gpu": 1}
 
 
@@ -72,7 +79,9 @@ def test_lives_between_two_looks_are_told_one_by_one(state: ClusterState, trace:
     state.seen("pod", pod(phase="Running", containerStatuses=[container(0, {"running": {}})]), True)
     state.seen("pod", pod(phase="Running", containerStatuses=[container(2, {"running": {}}, ended)]), True)
 
-    lives = [(event.kind, event.fields["attempt"]) for event in trace if event.kind.startswith("container")]
+    lives = [
+        (one.kind, one.event.attempt) for one in trace if isinstance(one.event, ContainerStarted | ContainerExited)
+    ]
     assert lives == [
         ("container-started", 0),
         ("container-exited", 0),
@@ -110,7 +119,7 @@ SCHEDULED = {
 
 
 def messages(trace: Trace) -> list[str]:
-    return [one.fields["message"] for one in trace if one.kind == "event"]
+    return [event.message for event in trace.of(EventRecorded)]
 
 
 @pytest.mark.parametrize("told", [["pod", "event", "event"], ["event", "event", "pod"], ["event", "pod", "event"]])
@@ -167,7 +176,7 @@ def test_what_a_plugin_gave_to_a_pod(state: ClusterState, trace: Trace) -> None:
     view = state.snapshot((), {}).pods["trainer"]
     given = DeviceRunOptions(envs={"DEVICES": "gpu-0"}, devices=(DeviceNode("/dev/a2", "/dev/a0", "rw"),))
     assert view.options == {"main": given}
-    (told,) = [event.fields["response"] for event in trace if event.kind == "devices-allocated"]
+    (told,) = [event.response for event in trace.of(DevicesAllocated)]
     node = {"container_path": "/dev/a0", "host_path": "/dev/a2", "permissions": "rw"}
     assert told == {"envs": {"DEVICES": "gpu-0"}, "devices": [node]}
 
@@ -204,7 +213,7 @@ def test_containers_start_in_the_order_of_the_manifest(state: ClusterState, trac
 
     state.seen("pod", both, True)
 
-    assert [event.fields["container"] for event in trace if event.kind == "container-started"] == ["b", "a"]
+    assert [event.container for event in trace.of(ContainerStarted)] == ["b", "a"]
 
 
 def test_a_checkpoint_is_seen_as_the_file_says(state: ClusterState) -> None:

@@ -18,10 +18,9 @@ from scenarios.backends.kind.pods import placed
 from scenarios.backends.sim.changes import bind, change_metadata
 from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
-from scenarios.story.expectations.expectation import PodExpectation
+from scenarios.story.expectations import PodExpectation
 from scenarios.story.plugin_spec import PluginSpec
-from scenarios.story.verbs.action import Apply
-from scenarios.story.verbs.pod_action import Annotate, Label
+from scenarios.story.verbs.pod_action import Annotate, Apply, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.cluster import Objects, Store, WallTime
@@ -177,7 +176,7 @@ def test_annotations_are_expected_one_by_one() -> None:
 
     found = evaluate(wanted, Snapshot({}, {"p": view}, ()), Trace())
 
-    assert [(one.path, one.expected, one.seen) for one in found] == [
+    assert [(one.path, one.expected, one.actual) for one in found] == [
         (("annotations", "a"), "2", "1"),
         (("annotations", "c"), "3", "absent"),
     ]

@@ -10,10 +10,10 @@ import pytest
 from scenarios.backends.sim.changes import change_file, change_runtime
 from scenarios.backends.world.node import SimNode
 from scenarios.story.node_spec import NodeSpec
-from scenarios.story.verbs.action import (
-    AnyFileAction,
+from scenarios.story.verbs.file_action import (
     CreateFile,
     CreateFolder,
+    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
@@ -42,7 +42,7 @@ def trace() -> Trace:
     return Trace()
 
 
-def change(node: SimNode, trace: Trace, action: AnyFileAction) -> None:
+def change(node: SimNode, trace: Trace, action: FileAction) -> None:
     change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
 
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from scenarios.backends.backend import Capability, needed
 from scenarios.story import stories
+from scenarios.story.capability import Capability
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import DocumentError, load
-from scenarios.story.model import VERBS, Scenario, json_schema
+from scenarios.story.model import STEP_KEYS, Scenario, json_schema
 from scenarios.story.part import Part
 from simkubelet.model.errors import InputError
 
@@ -70,7 +70,7 @@ def test_builtin_story_is_right_for_classes_and_schema(name: str, validator: jso
 
     scenario = load(path).scenario
 
-    assert needed(scenario) <= frozenset(Capability)
+    assert scenario.needed <= frozenset(Capability)
     validator.validate(yaml.safe_load(path.read_text()))
 
 
@@ -138,7 +138,7 @@ def test_schema_has_every_key_of_every_class() -> None:
     expected = {part.__name__: {field.alias for field in part.model_fields.values()} for part in parts()}
 
     assert keys == expected
-    assert set(VERBS) | {"name", "kubernetes"} == keys["Step"]
+    assert set(STEP_KEYS) | {"name", "kubernetes"} == keys["Step"]
     takes_null = {name for name, definition in definitions.items() if '"null"' in json.dumps(definition)}
     assert takes_null - {"Scenario"} == {"Annotate", "Label"}
 

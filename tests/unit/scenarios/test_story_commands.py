@@ -72,7 +72,7 @@ def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: An
 
     assert status == 1
     assert f"{path}:4: FAILED in step 'expect node node-1'" in out
-    assert "    expected  7\n    saw       8\n" in out
+    assert "    expected  7\n    actual    8\n" in out
 
 
 def test_failed_machine_exits_with_3(

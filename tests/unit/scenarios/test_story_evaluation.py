@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.evaluation.evaluation import evaluate
 from scenarios.evaluation.mismatch import Mismatch, shown
-from scenarios.story.expectations.expectation import NodeExpectation, PluginExpectation, PodExpectation
+from scenarios.story.expectations import NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.trace.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
@@ -21,7 +21,7 @@ PENDING = PodEvent("Warning", "FailedScheduling", "0/1 nodes are available.")
 def seen_of(kind: type, snapshot: Snapshot, trace: Trace | None = None, /, **wanted: Any) -> list[str]:
     """What was seen instead, for each mismatch."""
     expectation = kind.model_validate(wanted)
-    return [mismatch.seen for mismatch in evaluate(expectation, snapshot, trace or Trace())]
+    return [mismatch.actual for mismatch in evaluate(expectation, snapshot, trace or Trace())]
 
 
 @pytest.mark.parametrize(

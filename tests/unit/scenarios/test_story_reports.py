@@ -7,8 +7,7 @@ import pytest
 
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.junit import junit_xml
-from scenarios.play.report import event_line, failure_lines, print_run
+from scenarios.play.report import entry_line, failure_lines, junit_xml, print_run
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
@@ -21,7 +20,7 @@ def failed() -> Verdict:
     mismatch = Mismatch(("steps", 4, "expect", "allocatable", "nvidia.com/gpu"), "7", "8")
     failure = Failure("stories/x.yaml:31", "GPU falls off", (mismatch,), tuple(trace), "waited 9.10 s (within: 3s)")
     logs = (Path("/tmp/sk-1/node-1/logs/plugins/nvidia.log"),)
-    return Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7; saw 8", failure, logs=logs)
+    return Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7; actual 8", failure, logs=logs)
 
 
 @pytest.fixture
@@ -39,7 +38,7 @@ def test_failure_tells_place_path_expected_seen_trace_and_logs(failed: Verdict) 
         "stories/x.yaml:31: FAILED in step 'GPU falls off'",
         "  steps[4].expect.allocatable[nvidia.com/gpu]",
         "    expected  7",
-        "    saw       8",
+        "    actual    8",
         "  waited 9.10 s (within: 3s)",
         "  what happened around it:",
         "       0     0.000 s  fault-injected       node=node-1 gpu=GPU-1 xid=79",
@@ -67,13 +66,13 @@ def test_difference_of_two_worlds_is_shown_as_a_diff() -> None:
     )
 
 
-def test_event_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
+def test_entry_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
     trace = Trace(now=lambda: 0.0)
     trace.append(EventRecorded("p", "Warning", "Failed", "two words", ""))
     trace.append(NodeStatusUpdated("n", {"a": 1, "b": 0}, {}))
 
-    assert event_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
-    assert event_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
+    assert entry_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
+    assert entry_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
 
 
 def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +125,7 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
         ("far", ["skipped"]),
     ]
     failure = suite[1][0]
-    assert failure.get("message") == "allocatable: expected 7; saw 8"
+    assert failure.get("message") == "allocatable: expected 7; actual 8"
     assert "stories/x.yaml:31" in (failure.text or "")
     assert suite[2][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.backend import Capability, needed
 from scenarios.evaluation.verdict import Outcome, UnmetError
 from scenarios.play.runner import play
+from scenarios.story.capability import Capability
 from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError, PluginError
 
@@ -47,13 +47,13 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     verdict = await play(document, a_world)
 
     assert verdict.outcome is Outcome.INVALID
-    assert verdict.reason == "expect node node-1: capacity[nvidia.com/gpu]: expected 8; saw 5"
+    assert verdict.reason == "expect node node-1: capacity[nvidia.com/gpu]: expected 8; actual 5"
     assert verdict.failure is not None
     assert verdict.failure.location.endswith("story.yaml:4")
     assert verdict.failure.step == "expect node node-1"
     (mismatch,) = verdict.failure.mismatches
     assert mismatch.path == ("steps", 0, "expect", "capacity", "nvidia.com/gpu")
-    assert (mismatch.expected, mismatch.seen) == ("8", "5")
+    assert (mismatch.expected, mismatch.actual) == ("8", "5")
     assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
     assert a_world.performed == []
     assert a_world.now_s == 3
@@ -206,7 +206,7 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
     ],
 )
 def test_needed_capabilities(read_story: Read, text: str, capabilities: set[str]) -> None:
-    assert {capability.name for capability in needed(read_story(text).scenario)} == capabilities
+    assert {capability.name for capability in read_story(text).scenario.needed} == capabilities
 
 
 async def test_story_about_other_versions_is_skipped_unentered(read_story: Read, world: Any, frames: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from scenarios.backends.world.selection import chosen_file, chosen_gpu, numbered
-from scenarios.story.verbs.action import RemoveFile
+from scenarios.story.verbs.file_action import RemoveFile
 from scenarios.story.verbs.hardware_action import Fail
 from scenarios.trace.snapshot import Snapshot
 from simkubelet.model.errors import InputError, PluginError

@@ -27,7 +27,7 @@ def test_event_has_order_time_kind_and_fields() -> None:
     trace.append(FaultInjected("node-1", "GPU-1", 79))
 
     assert (trace[0].seq, trace[0].time_s, trace[0].kind) == (0, 0.25, "fault-injected")
-    assert trace[0].fields == {"node": "node-1", "gpu": "GPU-1", "xid": 79, "lost": False}
+    assert trace[0].event == FaultInjected("node-1", "GPU-1", 79)
 
 
 def test_recorded_event_does_not_change_with_its_source() -> None:
@@ -37,7 +37,7 @@ def test_recorded_event_does_not_change_with_its_source() -> None:
 
     capacity[GPU] = 0
 
-    assert trace[0].fields["capacity"] == {GPU: 8}
+    assert trace[0].event == status({GPU: 8})
 
 
 async def test_waiter_wakes_when_an_event_is_recorded() -> None:

@@ -66,7 +66,7 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
 def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], expected: commands.Command) -> None:
     action = TypeAdapter(kind).validate_python({"plugin": "p", **given})
 
-    assert commands.read_command(json.dumps(plugin_action.command_of(action))) == expected
+    assert commands.read_command(json.dumps(action.command)) == expected
 
 
 def test_both_sides_know_the_same_calls_and_manners() -> None:

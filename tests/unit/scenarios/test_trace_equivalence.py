@@ -3,16 +3,26 @@
 import random
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.compare.equivalence import compare, explained
+from scenarios.compare.comparison import compare, explained
 from scenarios.compare.normal_form import normal_form
 from scenarios.story.document import Document, load
-from scenarios.trace.trace import Event
+from scenarios.trace.events import ExpectationMet, FaultHealed, FaultInjected, StepStarted
+from scenarios.trace.trace import Entry, Event
+from simkubelet.model.events import (
+    ContainerExited,
+    ContainerStarted,
+    DevicesAllocated,
+    EventRecorded,
+    NodeStatusUpdated,
+    PodRemoved,
+    PodStatusUpdated,
+)
 
 _WORLDS = ("sim", "kind")
 _STORY = """
@@ -40,46 +50,48 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Document:
     return load(file)
 
 
-def trace(*events: tuple[str, dict[str, Any]]) -> list[Event]:
-    return [Event(seq, float(seq), kind, fields) for seq, (kind, fields) in enumerate(events)]
+def trace(*events: Event) -> list[Entry]:
+    return [Entry(seq, float(seq), event) for seq, event in enumerate(events)]
 
 
-def step(number: int) -> tuple[str, dict[str, Any]]:
-    return "step-started", {"step": number, "title": ""}
+def step(number: int) -> StepStarted:
+    return StepStarted(number, "")
 
 
-def met(number: int) -> tuple[str, dict[str, Any]]:
-    return "expectation-met", {"step": number}
+def met(number: int) -> ExpectationMet:
+    return ExpectationMet(number)
 
 
-def given_devices(pod: str, *devices: str, node: str = "node-1") -> tuple[str, dict[str, Any]]:
-    return "devices-allocated", {
-        "node": node,
-        "pod": pod,
-        "container": "main",
-        "resource": "example.com/gpu",
-        "devices": devices,
-    }
+def given_devices(pod: str, *devices: str, node: str = "node-1", container: str = "main") -> DevicesAllocated:
+    return DevicesAllocated(node, pod, container, "example.com/gpu", devices)
 
 
-def published(amount: int, cpu: int = 8000) -> tuple[str, dict[str, Any]]:
+def published(amount: int, cpu: int = 8000) -> NodeStatusUpdated:
     resources = {"cpu": cpu, "example.com/gpu": amount}
-    return "node-status", {"node": "node-1", "capacity": resources, "allocatable": resources}
+    return NodeStatusUpdated("node-1", resources, resources)
 
 
-def status(pod: str, phase: str) -> tuple[str, dict[str, Any]]:
-    return "pod-status", {"pod": pod, "phase": phase, "reason": "", "message": ""}
+def status(pod: str, phase: str, reason: str = "", message: str = "") -> PodStatusUpdated:
+    return PodStatusUpdated(pod, phase, reason, message)
 
 
-def event(pod: str, reason: str, message: str) -> tuple[str, dict[str, Any]]:
-    return "event", {"pod": pod, "type": "Normal", "reason": reason, "message": message, "component": "kubelet"}
+def event(pod: str, reason: str, message: str) -> EventRecorded:
+    return EventRecorded(pod, "Normal", reason, message, "kubelet")
 
 
-def said(pod: str, message: str) -> tuple[str, dict[str, Any]]:
+def said(pod: str, message: str) -> EventRecorded:
     return event(pod, "Started", message)
 
 
-def differ(story: Document, first: Sequence[Event], second: Sequence[Event]) -> list[str]:
+def started(container: str = "main") -> ContainerStarted:
+    return ContainerStarted("n", "first", container, 0)
+
+
+def exited(container: str = "main", code: int = 0) -> ContainerExited:
+    return ContainerExited("n", "first", container, 0, code, "")
+
+
+def differ(story: Document, first: Sequence[Entry], second: Sequence[Entry]) -> list[str]:
     scenario = story.scenario
     found = compare(normal_form(first, scenario), normal_form(second, scenario), _WORLDS)
     return [] if found is None else [found.lane, *found.lines]
@@ -93,18 +105,18 @@ def test_other_devices_of_the_same_history_are_no_difference(story: Document) ->
 
 
 def test_events_of_the_simulator_itself_are_no_difference(story: Document) -> None:
-    fields = {"pod": "first", "type": "Warning", "reason": "NotSimulated", "message": "not simulated: spec.x: no"}
-    first = trace(step(1), ("event", {**fields, "component": "simkubelet"}), step(2))
+    said_by_simulator = EventRecorded("first", "Warning", "NotSimulated", "not simulated: spec.x: no", "simkubelet")
+    first = trace(step(1), said_by_simulator, step(2))
     second = trace(step(1), step(2))
 
     assert not differ(story, first, second)
-    assert differ(story, trace(step(1), ("event", {**fields, "component": "kubelet"}), step(2)), second)
+    assert differ(story, trace(step(1), replace(said_by_simulator, component="kubelet"), step(2)), second)
 
 
 def test_what_a_plugin_answered_is_no_difference(story: Document) -> None:
-    kind, fields = given_devices("first", "gpu-0")
-    first = trace(step(1), (kind, {**fields, "response": {"envs": {"GPU": "gpu-0"}}}), step(2))
-    second = trace(step(1), (kind, {**fields, "response": {"envs": {"GPU": "gpu-1"}}}), step(2))
+    allocated = given_devices("first", "gpu-0")
+    first = trace(step(1), replace(allocated, response={"envs": {"GPU": "gpu-0"}}), step(2))
+    second = trace(step(1), replace(allocated, response={"envs": {"GPU": "gpu-1"}}), step(2))
 
     assert not differ(story, first, second)
 
@@ -123,8 +135,8 @@ def test_a_device_shared_where_it_should_not_be_is_a_difference(story: Document)
     ]
 
 
-@pytest.mark.parametrize("end", [("pod-removed", {"pod": "first"}), status("first", "Succeeded")])
-def test_who_had_a_free_device_before_is_no_difference(story: Document, end: Any) -> None:
+@pytest.mark.parametrize("end", [PodRemoved("first"), status("first", "Succeeded")])
+def test_who_had_a_free_device_before_is_no_difference(story: Document, end: Event) -> None:
     first = trace(step(1), given_devices("first", "gpu-0"), end, given_devices("second", "gpu-0"), step(2))
     second = trace(step(1), given_devices("first", "gpu-0"), end, given_devices("second", "gpu-1"), step(2))
 
@@ -141,7 +153,7 @@ def test_a_refusal_may_be_told_before_what_the_pod_had_been_given(story: Documen
 
 
 def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Document) -> None:
-    init = "devices-allocated", {**given_devices("first", "gpu-0", "gpu-1")[1], "container": "init"}
+    init = given_devices("first", "gpu-0", "gpu-1", container="init")
     main = given_devices("first", "gpu-1")
 
     assert not differ(story, trace(step(1), init, main, step(2)), trace(step(1), main, init, step(2)))
@@ -150,8 +162,8 @@ def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Docum
 
 
 def test_the_faults_of_a_device_count(story: Document) -> None:
-    broken = "fault-injected", {"node": "node-1", "gpu": "gpu-0", "xid": None, "lost": True}
-    healed = "fault-healed", {"node": "node-1", "gpu": "gpu-0"}
+    broken = FaultInjected("node-1", "gpu-0", None, lost=True)
+    healed = FaultHealed("node-1", "gpu-0")
     well, ill = given_devices("first", "gpu-1"), given_devices("first", "gpu-0")
 
     assert differ(story, trace(step(1), broken, well, step(2)), trace(step(1), broken, ill, step(2)))
@@ -272,14 +284,11 @@ def test_events_about_images_and_networks_do_not_count(
 
 
 def test_the_order_between_containers_of_a_pod_is_chance_and_within_one_is_not(story: Document) -> None:
-    def did(kind: str, container: str) -> tuple[str, dict[str, Any]]:
-        return f"container-{kind}", {"node": "n", "pod": "first", "container": container, "attempt": 0}
-
     running = status("first", "Running")
-    first = trace(step(1), did("started", "b"), did("exited", "b"), did("started", "a"), running, step(2))
-    other = trace(step(1), did("started", "a"), did("started", "b"), did("exited", "b"), running, step(2))
-    wrong = trace(step(1), did("started", "a"), did("exited", "b"), did("started", "b"), running, step(2))
-    late = trace(step(1), did("started", "b"), did("exited", "b"), running, did("started", "a"), step(2))
+    first = trace(step(1), started("b"), exited("b"), started("a"), running, step(2))
+    other = trace(step(1), started("a"), started("b"), exited("b"), running, step(2))
+    wrong = trace(step(1), started("a"), exited("b"), started("b"), running, step(2))
+    late = trace(step(1), started("b"), exited("b"), running, started("a"), step(2))
 
     assert not differ(story, first, other)
     assert differ(story, first, wrong)
@@ -287,8 +296,7 @@ def test_the_order_between_containers_of_a_pod_is_chance_and_within_one_is_not(s
 
 
 def test_the_end_of_a_container_counts_as_long_as_its_pod_is_there(story: Document) -> None:
-    end = "container-exited", {"node": "n", "pod": "first", "container": "main", "attempt": 0, "exit_code": 0}
-    gone = "pod-removed", {"pod": "first"}
+    end, gone = exited(), PodRemoved("first")
 
     assert not differ(story, trace(step(1), gone, end, step(2)), trace(step(1), gone, step(2)))
     assert differ(story, trace(step(1), end, gone, step(2)), trace(step(1), gone, step(2)))
@@ -297,10 +305,9 @@ def test_the_end_of_a_container_counts_as_long_as_its_pod_is_there(story: Docume
 
 
 def test_the_end_of_a_container_of_a_refused_pod_is_chance(story: Document) -> None:
-    start = "container-started", {"node": "n", "pod": "first", "container": "main", "attempt": 0}
-    end = "container-exited", {"node": "n", "pod": "first", "container": "main", "attempt": 0, "exit_code": 137}
-    refused = "pod-status", {"pod": "first", "phase": "Failed", "reason": "R", "message": "Pod was rejected: no"}
-    failed = "pod-status", {"pod": "first", "phase": "Failed", "reason": "R", "message": "Something else"}
+    start, end = started(), exited(code=137)
+    refused = status("first", "Failed", "R", "Pod was rejected: no")
+    failed = status("first", "Failed", "R", "Something else")
 
     assert not differ(story, trace(step(1), start, end, refused, step(2)), trace(step(1), start, refused, step(2)))
     assert not differ(story, trace(step(1), start, refused, end, step(2)), trace(step(1), start, refused, step(2)))

@@ -1,0 +1,123 @@
+"""Write the tables of verbs and expectations in ``docs/stories.md``, from the classes that declare them.
+
+A verb stands below the heading that its class names as `section`; the first paragraph of the class' docstring says what
+it does, ``Attributes`` explains its keys. With ``--check`` nothing is written and the exit status says whether the
+committed page is fresh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel
+
+from scenarios.story.expectations import EXPECTATIONS
+from scenarios.story.expectations.pod_expectation import ContainerExpectation
+from scenarios.story.verbs import VERBS, Action
+
+PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
+WIDTH: Final = 120
+KEYS_IN_A_ROW: Final = 4
+"""A verb with more explained keys than these has a list of them below the table."""
+IN_WORDS: Final = {"apply": "a pod's manifest", "advance": "a time"}
+"""What stands behind these verbs in a story, which is no mapping of keys."""
+
+
+def paragraphs(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
+    """Return the first paragraph of a class' docstring, and attribute -> its text, each on one line."""
+    text, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
+    attributes = textwrap.dedent(attributes.partition("\n\n")[0])
+    found = re.findall(r"^(\w+): (.*(?:\n(?!\w+: ).*)*)", attributes, re.MULTILINE)
+    return _in_markdown(text.partition("\n\n")[0]), {name: _in_markdown(about) for name, about in found}
+
+
+def _in_markdown(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+
+
+def aliases(model: type[BaseModel]) -> dict[str, str]:
+    """Return attribute -> key in a story; the node, which need not be named, comes last."""
+    named = {name: field.alias or name for name, field in model.model_fields.items()}
+    return {name: named[name] for name in sorted(named, key="node".__eq__)}
+
+
+def verb_lines(section: str) -> Iterator[str]:
+    """Yield the table of a section's verbs, and a list of the keys of each that has many."""
+    verbs = {verb: action for verb, action in VERBS.items() if action.section == section}
+    yield "| verb | keys | does | events in the trace |"
+    yield "| --- | --- | --- | --- |"
+    for verb, action in verbs.items():
+        keys = IN_WORDS.get(verb) or ", ".join(f"`{key}`" for key in aliases(action).values())
+        does, about = paragraphs(action)
+        is_short = len(about) <= KEYS_IN_A_ROW
+        explained = "".join(f" `{key_of(action, name)}`: {text}" for name, text in about.items())
+        events = ", ".join(f"`{event.kind}`" for event in action.events)
+        yield f"| `{verb}` | {keys} | {does}{explained if is_short else ''} | {events} |"
+    for verb, action in verbs.items():
+        about = paragraphs(action)[1]
+        if len(about) > KEYS_IN_A_ROW:
+            yield from ("", f"The keys of `{verb}`:", "")
+            for name, text in about.items():
+                yield from textwrap.wrap(f"- `{key_of(action, name)}`: {text}", WIDTH, subsequent_indent="  ")
+
+
+def key_of(action: type[Action], attribute: str) -> str:
+    return aliases(action)[attribute]
+
+
+def expectation_lines(model: type[BaseModel]) -> Iterator[str]:
+    """Yield the table of an expectation's keys."""
+    yield "| key | expects |"
+    yield "| --- | --- |"
+    about, keys = paragraphs(model)[1], {name: field.alias for name, field in model.model_fields.items()}
+    for name, text in about.items():
+        yield f"| `{keys[name]}` | {text} |"
+
+
+def tables() -> dict[str, list[str]]:
+    """Return heading of the page -> the lines of its table."""
+    sections = dict.fromkeys(action.section for action in VERBS.values())
+    found = {section: list(verb_lines(section)) for section in sections}
+    found |= {f"Of a {subject}": list(expectation_lines(model)) for subject, model in EXPECTATIONS.items()}
+    return found | {"Of a container": list(expectation_lines(ContainerExpectation))}
+
+
+def page(text: str) -> str:
+    """Return the page with fresh tables; what stands around them stays."""
+    for heading, lines in tables().items():
+        before, title, after = text.partition(f"\n### {heading}\n")
+        if not title:
+            raise SystemExit(f"docs/stories.md has no heading '### {heading}'")
+        text = before + title + _with_table(after, lines)
+    return text
+
+
+def _with_table(text: str, lines: Sequence[str]) -> str:
+    """Replace the first table of a text, and a list of keys that follows it."""
+    table = re.compile(r"^\|.*\n(?:\|.*\n)*(?:\nThe keys of `\w+`:\n\n(?:(?:- |  ).*\n)+)*", re.MULTILINE)
+    return table.sub(lambda match: "\n".join(lines) + "\n", text, count=1)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
+    committed = PAGE.read_text(encoding="utf-8")
+    fresh = page(committed)
+    if not parser.parse_args().check:
+        PAGE.write_text(fresh, encoding="utf-8")
+        return 0
+    if committed == fresh:
+        return 0
+    print(f"stale: {PAGE.name}; run: python -m tools.generate.story_reference", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
