@@ -1,4 +1,4 @@
-"""Fed in: shared GPUs and a program that stands for MPS's control; observed: what it is told, and which files stand."""
+"""Fed in: shared GPUs and a program that stands for MPS's control; observed: its commands, and which files stand."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def _resource(replicas: int, *memory_bytes: int, capability: str = "7.5") -> Nvi
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the control program was told: its arguments, then its input, a line for each time."""
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The commands that the control program got: its arguments, then its input, a line for each time."""
     program = tmp_path / "bin" / "nvidia-cuda-mps-control"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$* $(/bin/cat)" >>{tmp_path}/told\n')
+    program.write_text(f'#!/bin/sh\necho "$* $(/bin/cat)" >>{tmp_path}/commands\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent))
-    return tmp_path / "told"
+    return tmp_path / "commands"
 
 
 def _daemon(root: Path, resource: NvidiaResource) -> MpsDaemon:
     return MpsDaemon(resource, lambda path: root / path.relative_to("/"))
 
 
-def test_each_client_gets_its_share_of_memory_and_threads(tmp_path: Path, told: Path) -> None:
+def test_each_client_gets_its_share_of_memory_and_threads(tmp_path: Path, commands: Path) -> None:
     _daemon(tmp_path, _resource(3, 10 * _GIB, 0, 4 * _GIB)).start()
 
-    assert [line.strip() for line in told.read_text().splitlines()] == [
+    assert [line.strip() for line in commands.read_text().splitlines()] == [
         "-d",
         "set_default_device_pinned_mem_limit 0 3413M",
         "set_default_device_pinned_mem_limit 2 1365M",
@@ -64,13 +64,13 @@ def test_each_client_gets_its_share_of_memory_and_threads(tmp_path: Path, told: 
     assert {path.name for path in folder.iterdir()} == {"pipe", "log", ".started"}
 
 
-def test_stopped_daemon_leaves_its_pipe_folder_alone(tmp_path: Path, told: Path) -> None:
+def test_stopped_daemon_leaves_its_pipe_folder_alone(tmp_path: Path, commands: Path) -> None:
     daemon = _daemon(tmp_path, _resource(2, _GIB))
     daemon.start()
 
     daemon.stop()
 
-    assert told.read_text().splitlines()[-1].strip() == "quit"
+    assert commands.read_text().splitlines()[-1].strip() == "quit"
     assert [path.name for path in (tmp_path / "mps/nvidia.com/gpu").iterdir()] == ["pipe"]
 
 
@@ -88,10 +88,10 @@ def test_gpu_has_so_many_clients_and_no_more(capability: str, most: int) -> None
         check_replicas(_resource(most + 1, _GIB, capability=capability))
 
 
-def test_settings_that_cannot_be_had_end_the_program(make_nvml: Any, tmp_path: Path, told: Path) -> None:
+def test_settings_that_cannot_be_had_end_the_program(make_nvml: Any, tmp_path: Path, commands: Path) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("sharing: {mps: {resources: [{name: gpu, replicas: 49}]}}")
     options = CommonOptions(kubelet_dir=tmp_path, host_root=tmp_path, log_level="info")
 
     assert run_daemons(make_nvml(1), GivenSettings({}, str(file)), options) == 1
-    assert not told.exists()
+    assert not commands.exists()
