@@ -37,7 +37,7 @@ from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
 from simkubelet.node import NodeContext
 
-from ..backends.world.log_files import KubeletLogs
+from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
 from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins

@@ -37,7 +37,6 @@ from .image import PluginImage
 from .kubelets import KindKubelets, set_up
 from .members import KindMembers, clean
 from .node import KindNode
-from .patience import RealPatience
 from .plugins import NAMESPACE, KindPlugins
 from .pods import KindPods, mark_of
 from .program import programs_of
@@ -60,6 +59,9 @@ _WATCHED: Final = {
     "event": "namespaces/default/events",
     "plugin": f"namespaces/{NAMESPACE}/pods",
 }
+PACE: Final = 6.0
+"""How many seconds a story's second is here: a real kubelet publishes every ten, and starts real containers."""
+_LOOK_S: Final = 0.5
 
 
 class KindBackend:
@@ -321,3 +323,28 @@ class KindBackend:
 
 def _ended(node: KindNode) -> HostError:
     return HostError(f"node {node.container}: its container or the agent in it was ended under the story")
+
+
+class RealPatience:
+    """Waits in real time, until something happens or for a moment.
+
+    Args:
+        trace: What happens.
+        within_s: How long, as the story counts.
+    """
+
+    def __init__(self, trace: Trace, within_s: float) -> None:
+        self._trace = trace
+        self._limit = time.monotonic() + within_s * PACE
+        self._seen = len(trace)
+
+    async def wait(self) -> bool:
+        """See `Patience`."""
+        left_s = self._limit - time.monotonic()
+        if left_s <= 0:
+            return False
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(left_s, _LOOK_S)):
+                await self._trace.longer_than(self._seen)
+        self._seen = len(self._trace)
+        return True

@@ -42,7 +42,7 @@ from ...trace.events import ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ...trace.trace import Trace
 from ..world.checkpoint import checkpoint_view, read_checkpoint
-from ..world.log_files import KubeletLogs
+from ..world.logs import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_commands import needs_view
 from ..world.plugins import SimPlugins

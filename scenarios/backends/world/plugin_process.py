@@ -26,7 +26,7 @@ from ...trace.events import PluginExited, PluginPaused, PluginResumed, PluginSig
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
 from .call_log import CallLog
-from .exit_log import exit_message
+from .logs import exit_message
 from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
 from .stub_control import LINE_LIMIT_BYTES, StubControl
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.backends.world.exit_log import exit_message
+from scenarios.backends.world.logs import exit_message
 
 REGISTERS = "rax    0x0\nrip    0x48b760\ncs     0x33\nfs     0x0\ngs     0x0\n"
 NIL = """panic: runtime error: invalid memory address or nil pointer dereference

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.world.log_files import KubeletLogs
+from scenarios.backends.world.logs import KubeletLogs
 from simkubelet.model.errors import InputError
 
 LOG = logging.getLogger("simkubelet.some_part")

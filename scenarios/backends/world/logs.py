@@ -1,17 +1,24 @@
-"""The line of a plugin's log that says why it ended, for the messages about its end."""
+"""Logs of a world: those of kubelets, each in its node's file in node time, and why a plugin's log says it ended."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
+from simkubelet.model.errors import InputError
+
+_PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
+"""The world and the node for which something runs; a task inherits it from whoever started its kubelet."""
 _TAIL_BYTES: Final = 1 << 16
 _GROWTH: Final = 8
 _LONGEST: Final = 1000
 """Characters of a line that a message can take."""
-
 _GOROUTINE: Final = re.compile(r"^goroutine \d+ ", re.MULTILINE)
 # Lines that name the cause of a crash, where what follows is stacks and registers; the text in front is of the line.
 _CAUSES: Final = re.compile(
@@ -30,6 +37,64 @@ _CAUSES: Final = re.compile(
 _GO_SIGNAL: Final = re.compile(r"^\[signal SIG.*$", re.MULTILINE)
 # What comes after such a line and belongs to it: Rust's message, C++'s what().
 _CONTINUED: Final = re.compile(r"^(?:thread '.*:\n|terminate called .*\n(?=  what\(\)))(.*)$", re.MULTILINE)
+
+
+class KubeletLogs(logging.Handler):
+    """Takes the log of the package `simkubelet` from `start` to `close`.
+
+    Args:
+        now: Node time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = now
+        self._files: dict[str, IO[str]] = {}
+        self._logger = logging.getLogger("simkubelet")
+
+    def start(self) -> None:
+        """Take what is logged from now on in this task, and in those that it starts."""
+        _PLACE.set((self, None))
+        self._logger.addHandler(self)
+
+    def add_node(self, name: str, file: Path) -> None:
+        """Make the log of a node.
+
+        Raises:
+            InputError: The file cannot be made.
+        """
+        try:
+            self._files[name] = file.open("x", encoding="utf-8", buffering=1)
+        except OSError as error:
+            raise InputError(f"{file}: cannot be written: {error.strerror}") from None
+
+    @contextmanager
+    def of(self, node: str) -> Iterator[None]:
+        """What is begun inside logs for a node."""
+        token = _PLACE.set((self, node))
+        try:
+            yield
+        finally:
+            _PLACE.reset(token)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line of this world, into the file of every node where it belongs to none."""
+        logs, node = _PLACE.get((self, None))
+        if logs is not self:
+            return
+        text = " ".join(record.getMessage().splitlines())
+        line = f"{self._now():>9.3f} s  {record.levelname.lower():<7}  {text}\n"
+        for name, file in self._files.items():
+            if node in (None, name):
+                file.write(line)
+
+    def close(self) -> None:
+        """Take no more; may be called twice."""
+        self._logger.removeHandler(self)
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        super().close()
 
 
 def exit_message(log: Path, begin: int = 0) -> str:
