@@ -1,8 +1,8 @@
 """Fail where prose uses a word that this project has dropped, and name the word to use instead.
 
 Prose is what somebody reads as a sentence: Markdown, docstrings, comments, help texts, names and ids of tests,
-descriptions of stories. Code and quoted text are not prose: what stands in backticks or double quotes may be the text of
-the kubelet or of NVIDIA, which stays as it is.
+descriptions of stories. Code and quotations are not prose: text in backticks or double quotes is not checked, since it
+may be the kubelet's or NVIDIA's own.
 
 Without arguments the tool checks the files of the checkout whose kind is in `CHECKED`. With arguments it checks those
 files and folders, of all kinds; a file of an unknown kind, such as a commit message, is prose as a whole.
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
-from check_text import ROOT, project_files
+from .text import ROOT, project_files
 
 CHECKED = frozenset({".md"})
 """Suffixes of the files that are checked without arguments."""
@@ -39,17 +39,17 @@ DROPPED = {
     r"cut(?:s|ting)? short": "truncate",
     r"by and by": "gradually, later",
     r"tend(?:s|ed|ing)?(?! to)": "supervise, restart",
-    r"(?:new|next|first|second|last|former|earlier|another|each|every|whole) (?:life|lives)": "process, start, instance",
+    r"(?:new|next|first|second|last|earlier|another|each|every) (?:life|lives)": "process, start, instance",
     r"surroundings": "node context",
     r"last words": "exit log, last output",
     r"in (?:its|their) tracks": "paused",
     r"in turns": "alternately",
-    r"(?:stands?|stood|standing) (?:in|on|at|below|above|beside|behind|there|here|before)": "is in, is on",
+    r"(?:stands?|stood|standing) (?:in(?! for)|on|at|below|above|beside|behind|there|here|before)": "is in, is on",
     r"(?:lies|lie|lay) (?:in|on|at|below|above|beside|behind|there|here)": "is in, is on",
     r"sees to": "provides, handles",
     r"falls? ill|fell ill|is ill|are ill": "become unhealthy",
     r"(?:is|are|be|gets?|got) well(?=[.,;:)])": "healthy",
-    r"(?:that|which|it|this|they|these) (?:is|are|was|were) no (?!longer|more|such|one|matter|different|less)": "is not a",
+    r"(?:that|which|it|this|they|these) (?:is|are|was|were) no (?!longer|more|such|one|matter|less)": "is not a",
     r"shall": "must, should, will",
     r"save (?:where|when)": "except",
     r"but for": "except for",
@@ -58,7 +58,7 @@ DROPPED = {
     r"takes? (?:it |them |that )?away|took (?:it |them |that )?away|taken away": "remove",
     r"goes? on|went on|going on": "continue",
     r"once more|all the same|none the less": "again; anyway",
-    r"ha[sd] it that|be it|lest|whence|thence|hitherto|whilst|amongst|in vain|amiss|awry": "a plain word",
+    r"lest|whence|thence|hitherto|whilst|amongst|in vain|amiss|awry": "a plainer word",
 }
 """Pattern -> what to use instead. A space in a pattern stands for any white space, line ends included."""
 
