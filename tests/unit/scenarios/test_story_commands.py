@@ -298,7 +298,7 @@ def test_no_command_shows_the_help_and_exits_with_2(run_cli: Any) -> None:
     status, _, err = run_cli()
 
     assert status == 2
-    assert "Begin here:" in err
+    assert "Start here:" in err
 
 
 def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
