@@ -97,7 +97,7 @@ def test_numa_node_may_be_unknown(make_nvml: Any, tmp_path: Path, text: str) -> 
     assert _found(make_nvml(1), tmp_path)["gpu"][0].numa_node is None
 
 
-def test_numa_node_that_is_no_number_is_an_error(make_nvml: Any, tmp_path: Path) -> None:
+def test_numa_node_that_is_not_a_number_is_an_error(make_nvml: Any, tmp_path: Path) -> None:
     _numa_node(tmp_path, 0, "x\n")
 
     assert _failure(make_nvml(1), tmp_path) == (

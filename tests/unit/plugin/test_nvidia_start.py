@@ -60,9 +60,7 @@ def test_machine_without_gpus_has_no_plugin(make_nvml: Any, tmp_path: Path) -> N
         pytest.param(9, "nvml init failed: code 9", id="driver not loaded"),
     ],
 )
-def test_missing_nvml_ends_the_start_unless_told_otherwise(
-    make_nvml: Any, tmp_path: Path, code: int | None, reason: str
-) -> None:
+def test_missing_nvml_ends_the_start_by_default(make_nvml: Any, tmp_path: Path, code: int | None, reason: str) -> None:
     nvml = make_nvml(1)
     nvml.has_library = code is not None
     if code is not None:

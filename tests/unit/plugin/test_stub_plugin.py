@@ -101,7 +101,7 @@ async def test_forgets_its_manners_when_told(
         assert kubelet.requests.qsize() == expected + 1
 
 
-async def test_registers_as_whatever_it_is_told_and_tells_the_refusal(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_registers_as_requested_and_reports_the_refusal(kubelet: Any, kubelet_dir: Path) -> None:
     notes = Notes()
     kubelet.refusal = "no such version"
     stub = Stub(behaviour(), kubelet_dir, notes)

@@ -72,7 +72,7 @@ async def test_cluster_is_waited_for_until_it_has_told_the_same(phases: list[str
     assert real.waits == waits
 
 
-async def test_simulator_goes_on_and_may_tell_more() -> None:
+async def test_simulator_continues_and_may_record_more() -> None:
     simulated, real = World("Running", "Failed"), World()
     real.tell("Running")
 

@@ -57,7 +57,7 @@ def test_same_seed_gives_the_same_names(machine: Machine, tmp_path: Path) -> Non
     assert nvidia_gpus.names(again) == nvidia_gpus.names(machine)
 
 
-def test_gpu_is_divided_anew_and_undivided(machine: Machine) -> None:
+def test_gpu_is_repartitioned_and_mig_mode_turned_off(machine: Machine) -> None:
     event = perform(machine, PartitionGpu(gpu=0, mig=("2g.10gb", "2g.10gb")))
     assert [device.name for device in machine.mig(0).devices] == ["2g.10gb", "2g.10gb"]
     assert (event.kind, event.index, event.mig) == ("gpu-partitioned", 0, ("2g.10gb", "2g.10gb"))

@@ -125,7 +125,7 @@ async def test_command_of_another_program_is_no_plugin_and_says_so(node: SimNode
     ]
 
 
-async def test_plugin_may_end_by_itself_when_it_is_told_to(node: SimNode) -> None:
+async def test_plugin_may_end_by_itself_on_request(node: SimNode) -> None:
     pod = a_pod("example.com/plugin", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
     container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
     async with asyncio.timeout(20):

@@ -104,7 +104,7 @@ def test_view_has_all_that_the_host_has(node):
     assert set(seen.stdout.split()) == {"skt"} | host
 
 
-def test_node_file_stands_in_place_of_the_hosts(node):
+def test_node_file_is_in_place_of_the_hosts(node):
     node.put("/etc/passwd", "nobody")
 
     assert node.sh("cat /etc/passwd").stdout == "nobody"

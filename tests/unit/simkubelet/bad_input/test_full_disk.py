@@ -188,9 +188,7 @@ async def test_resource_is_forgotten_though_the_disk_is_full(
         (errno.EMFILE, "too many open files"),
     ],
 )
-async def test_folder_that_cannot_be_written_is_told_in_the_words_of_go(
-    node: Node, disk: Disk, error: int, words: str
-) -> None:
+async def test_unwritable_folder_is_reported_with_go_s_text(node: Node, disk: Disk, error: int, words: str) -> None:
     await node.plugin("d0")
     await node.tick()
 

@@ -35,7 +35,7 @@ def health_of(*devices: str, **words: str) -> list[ResourceHealth]:
     return resources
 
 
-def test_every_word_but_healthy_is_told_as_unhealthy():
+def test_every_word_but_healthy_is_reported_as_unhealthy():
     assert health_of("d0", "d1", "d2", d0="Healthy", d1="Unhealthy", d2="healthy") == [
         ResourceHealth(DeviceID("d0"), "Healthy"),
         ResourceHealth(DeviceID("d1"), "Unhealthy"),
@@ -43,5 +43,5 @@ def test_every_word_but_healthy_is_told_as_unhealthy():
     ]
 
 
-def test_device_that_is_no_longer_listed_is_told_as_healthy():
+def test_device_that_is_no_longer_listed_is_reported_as_healthy():
     assert health_of("d0", d1="Unhealthy") == [ResourceHealth(DeviceID("d0"), "Healthy")]

@@ -137,7 +137,7 @@ async def test_linked_folder_is_not_looked_into_but_watched(folder: Path, watch,
     watcher.stop()
 
 
-async def test_deleted_socket_is_told_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
+async def test_deleted_socket_is_reported_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
     for name in ("kept.sock", "gone.sock"):
         make_socket(folder / name)
     await sightings.until("found", "gone.sock")

@@ -248,7 +248,7 @@ def test_cordoned_node_keeps_that_when_its_kubelet_publishes(cluster: Cluster) -
     assert node.status.capacity == {GPU: 2}
 
 
-def test_change_is_told_for_labels_and_not_for_heartbeats(cluster: Cluster) -> None:
+def test_change_is_reported_for_labels_and_not_for_heartbeats(cluster: Cluster) -> None:
     cluster.store.register_node("n", NodeStatus())
     seen = cluster.store.change.count
     cluster.store.publish_node("n", NodeStatus())
