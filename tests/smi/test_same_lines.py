@@ -1,4 +1,4 @@
-"""Our nvidia-smi writes what NVIDIA's does, line by line, but for the time, its own version and explanations."""
+"""Our nvidia-smi writes what NVIDIA's does, line by line, except for the time, its own version and explanations."""
 
 from __future__ import annotations
 

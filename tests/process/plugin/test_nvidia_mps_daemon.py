@@ -1,4 +1,4 @@
-"""Fed in: shared GPUs and a program that stands for MPS's control; observed: what it is told, and which files stand."""
+"""Fed in: shared GPUs and a stand-in for MPS's control program; observed: its input, and which files exist."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _resource(replicas: int, *memory_bytes: int, capability: str = "7.5") -> Nvi
 
 @pytest.fixture
 def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What the control program was told: its arguments, then its input, a line for each time."""
+    """The control program's arguments, then its input, a line for each start."""
     program = tmp_path / "bin" / "nvidia-cuda-mps-control"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\necho "$* $(/bin/cat)" >>{tmp_path}/told\n')

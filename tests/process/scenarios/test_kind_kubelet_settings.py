@@ -26,7 +26,7 @@ _ALIGNED = NodeSpec.model_validate(
 
 
 class Node(KindNode):
-    """Commands work below a folder; what systemd is told is kept."""
+    """Commands work below a folder; commands to systemd are kept."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("node-1", "dev-control-plane", _IMAGE, lambda told: None)

@@ -92,7 +92,7 @@ async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: 
     await mine.until("plugin-started", 2)
 
 
-async def test_ended_plugin_that_no_kubelet_tends_can_be_stopped(supervise: Any) -> None:
+async def test_ended_plugin_without_a_kubelet_can_be_stopped(supervise: Any) -> None:
     mine = supervise("sleep 1000")
     mine.start()
     await mine.until("plugin-started")

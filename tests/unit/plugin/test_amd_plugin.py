@@ -27,7 +27,7 @@ _PATIENCE_S = 20.0
 
 
 class _Node:
-    """A node with AMD GPUs; `folder` is short, as a socket lies in it."""
+    """A node with AMD GPUs; `folder` is short, as it contains a socket."""
 
     def __init__(self, folder: Path, profile: str, count: int, compute: str = "spx") -> None:
         self.folder = folder

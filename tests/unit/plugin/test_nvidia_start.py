@@ -1,4 +1,4 @@
-"""Fed in: settings, an NVML of plain values, the node's files; observed: the plugins made, or the last words."""
+"""Fed in: settings, an NVML of plain values, the node's files; observed: the plugins made, or the error."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_library_is_looked_for_below_the_driver_root_first(make_nvml: Any, tmp_p
     (folder / "libnvidia-ml.so.580").touch()
     (folder / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580")
     nvml, asked = make_nvml(1), []
-    nvml.load = lambda library: not asked.append(library)  # type: ignore[func-returns-value]  # it shall be true
+    nvml.load = lambda library: not asked.append(library)  # type: ignore[func-returns-value]  # the result must be true
 
     _start(nvml, tmp_path)
     _start(nvml, tmp_path, container_driver_root="/elsewhere")

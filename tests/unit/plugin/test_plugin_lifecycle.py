@@ -135,7 +135,7 @@ async def _read(stream: Any) -> list[tuple[str, str]]:
 
 
 async def _removal(changes: Inotify, name: str) -> None:
-    """Wait until a watch for removals tells of this file."""
+    """Wait until a watch for removals reports this file."""
     async with asyncio.timeout(_PATIENCE_S):
         async for event in changes:
             if str(event.name) == name:

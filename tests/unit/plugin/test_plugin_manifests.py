@@ -1,4 +1,4 @@
-"""Fed in: ``--manifest`` of every plugin; observed: what an API server that is strict says, and what stands in it."""
+"""Fed in: ``--manifest`` of every plugin; observed: the answer of a strict API server, and its contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plugins' pods, stubs and kubelet logs tell of plugins on a real cluster."""
+"""Plugins on a real cluster, observed through their pods, stubs and kubelet logs."""
 
 import asyncio
 import json
@@ -280,7 +280,7 @@ async def test_a_plugin_that_is_stopped_has_ended(
     await stopping
 
     assert lives(trace) == [("plugin-started", 1), ("plugin-exited", -15)]
-    # The kubelet ends it with SIGTERM; what ended earlier could be started once more.
+    # The kubelet ends it with SIGTERM; what ended earlier could be started again.
     assert [given["number"] for do, given in node.asked if do == "signal"] == signals
 
 

@@ -55,7 +55,7 @@ def test_only_resources_of_plugins_make_a_node_status(state: ClusterState, trace
     assert state.snapshot((), {}).nodes["node-1"].capacity == {"example.com/gpu": 1}
 
 
-def test_a_pod_is_scheduled_once_and_its_status_told_when_it_changes(state: ClusterState, trace: Trace) -> None:
+def test_pod_is_scheduled_once_and_its_status_recorded_when_it_changes(state: ClusterState, trace: Trace) -> None:
     state.seen("pod", pod(node=None, phase="Pending"), True)
     state.seen("pod", pod(phase="Pending"), True)
     state.seen("pod", pod(phase="Running"), True)

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a node, as stories name, break, mend and divide them."""
+"""The NVIDIA GPUs of a node, as stories name, break, fix and partition them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def perform(machine: Machine, action: NvidiaAction, snapshot: Snapshot | None = None) -> Any:
-    """Do what a step says; the event that tells of it."""
+    """Do what a step says; return its event."""
     seen = snapshot or Snapshot(nodes={}, pods={}, plugins=())
     event, given = nvidia_change(action, "node-1", nvidia_gpus.names(machine), seen)
     verb = type(action).__name__

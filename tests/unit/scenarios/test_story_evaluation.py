@@ -361,7 +361,7 @@ def test_calls_of_a_plugins_process_in_order_and_its_connections(frames: Any) ->
 @pytest.mark.parametrize(
     ("wanted", "seen"),
     [
-        pytest.param({"health": {GPU: {"0": "Unhealthy", "1": "absent"}}}, [], id="health as told"),
+        pytest.param({"health": {GPU: {"0": "Unhealthy", "1": "absent"}}}, [], id="health as reported"),
         pytest.param({"health": {GPU: {"0": "Healthy"}, "r": {"0": "Healthy"}}}, ["Unhealthy", "absent"], id="health"),
         pytest.param({"podResources": {GPU: 1, "r": 0}}, [], id="listed"),
         pytest.param({"podResources": {GPU: 2}}, ["1"], id="another number"),

@@ -84,7 +84,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
         yield Node(folder, prefix)
 
 
-def test_node_files_stand_beside_those_of_the_host(node):
+def test_node_files_are_visible_beside_those_of_the_host(node):
     node.put("/etc/skt/g1", "gopher\n")
     node.put("/dev/skt0")
 

@@ -178,7 +178,7 @@ async def test_a_list_is_asked_for_four_times(world: World, make: Any, monkeypat
 
 
 class Kubelet:
-    """Answers ``/pods/`` with what stands in `items`."""
+    """Answers ``/pods/`` with `items`."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []

@@ -39,7 +39,7 @@ class Wire(asyncio.Transport):
 
 
 class Between:
-    """A link with frames at both ends, and a supervisor that answers as it is told."""
+    """A link with frames at both ends, and a supervisor with set answers."""
 
     def __init__(self) -> None:
         self.answer = Answer()

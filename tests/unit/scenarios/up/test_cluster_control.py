@@ -28,7 +28,7 @@ async def perform(verb: Verb, node: str) -> str:
     return f"{verb.value} {node}"
 
 
-async def test_request_is_done_and_told() -> None:
+async def test_request_is_done_and_reported() -> None:
     with place.claimed("one") as folder:
         async with serving(place.control_socket(folder), perform):
             assert await asyncio.to_thread(ask, None, Verb.REBOOT_NODE, "node-1") == "reboot-node node-1"

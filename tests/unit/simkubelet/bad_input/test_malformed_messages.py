@@ -1,4 +1,4 @@
-"""Messages that are none, from and to the kubelet: answered in Go's words, and nobody else is disturbed.
+"""Invalid messages from and to the kubelet: refused with Go's texts, and nothing else is disturbed.
 
 The texts and codes are those of grpc v1.72.1 and protobuf v1.36.5 for Go, as the device manager of kubernetes v1.34.4
 gives them; after "proto:" these set an ordinary or a no-break space, by the program.

@@ -22,7 +22,7 @@ POD = Pod(
 
 
 def health_of(*devices: str, **words: str) -> list[ResourceHealth]:
-    """What is told of devices that both containers of the pod hold, after a list of `words`."""
+    """The reported health of devices that both containers of the pod hold, after a list of `words`."""
     manager = DeviceManager(None, 0.0, version("1.34"))
     allocation = Allocation({-1: tuple(map(DeviceID, devices))}, ContainerAllocateResponse())
     for container in POD.containers:

@@ -1,4 +1,4 @@
-"""Who is told that the health of a device changed; seen on v1.31.14, v1.34.4 and v1.37.0, read in v1.36.3."""
+"""Which pods are updated when a device's health changes; seen on v1.31.14, v1.34.4 and v1.37.0, read in v1.36.3."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.support.watched_plugin import WAIT_S, WatchedPlugin
 
 
 class Reports:
-    """A registration handler that keeps what it is told."""
+    """A registration handler that keeps its notifications."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []

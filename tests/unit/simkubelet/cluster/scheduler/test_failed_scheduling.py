@@ -1,4 +1,4 @@
-"""What users are told of a pod that no node takes; the texts are the real scheduler's of each minor."""
+"""Messages about a pod that fits no node; the texts are the real scheduler's of each minor."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_status_that_shows_nothing_new_is_no_write(cluster: Cluster) -> None:
     assert found.status == again
 
 
-def test_bound_pod_is_scheduled_and_told_to_its_node(cluster: Cluster) -> None:
+def test_bound_pod_is_scheduled_and_sent_to_its_node(cluster: Cluster) -> None:
     watch = cluster.store.watch_pods("n")
     pod = cluster.store.create_pod(manifest("a"))
     cluster.store.bind(pod.uid, "n")
