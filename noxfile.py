@@ -36,7 +36,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Most tests wait for processes more than they compute; who is done takes over what others have not begun.
 IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal")
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
-# clusters is slow at times, which is no news about the project: only here is a failed test run again, as RERUN.
+# clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
@@ -168,7 +168,7 @@ def asan(session: nox.Session) -> None:
     """Call the fake library with all kinds of arguments, built with AddressSanitizer and UBSan."""
     built = session.run(BIN / "python", "-m", "tools.build.sanitized", silent=True)
     library, runtime = str(built).split()
-    # Python keeps memory until it ends, which is no leak of ours.
+    # Python keeps memory until it ends; that is not a leak of the library.
     sanitized = {"FAKEGPU_LIBRARY": library, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
     session.run(BIN / "pytest", *SANITIZED_TESTS, *IN_PARALLEL, *session.posargs, env=sanitized)
 
@@ -280,7 +280,7 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def protos(session: nox.Session) -> None:
-    """Write the kubelet's message stubs anew; with `-- --check` only compare."""
+    """Regenerate the kubelet's message stubs; with `-- --check` only compare."""
     install(session, *groups("protos"))
     session.run("python", "-m", "tools.generate.protos", *session.posargs)
 

@@ -1,8 +1,8 @@
 """The simulated device manager beside the kubelet's own, in one run, with the same plugin: times, memory, ratios.
 
 Both are driven through the oracle's line protocol (``tests/oracle`` in Go, ``python -m simkubelet.stdio``), each with
-its own process of the Go stub plugin, in turns, so that a busy machine is as busy for one as for the other. Times are
-taken inside the two programs: an allocation holds the decision, the plugin's answer and the checkpoint, which is
+its own process of the Go stub plugin, alternately, so that a busy machine affects both alike. Times are measured
+inside the two programs: an allocation covers the decision, the plugin's answer and the checkpoint, which is
 synced to the disk; a list is timed from just before it is sent to its first sight in the capacity.
 
 Every figure is a JSON line with the two medians and their ratio, ours to theirs; ``at_most`` is the ratio that it
@@ -123,7 +123,7 @@ async def running(
 
 
 async def both(measure: Callable[[Side], Awaitable[float]], sides: list[Side], rounds: int) -> dict[str, list[float]]:
-    """Measure on one side and the other in turns; one round of each is not counted."""
+    """Measure on both sides alternately; one round of each is not counted."""
     times: dict[str, list[float]] = {side.name: [] for side in sides}
     for number in range(rounds + 1):
         # Who is second works beside what the first has left to do: each is second in turn.

@@ -1,4 +1,4 @@
-"""The nvidia plugin beside NVIDIA's own: times and memory of both on the same fake machine, in turns.
+"""The nvidia plugin compared with NVIDIA's own: times and memory of both on the same fake machine, alternately.
 
 Both are started with the same command line, without options, in a mount namespace in which the kubelet's folder and
 the PCI devices of ``/sys`` are the bench's. What each is asked comes from a client that takes 0.03 ms for a call

@@ -1,7 +1,7 @@
 """What NVML costs its callers: a getter, the first look at all GPUs, the library's size and the memory it adds.
 
-A getter is compared with the floor of a read under a seqlock in a library of its own; both are called through the PLT,
-in turns. The first look is dlopen, nvmlInit and a walk over all GPUs with eight questions each, in a new process each
+A getter is compared with the floor of a read under a seqlock in a library of its own; both are called through the
+PLT, alternately. A start is dlopen, nvmlInit and a walk over all GPUs with eight questions each, in a new process each
 time; resident memory is what all of it added to that process, shared pages included. The programs are in C and compiled
 for the run, so that no figure is an interpreter's.
 """

@@ -1,7 +1,7 @@
 /* What a call of a getter costs. Linked to nvml_floor.c and to a machine's library, so that both are called through
  * the PLT.
  *
- *   nvml_getters ROUNDS     prints one line a round: nanoseconds per call of the floor and of each getter, in turns
+ *   nvml_getters ROUNDS     prints one line a round: nanoseconds per call of the floor and of each getter, alternately
  *
  * The clock is slower than a getter, so a figure is the mean of a batch.
  */

@@ -46,14 +46,14 @@ def _plugin_commands(
     type=click.Choice(["sim", "kind", "both"]),
     default="sim",
     show_default=True,
-    help="Where to play them: on the simulator, on a kind cluster, or on both to compare what happens.",
+    help="Where to play them: on the simulator, on a kind cluster, or on both to compare the two.",
 )
 @click.option(
     "--cluster",
     default="simkubelet",
     show_default=True,
     metavar="NAME",
-    help="The kind cluster; it is created where it is not there, and deleted in the end.",
+    help="The kind cluster; if it does not exist, it is created and deleted at the end.",
 )
 @click.option("--image", "node_image", metavar="IMAGE", help="The node image of a new cluster (default: kind's own).")
 @click.option(
@@ -62,25 +62,25 @@ def _plugin_commands(
     multiple=True,
     metavar="NAME=COMMAND",
     callback=_plugin_commands,
-    help="Run COMMAND instead of the plugin that stories call NAME, with the args that the story gives it.",
+    help="Run COMMAND in place of the stories' plugin NAME, with the args of the story.",
 )
 @click.option(
     "--kubelet-version",
     "kubernetes",
     metavar="VERSION",
-    help="Follow this Kubernetes minor, or a patch of one, on every node (default: what the story says, else 1.34).",
+    help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
 )
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
-@click.option("--trace", type=_FILE, metavar="FILE", help="Write all that happened as JSON lines.")
+@click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here, and DIR itself where it does not exist (default: a temporary folder; sockets "
+    help="Make the nodes' folders here, and DIR itself if missing (default: a temporary folder; sockets "
     "need short paths).",
 )
-@click.option("--keep", is_flag=True, help="Leave the nodes' folders, or the cluster, for a look afterwards.")
+@click.option("--keep", is_flag=True, help="Keep the nodes' folders, or the cluster, for inspection.")
 @click.pass_context
 def run(
     context: click.Context,
@@ -100,10 +100,10 @@ def run(
 ) -> None:
     """Play stories and print a table of verdicts.
 
-    A story is named by its built-in name, its file, or a folder of files. Without any, some built-in stories of each
-    topic are played, which takes seconds; --all plays all of them. One that names several Kubernetes versions is played
-    on each of them; with --kubelet-version it is played once, on that version, and skipped where it is about others
-    only. A story that failed leaves what its plugins and kubelets logged, in files below --dir that its report names.
+    Give the names of built-in stories, files, or folders of files. Without any, some built-in stories of each
+    topic are played, which takes seconds; --all plays all of them. A story that names several Kubernetes versions is
+    played on each of them; with --kubelet-version it is played once, on that version, and skipped if it is only about
+    others. The logs of a failed story stay below --dir, and its report names the files.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def run(
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
       simkubelet run my-stories/ -n 1                 your own, one after the other
-      simkubelet run kubelet-restart --backend both   the same on a real cluster, compared
+      simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
     Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
@@ -133,7 +133,7 @@ def run(
 
 @click.command("list")
 def list_stories() -> None:
-    """List the built-in stories, those with a topic as TOPIC/STORY."""
+    """List the built-in stories; those with a topic are named TOPIC/STORY."""
     from .story.stories import summaries
 
     told = summaries()
@@ -175,8 +175,8 @@ def _read(path: Path) -> str:
 def check(context: click.Context, /, files: tuple[str, ...]) -> None:
     """Check stories without playing them.
 
-    Prints `ok: FILE`, or each problem as FILE:LINE:COLUMN: what is wrong; then the exit status is 2. Folders and names
-    of built-in stories are taken, too.
+    Prints `ok: FILE`, or each problem as FILE:LINE:COLUMN: what is wrong; then the exit status is 2. Also takes
+    folders and names of built-in stories.
     """
     from .story.document import DocumentError, load
     from .story.stories import find
@@ -201,7 +201,7 @@ def schema() -> None:
     \b
     Example, for editors with the YAML language server:
       simkubelet schema > story.schema.json
-      # then begin a story with:
+      # then start a story with:
       # yaml-language-server: $schema=story.schema.json
     """  # noqa: D301  # click's mark for lines that stay as they are
     import json

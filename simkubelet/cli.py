@@ -69,16 +69,16 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_asked:
 def commands() -> None:
     """Play stories about Kubernetes device plugins on fake GPUs and a simulated kubelet.
 
-    No cluster, no GPU, no root: a story starts nodes and real plugin processes, does to them what happens in real
-    life, and tells whether the plugin kept its contract.
+    No cluster, no GPU and no root is needed. A story starts nodes and real plugin processes, injects restarts and
+    failures, and checks whether the plugin keeps its contract with the kubelet.
 
     \b
-    Begin here:
+    Start here:
       simkubelet run                          play some built-in stories; --all plays all
       simkubelet list                         see what they are about
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
-      simkubelet up --profile h100-80gb       keep a cluster for kubectl, until Ctrl-C
+      simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C
       simkubelet plugin nvidia --help         run a device plugin by hand
     """  # noqa: D301  # click's mark for lines that stay as they are
 

@@ -19,7 +19,7 @@ from . import options
 @click.argument("name", required=False)
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of a profile.")
 def profiles(name: str | None, schema: bool) -> None:
-    """List the models of GPU; with NAME, print the profile of one, to start from.
+    """List the GPU models; with NAME, print the profile of one, to start from.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def profiles(name: str | None, schema: bool) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
 @options.directory
 def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
-    """Print a CDI specification, so that container runtimes give GPUs of this machine to containers.
+    """Print a CDI specification, with which container runtimes give this machine's GPUs to containers.
 
     \b
     Example:
@@ -57,9 +57,9 @@ def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
 
 @click.command()
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
-@click.option("--duration", default=0.0, help="Seconds of figures that move to record; none if not given.")
-@click.option("--interval", default=1.0, show_default=True, help="Seconds between two of them.")
-@click.option("--anonymise", is_flag=True, help="Make up UUIDs, serial numbers, host names; leave processes out.")
+@click.option("--duration", default=0.0, help="How many seconds of figures over time to record; none if not given.")
+@click.option("--interval", default=1.0, show_default=True, help="Seconds between two samples.")
+@click.option("--anonymise", is_flag=True, help="Replace UUIDs, serial numbers and host names; leave processes out.")
 def record(output: Path | None, duration: float, interval: float, anonymise: bool) -> None:
     """Record everything that NVML answers on the machine this runs on, a real or a fake one.
 
@@ -77,11 +77,11 @@ def record(output: Path | None, duration: float, interval: float, anonymise: boo
 
 @click.command()
 @click.argument("profile")
-@click.option("--all", "all_calls", is_flag=True, help="Also compare what moves and what names one board.")
+@click.option("--all", "all_calls", is_flag=True, help="Also compare what varies over time or identifies one board.")
 def diff(profile: str, all_calls: bool) -> None:
-    """Compare a fake machine of PROFILE with the machine this runs on, call by call.
+    """Compare a fake machine of PROFILE with this machine, call by call.
 
-    PROFILE is the name of a profile, or the file of a profile or a recording. Exit status 1 where answers differ.
+    PROFILE is the name of a profile, or the file of a profile or a recording. Exit status 1 if answers differ.
 
     \b
     Example:

@@ -23,11 +23,11 @@ _WAITS: Final = ("stick", "release")
 def _ruled(function: _Function) -> _Function:
     """The options of a rule."""
     for option in (
-        click.option("--times", type=int, help="So many calls in all processes, then no more."),
-        click.option("--for", "lasting", metavar="DURATION", help="How long, as in 10s; until removed if not given."),
-        click.option("--after", default="0", metavar="DURATION", help="From later on, as in 30s."),
+        click.option("--times", type=int, help="Maximum number of calls, over all processes."),
+        click.option("--for", "lasting", metavar="DURATION", help="Duration, such as 10s; until removed if not given."),
+        click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s."),
         click.option("--seed", type=int, default=0, help="With --chance: the same seed gives the same calls."),
-        click.option("--chance", type=float, help="By chance: 0.1 for a tenth of the calls."),
+        click.option("--chance", type=float, help="Probability: 0.1 for a tenth of the calls."),
         click.option("--every", type=int, default=1, help="Every n-th call of a process."),
         click.option("--gpu", help="Only calls for this GPU (an index or a UUID)."),
     ):
@@ -37,7 +37,7 @@ def _ruled(function: _Function) -> _Function:
 
 @click.group("fault")
 def fault_group() -> None:
-    """Break the driver and the library instead of a GPU: calls, initialisation, waits; list and clear all faults.
+    """Inject faults into driver and library: calls, initialisation, waits. List and clear all faults.
 
     \b
     Example:
@@ -54,7 +54,7 @@ def fault_group() -> None:
 @_ruled
 @options.directory
 def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> None:
-    """Make calls of FUNCTION slow: 5ms, 1ms..10ms, or percentiles. `nvmlDeviceGet*` means all that begin so.
+    """Make calls of FUNCTION slow: 5ms, 1ms..10ms, or percentiles. `nvmlDeviceGet*` stands for every such function.
 
     \b
     Example:
@@ -72,7 +72,7 @@ def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> No
 @_ruled
 @options.directory
 def error(function: str, code: str, directory: Path | None, **rule: Any) -> None:
-    """Let calls of FUNCTION answer with an NVML error, by name or number.
+    """Make calls of FUNCTION return an NVML error, given by name or number.
 
     \b
     Example:
@@ -103,11 +103,11 @@ def _rule_options(
 
 @fault_group.command("init")
 @click.argument("code")
-@click.option("--times", type=int, help="So many times in all processes, then it works; every time if not given.")
-@click.option("--after", default="0", metavar="DURATION", help="From later on, as in 30s.")
+@click.option("--times", type=int, help="Number of failures, over all processes; every call fails if not given.")
+@click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s.")
 @options.directory
 def init(code: str, times: int | None, after: str, directory: Path | None) -> None:
-    """Let nvmlInit fail: DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, or any other NVML error.
+    """Make nvmlInit fail: DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, or any other NVML error.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def init(code: str, times: int | None, after: str, directory: Path | None) -> No
 @click.argument("state", type=click.Choice(_WAITS))
 @options.directory
 def waits(state: str, directory: Path | None) -> None:
-    """Let waits for events hang whatever their timeout, or let them go on.
+    """Make waits for events hang beyond their timeout, or release them.
 
     \b
     Example:

@@ -21,9 +21,9 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _scheduled(function: _Function) -> _Function:
     """The options of a ``When``."""
     for option in (
-        click.option("--times", type=int, help="With --every: how often; for ever if not given."),
-        click.option("--every", metavar="DURATION", help="Again and again, as in 5s or 100ms."),
-        click.option("--after", default="0", metavar="DURATION", help="Later, as in 30s; now if not given."),
+        click.option("--times", type=int, help="With --every: number of times; without limit if not given."),
+        click.option("--every", metavar="DURATION", help="Repeat at this interval, such as 5s or 100ms."),
+        click.option("--after", default="0", metavar="DURATION", help="Delay, such as 30s; none if not given."),
     ):
         function = option(function)
     return function
@@ -32,13 +32,13 @@ def _scheduled(function: _Function) -> _Function:
 @click.command()
 @options.gpu
 @click.option("--xid", type=click.IntRange(min=1), help="XID error to report.")
-@click.option("--gi", type=int, help="With --xid: id of the GPU instance that it befell.")
+@click.option("--gi", type=int, help="With --xid: id of the affected GPU instance.")
 @click.option("--ci", type=int, help="With --gi: id of the compute instance.")
-@click.option("--lost", is_flag=True, help="Let the GPU fall off the bus.")
+@click.option("--lost", is_flag=True, help="Make the GPU fall off the bus.")
 @click.option("--ecc-corrected", type=int, metavar="N", help="Count N single-bit errors of the memory.")
 @click.option("--ecc-uncorrected", type=int, metavar="N", help="Count N double-bit errors of the memory.")
 @click.option("--retire", type=int, metavar="N", help="Remap N rows, or retire N pages.")
-@click.option("--hot", is_flag=True, help="Hotter than the slowdown threshold, clocks at their lowest.")
+@click.option("--hot", is_flag=True, help="Heat above the slowdown threshold, with clocks at their minimum.")
 @click.option("--links-down", metavar="LINKS", help="NVLinks to take down: 0,3 or all.")
 @_scheduled
 @options.directory
@@ -102,7 +102,7 @@ def _links(text: str) -> tuple[int, ...]:
 
 @click.command()
 @click.argument("gpu", required=False, metavar="[GPU]")
-@click.option("--all", "everything", is_flag=True, help="All GPUs, and take all rules and plans back.")
+@click.option("--all", "everything", is_flag=True, help="Heal all GPUs and remove all rules and plans.")
 @_scheduled
 @options.directory
 def heal(
@@ -132,7 +132,7 @@ def heal(
 @options.gpu
 @options.directory
 def unplug(gpu: str, directory: Path | None) -> None:
-    """Take GPU (an index or a UUID) out of the running machine.
+    """Remove GPU (an index or a UUID) from the running machine.
 
     \b
     Example:

@@ -17,15 +17,15 @@ from . import options
 
 @click.command()
 @options.gpu
-@click.option("--utilization", type=float, help="Percent of the engines; of a pattern, the highest. 100 if not given.")
-@click.option("--memory", help="Memory in use: bytes, or with KiB, MiB, GiB; what is used already if not given.")
+@click.option("--utilization", type=float, help="Percent of the engines; for a pattern the maximum. 100 if not given.")
+@click.option("--memory", help="Memory in use: bytes, or with KiB, MiB, GiB; unchanged if not given.")
 @click.option("--pattern", type=click.Choice([str(pattern) for pattern in Pattern]), help="steady if not given.")
-@click.option("--period", type=float, metavar="SECONDS", help="Of a pattern; 60 if not given.")
-@click.option("--for", "duration", type=float, metavar="SECONDS", help="End and cool down then; else go on for ever.")
-@click.option("--room", type=float, metavar="CELSIUS", help=f"Temperature of the air; {ROOM_C:g} if not given.")
-@click.option("--replay", type=click.Path(path_type=Path), help="Give back metrics of a CSV file instead.")
-@click.option("--loop", is_flag=True, help="With --replay: begin again after the last row.")
-@click.option("--stop", is_flag=True, help="End the load at once; figures are those that are set.")
+@click.option("--period", type=float, metavar="SECONDS", help="Period of a pattern; 60 if not given.")
+@click.option("--for", "duration", type=float, metavar="SECONDS", help="Duration; without end if not given.")
+@click.option("--room", type=float, metavar="CELSIUS", help=f"Air temperature; {ROOM_C:g} if not given.")
+@click.option("--replay", type=click.Path(path_type=Path), help="Replay the figures of a CSV file instead.")
+@click.option("--loop", is_flag=True, help="With --replay: start again after the last row.")
+@click.option("--stop", is_flag=True, help="End the load now; figures return to the values that are set.")
 @options.directory
 def load(
     gpu: str,
@@ -40,11 +40,11 @@ def load(
     stop: bool,
     directory: Path | None,
 ) -> None:
-    """Let GPU (an index, a UUID, or all) work: its figures move from now on, without any process that moves them.
+    """Put load on GPU (an index, a UUID, or all). No process has to run for a load.
 
-    Power follows utilisation, heat and fans follow power, and a board that would become too hot slows down. A CSV file
-    for --replay is what `nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,power.draw,temperature.gpu
-    --format=csv` writes.
+    Power follows utilisation, heat and fans follow power, and a board that would overheat slows down. --replay reads
+    the CSV output of `nvidia-smi --query-gpu=timestamp,index,utilization.gpu,memory.used,power.draw,temperature.gpu
+    --format=csv`.
 
     \b
     Example:

@@ -30,14 +30,14 @@ def _settings_help() -> str:
 
 @click.command()
 @click.option(
-    "--profile", help=f"Model of GPU, see `fakegpu profiles`, or a file of `fakegpu record`; {DEFAULT_PROFILE}."
+    "--profile", help=f"GPU model, see `fakegpu profiles`, or a profile or recording file; {DEFAULT_PROFILE}."
 )
-@click.option("-n", "--count", type=int, help="Number of GPUs; 8, or all of a recording.")
-@click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="Some of this model; may be given several times.")
+@click.option("-n", "--count", type=int, help="Number of GPUs; 8, or those of the recording, if not given.")
+@click.option("--gpu", "gpus", multiple=True, metavar="MODEL=N", help="N GPUs of this model; repeatable.")
 @click.option(
-    "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Make device nodes of so many IMEX channels."
+    "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Number of IMEX channels to make device nodes for."
 )
-@click.option("--seed", help="The same seed gives the same UUIDs; new ones if not given.")
+@click.option("--seed", help="The same seed gives the same UUIDs; random if not given.")
 @options.directory
 def up(
     profile: str | None,
@@ -47,7 +47,7 @@ def up(
     seed: str | None,
     directory: Path | None,
 ) -> None:
-    """Make a machine and return; it is files, no daemon.
+    """Make a machine and return. A machine is a folder of files, without a daemon.
 
     \b
     Example:
@@ -76,8 +76,8 @@ def _model_and_number(text: str) -> tuple[str, int]:
 def down(directory: Path | None) -> None:
     """Remove a machine; programs that use it keep their GPUs until they end.
 
-    Devices of other vendors in the folder go, too, also those of a folder that holds no machine but what `fakegpu amd
-    up`, `iluvatar` or `files` have made there.
+    This also removes devices of other vendors in the folder, and folders that contain only the files of `fakegpu amd
+    up`, `iluvatar` or `files`.
 
     \b
     Example:
@@ -92,18 +92,18 @@ def down(directory: Path | None) -> None:
 
 
 @click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Show the command as a process on this GPU, too.")
+@click.option("--gpu", "gpus", multiple=True, metavar="GPU", help="Register the command as a process on this GPU.")
 @click.option(
     "--memory",
     default="512MiB",
     show_default=True,
-    help="With --gpu: memory that it holds on each.",
+    help="With --gpu: memory that it uses on each GPU.",
 )
 @click.option("--kind", default="compute", show_default=True, help="With --gpu: compute, graphics, both or mps.")
 @click.option(
     "--driver-root",
     is_flag=True,
-    help="Let the command see an installed driver, too: device nodes, PCI devices, libraries. Needs bwrap.",
+    help="Also show an installed driver: device nodes, PCI devices, libraries. Needs bwrap.",
 )
 @options.directory
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -115,10 +115,10 @@ def execute(
     directory: Path | None,
     command: Sequence[str],
 ) -> None:
-    """Run a command that sees the fake GPUs; its exit status is passed on.
+    """Run a command with the fake GPUs, and exit with its status.
 
-    What asks NVML needs no more. What looks for files of the driver, such as NVIDIA's tools for containers, needs
-    --driver-root.
+    Enough for programs that use NVML. Programs that look for the driver's files, such as NVIDIA's container tools,
+    need --driver-root.
 
     \b
     Example:

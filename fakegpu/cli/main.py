@@ -75,7 +75,7 @@ def _print_version(context: click.Context, parameter: click.Parameter, is_asked:
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show it.")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Fake NVIDIA GPUs: programs see them through NVML, you decide how they are.
+    """Make fake NVIDIA GPUs, which programs see through NVML, and change their state.
 
     \b
     Example:

@@ -33,8 +33,8 @@ def _mig(directory: Path | None, gpu: str) -> Mig:
 @mig_group.command("create")
 @options.gpu
 @click.argument("profiles", nargs=-1, required=True, metavar="PROFILE...")
-@click.option("--start", type=int, help="Memory slice at which it starts, for a single profile.")
-@click.option("--no-compute", is_flag=True, help="Without compute instances, so without MIG devices.")
+@click.option("--start", type=int, help="First memory slice, for a single profile.")
+@click.option("--no-compute", is_flag=True, help="Make no compute instances, so no MIG devices.")
 @options.directory
 def create(gpu: str, profiles: tuple[str, ...], start: int | None, no_compute: bool, directory: Path | None) -> None:
     """Make GPU instances, each with a compute instance: all, or none when one does not fit. Turns MIG mode on.
@@ -119,7 +119,7 @@ def destroy(gpu: str, instance: int | None, directory: Path | None) -> None:
 @mig_group.command("mode")
 @options.gpu
 @click.argument("mode", type=click.Choice(["on", "off"]))
-@click.option("--pending", is_flag=True, help="Only at the next reset, as when somebody uses the GPU.")
+@click.option("--pending", is_flag=True, help="Change the mode only at the next reset, as if the GPU were in use.")
 @options.directory
 def set_mode(gpu: str, mode: str, pending: bool, directory: Path | None) -> None:
     """Turn MIG mode on or off.
@@ -136,7 +136,7 @@ def set_mode(gpu: str, mode: str, pending: bool, directory: Path | None) -> None
 @options.gpu
 @options.directory
 def reset(gpu: str, directory: Path | None) -> None:
-    """Reset GPU: its instances are gone, the pending mode is in force.
+    """Reset GPU: remove its instances and apply the pending mode.
 
     \b
     Example:

@@ -23,10 +23,10 @@ _FAKEGPU = __name__.removesuffix(".cli.smi_command")
 @options.directory
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF NVIDIA-SMI...]")
 def smi(directory: Path | None, arguments: tuple[str, ...]) -> None:
-    """Look at GPUs as nvidia-smi does, through NVML alone; `fakegpu smi -- --help` lists the options.
+    """Show GPUs as nvidia-smi does, through NVML only; `fakegpu smi -- --help` lists the options.
 
     Without --dir it shows the machine that the environment names, else the default machine, else the host's own GPUs.
-    In a process of `fakegpu exec` it stands as nvidia-smi on the PATH.
+    In a process of `fakegpu exec` it is on the PATH as nvidia-smi.
 
     \b
     Example:

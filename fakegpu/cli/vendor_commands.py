@@ -25,13 +25,13 @@ def amd() -> None:
 
 
 @amd.command("up")
-@click.option("--profile", default="mi300x", show_default=True, help="Model of GPU; see `fakegpu amd profiles`.")
-@click.option("-n", "--count", type=int, help="Number of GPUs; as many as the server has slots.")
+@click.option("--profile", default="mi300x", show_default=True, help="GPU model, see `fakegpu amd profiles`.")
+@click.option("-n", "--count", type=int, help="Number of GPUs; one for each slot of the server if not given.")
 @click.option("--compute", default="spx", show_default=True, help="Compute partition mode.")
 @click.option("--memory", default="nps1", show_default=True, help="Memory partition mode.")
 @options.directory
 def amd_up(profile: str, count: int | None, compute: str, memory: str, directory: Path | None) -> None:
-    """Make AMD GPUs; those that are in the folder are replaced, and `fakegpu down` removes them with the folder.
+    """Make AMD GPUs. Existing ones in the folder are replaced; `fakegpu down` removes the folder.
 
     \b
     Example:
@@ -51,7 +51,7 @@ def amd_up(profile: str, count: int | None, compute: str, memory: str, directory
 
 @amd.command("profiles")
 def amd_profiles() -> None:
-    """List the models of AMD GPU."""
+    """List the AMD GPU models."""
     from ..vendors.amd.model import amd_profile_names, load_amd_profile
 
     for name in amd_profile_names():
@@ -99,7 +99,7 @@ def _tell(device: str, directory: Path | None, *, healthy: bool) -> None:
 
 
 @amd.command("exporter")
-@click.option("--socket", type=click.Path(path_type=Path), help="Where to listen; where the plugin looks if not given.")
+@click.option("--socket", type=click.Path(path_type=Path), help="Socket path; the plugin's default if not given.")
 @options.directory
 def amd_exporter(socket: Path | None, directory: Path | None) -> None:
     """Serve the health of the devices as AMD's metrics exporter does, until interrupted.

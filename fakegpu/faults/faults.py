@@ -1,4 +1,4 @@
-"""Breaking a machine and mending it: everything but the plain XID and loss of ``Machine.fail``.
+"""Breaking and fixing a machine: everything except the plain XID and loss of ``Machine.fail``.
 
 ::
 
@@ -83,7 +83,7 @@ class Faults:
         return act(self._segment, gpu, ActionKind.LINKS_UP, self._link_mask(gpu, links), when=when)
 
     def event(self, gpu: int, event: EventType, *, when: When = NOW) -> int | None:
-        """Sends an event that nothing else stands behind."""
+        """Sends an event without any other change."""
         return act(self._segment, gpu, ActionKind.EVENT, event.nvml_bit, when=when)
 
     def heal(self, gpu: int, *, when: When = NOW) -> int | None:

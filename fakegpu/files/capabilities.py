@@ -99,7 +99,7 @@ def write_capabilities(root: Path, state: layout.GpuState) -> None:
 
 
 def remove_capabilities(root: Path, minor: int) -> None:
-    """Takes away the capabilities of a GPU, those of its instances as well.
+    """Removes the capabilities of a GPU and of its instances.
 
     Raises:
         OSError: the host does not let us.

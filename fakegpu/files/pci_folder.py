@@ -1,7 +1,7 @@
 """The folders of PCI functions in sysfs, as the kernel shows them: identity, place, link, regions, configuration space.
 
-The kernel's files of a function that has no driver to ask: what reads them finds what the board's profile says. Where
-a region lies in the host's address space is made up; regions of one server do not overlap.
+The kernel's files of a function that has no driver to ask: what reads them finds what the board's profile says. The
+addresses of regions in the host's address space are made up; regions of one server do not overlap.
 
 Source: Linux 6.12, Documentation/ABI/testing/sysfs-bus-pci and drivers/pci/pci-sysfs.c, ``resource_show``; PCI Express
 Base Specification 6.0, chapter 7; regions and places of capabilities: `lspci -vv` and `hexdump config` of an A100 and

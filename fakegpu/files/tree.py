@@ -28,7 +28,7 @@ DRIVER: Final = "driver"
 PARTS: Final = frozenset(
     {SEGMENT, "bin", "lib", "dev", "sys", "proc", "etc", "exporter", "profile.yaml", SAMPLES, DRIVER}
 )
-"""Everything that lies at the top of a machine's folder."""
+"""All entries at the top of a machine's folder."""
 
 SHARED_DEVICES: Final = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools")
 

@@ -82,7 +82,7 @@ class Board:
         return max(self.idle_w, self.idle_w + (self.max_c - self._rest_c) / self._heat_c_per_w)
 
     def settled_c(self, power_w: float) -> float:
-        """Temperature to which the board comes when it goes on drawing ``power_w``."""
+        """Temperature at which the board settles with a constant draw of ``power_w``."""
         return self._rest_c + self._heat_c_per_w * (power_w - self.idle_w)
 
     def heated_c(self, gpu_c: float, power_w: float, after_s: float) -> float:

@@ -1,7 +1,7 @@
 """Work for a GPU, computed as frames: the figures over time that the library gives back by its own clock.
 
-Nothing runs while a GPU works: ``frames_of`` reckons once how a board will behave, the frames lie in the segment, and
-every reader finds itself the moment it is in.
+No process runs while a GPU is under load: ``frames_of`` computes once how a board will behave, the frames are in the
+segment, and every reader takes those of the current time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Frames:
 
 
 def frames_of(load: Load, state: layout.GpuState, start_c: float) -> Frames:
-    """Reckons how a GPU behaves under ``load``.
+    """Computes how a GPU behaves under ``load``.
 
     Args:
         load: the work.

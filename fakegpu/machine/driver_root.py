@@ -35,7 +35,7 @@ _PROGRAMS: Final = "usr/bin"
 
 
 def make_driver_root(machine: Machine, folder: Path) -> None:
-    """Makes the files of the machine's driver below a folder, which lies in the same file system as the machine.
+    """Makes the files of the machine's driver below a folder, which is in the same file system as the machine.
 
     Raises:
         InputError: they cannot be there, or some are.
@@ -59,7 +59,7 @@ def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], d
     """Return a command line, and variables to add, that run a command as on a host where the driver is installed.
 
     It takes bwrap, as root or with user namespaces. Device nodes are ``/dev/null`` there, as many programs look for
-    nothing but character devices; libraries and programs lie in the machine's folder, where NVIDIA's tools look for
+    nothing but character devices; libraries and programs are in the machine's folder, where NVIDIA's tools look for
     those of a driver that is not installed in ``/``.
 
     Raises:

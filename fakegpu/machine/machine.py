@@ -133,7 +133,7 @@ class Machine:
         return self.directory / "proc"
 
     def environment(self) -> dict[str, str]:
-        """Variables to add to those of a process that shall see these GPUs, and run our nvidia-smi by that name."""
+        """Variables to add to those of a process so that it sees these GPUs, and runs our nvidia-smi by that name."""
         paths = [str(self.library.parent)]
         if inherited := os.environ.get("LD_LIBRARY_PATH"):
             paths.append(inherited)
@@ -168,7 +168,7 @@ class Machine:
 
     @property
     def faults(self) -> Faults:
-        """Breaking and mending the machine, beyond the methods below."""
+        """Breaking and fixing the machine, beyond the methods below."""
         from ..faults.faults import Faults
 
         return Faults(self._segment)
@@ -182,7 +182,7 @@ class Machine:
         waits, as when a driver reports the loss by XID 79.
 
         Raises:
-            InputError: no such GPU, neither failure asked for, or an XID that is no number of 32 bits.
+            InputError: no such GPU, neither failure asked for, or an XID that is not a number of 32 bits.
         """
         index = self.index(selector)
         if xid is None and not lost:
@@ -339,7 +339,7 @@ class Machine:
 
         Args:
             selector: an index or a UUID, also of a MIG device.
-            pid: a process of this host; entered once more, it has the new memory and kind.
+            pid: a process of this host; entered again, it has the new memory and kind.
             memory_bytes: counts as used memory of the GPU.
             kind: ``compute``, ``graphics``, ``both`` or ``mps``.
 

@@ -58,7 +58,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "clock_memory": Setting("MHz", 0, 20_000, ("clocks", "current_mhz", 2)),
     "clock_sm": Setting("MHz", 0, 10_000, ("clocks", "current_mhz", 1)),
     "clock_video": Setting("MHz", 0, 10_000, ("clocks", "current_mhz", 3)),
-    "clocks_event_reasons": Setting("mask of why clocks are held down", 0, _U32, ("clocks", "event_reasons")),
+    "clocks_event_reasons": Setting("mask of the reasons that limit clocks", 0, _U32, ("clocks", "event_reasons")),
     "compute_mode": Setting("0 default, 2 prohibited, 3 exclusive process", 0, 3, ("modes", "compute")),
     "ecc_corrected": Setting(
         "volatile single-bit errors of the memory",

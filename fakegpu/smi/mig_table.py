@@ -34,7 +34,7 @@ def lines(gpus: Selected) -> Iterator[str]:
 
 
 def _gpu_rows(gpu: int, devices: Sequence[MigDevice]) -> Iterator[str]:
-    """Yield the rows of one GPU; the devices of a GPU instance share its memory, which stands beside the first."""
+    """Yield the rows of one GPU; the devices of a GPU instance share its memory, which is shown with the first."""
     for device, before, after in zip(devices, (None, *devices), (*devices[1:], None), strict=False):
         memory, window = ("", "") if _share(before, device) else (_memory(device), _bar1(device))
         yield from _rows(gpu, device, memory, window)

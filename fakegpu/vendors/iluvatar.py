@@ -81,7 +81,7 @@ def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str =
 
 
 def remove_iluvatar(root: Path) -> None:
-    """Takes away all chips below ``root``."""
+    """Removes all chips below ``root``."""
     for folder in _folders(root):
         shutil.rmtree(folder)
     for node in (root / "dev").glob("iluvatar*"):

@@ -56,11 +56,12 @@ def command(pulse: int, strategy: str, kubelet_dir: Path, host_root: Path, log_l
     two files of each device below /dev/dri. Where the kubelet may choose, it learns which devices are near to each
     other, partitions of one GPU first.
 
-    With a pulse the list is sent again at each beat. A device is as healthy as AMD's metrics exporter says at its
-    socket below /var/lib/amd-metrics-exporter; without one all are healthy while KFD's topology has a GPU.
+    With -pulse the list is sent again at each interval. AMD's metrics exporter reports the health of each device, at
+    its socket below /var/lib/amd-metrics-exporter; without an exporter all are healthy while KFD's topology has a
+    GPU.
 
-    The plugin ends with status 1 when the kubelet's stream ends, so that its supervisor starts it again, and with
-    status 2 when there is no driver. Registering is tried three times, 3 s apart, then again when kubelet.sock is made.
+    The plugin ends with status 1 when the kubelet's stream ends, so that its supervisor restarts it, and with status
+    2 when there is no driver. Registration is tried three times, 3 s apart, then again when kubelet.sock appears.
     SIGINT, SIGTERM and SIGQUIT end it with status 0; the socket, amd.com_gpu, stays behind.
     """
     # Imported here: gRPC is slow to load and --help does not need it.

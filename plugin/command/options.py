@@ -52,7 +52,7 @@ def common_options(command: _F) -> _F:
             type=click.Choice(LEVELS),
             default="info",
             show_default=True,
-            help="The least important level that is logged, on stderr.",
+            help="The lowest level that is logged, on stderr.",
         ),
         click.option(
             "--host-root",
@@ -60,7 +60,7 @@ def common_options(command: _F) -> _F:
             default=Path("/"),
             show_default=True,
             metavar="DIR",
-            help="Where the node's root file system is seen.",
+            help="Where the node's root file system is mounted.",
         ),
         click.option(
             "--kubelet-dir",
@@ -68,7 +68,7 @@ def common_options(command: _F) -> _F:
             default=Path("/var/lib/kubelet/device-plugins"),
             show_default=True,
             metavar="DIR",
-            help="The folder of kubelet.sock; the plugin's own socket is made there too.",
+            help="The folder of kubelet.sock, where the plugin also makes its own socket.",
         ),
     ):
         command = option(command)

@@ -79,7 +79,7 @@ class PluginCommand(click.Command):
         if self.quirks:
             self.params.append(_quirks_option())
         self.params.append(
-            click.Option([_MANIFEST], is_flag=True, help="Print the DaemonSet that runs it so, and end.")
+            click.Option([_MANIFEST], is_flag=True, help="Print the DaemonSet with these options, and exit.")
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -120,5 +120,5 @@ def _quirks_option() -> click.Option:
         default=Quirks.ARTICLE.value,
         show_default=True,
         callback=lambda _context, _option, value: Quirks(value),
-        help="Whose behaviour counts where the original falls short of the article about it; its quirks are below.",
+        help="Which behaviour to follow where the original falls short of the article about it; quirks are below.",
     )

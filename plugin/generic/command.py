@@ -51,14 +51,14 @@ def _folder_of(glob: str) -> str:
 def command(config: Path, kubelet_dir: Path, host_root: Path, log_level: str) -> int:
     """Serve the resource of FILE: every file that a glob finds below --host-root is a device.
 
-    A container that gets devices finds their files at the same paths, as device nodes (mount: true makes them mounts),
-    and beside them the mounts and the variables of FILE, in which {devices} stands for the devices' names and {paths}
-    for their files. With count: N in the place of devices there are N devices without files; replicas: N offers each
-    device N times.
+    A container that gets devices finds their files at the same paths, as device nodes (mount: true makes them
+    mounts), and gets the mounts and the variables of FILE, in which {devices} stands for the devices' names and
+    {paths} for their files. With count: N in place of devices there are N devices without files; replicas: N offers
+    each device N times.
 
-    A file that appears is a new device at once; the device of one that vanishes is unhealthy until it is back. For a
-    new kubelet.sock, and when its own socket is removed, the plugin starts again; without a kubelet it tries again
-    after 5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
+    A new file is a new device at once; the device of a removed file is unhealthy until the file is back. For a
+    new kubelet.sock, and when its own socket is removed, the plugin starts again; without a kubelet it retries after
+    5 s. SIGINT, SIGTERM and SIGQUIT stop it: its socket, DOMAIN-NAME.sock, is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..command.launch import launch

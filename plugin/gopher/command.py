@@ -14,7 +14,7 @@ from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
 __all__ = ["command"]
 
 _QUIRKS = {
-    "kubelet-restart": "A new kubelet is not noticed: the devices stay away until the plugin is started again.",
+    "kubelet-restart": "A new kubelet is not noticed: the devices are missing until the plugin is restarted.",
     "renames": "A renamed file is a device under both names.",
     "folders": "A folder made in DIR is a device; files in folders count only if they were there at the start.",
     "exit-status": "A signal ends the process at once, and the socket stays; without a kubelet the exit status is 255, "
@@ -44,9 +44,9 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
 )
 @common_options
 def command(directory: Path, quirks: Quirks, kubelet_dir: Path, host_root: Path, log_level: str) -> int:
-    """Serve lixueduan.com/gopher: every file below DIR, in sub-directories too, is one device named as the file.
+    """Serve lixueduan.com/gopher: every file below DIR, in sub-directories too, is one device, named after the file.
 
-    Making a file adds a device, removing it takes the device away, a rename does both. A container that gets devices
+    A new file adds a device, a removed file removes it, and a rename does both. A container that gets devices
     sees their names in the variable Gopher, as in Gopher=g1,g2. PreStartContainer is asked for and prepares nothing.
 
     When kubelet.sock is made again the plugin exits with status 0, so that its supervisor (a DaemonSet restarts

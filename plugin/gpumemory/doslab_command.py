@@ -21,7 +21,7 @@ _QUIRKS = {
     "gem-scheduler": "Allocate waits up to 10 s for the annotations doslab.io/gem-scheduler-ip and "
     "doslab.io/gem-podmanager-port, and the container gets POD_MANAGER_IP, POD_MANAGER_PORT, POD_NAME, LD_PRELOAD and "
     "NVIDIA_DRIVER_CAPABILITIES too.",
-    "last-pending-pod": "Where any pod waits for a GPU, the last pending pod of the node is taken, whichever that is.",
+    "last-pending-pod": "If any pod waits for a GPU, the last pending pod of the node is taken, whatever it requests.",
     "no-last-list": "No empty list is sent when the plugin stops.",
     "stale-socket": "A socket that a killed plugin left keeps the next one from listening until the kubelet starts.",
 }
@@ -39,8 +39,10 @@ def _needs(_options: Mapping[str, Any]) -> PodNeeds:
     short_help="doslab.io/gpu-memory: one device for each MB of GPU memory.",
     epilog="\b\nExample:\n  KUBECONFIG=~/.kube/config simkubelet plugin gpu-memory --node-name node-1",
 )
-@click.option("-masterUrl", "--masterUrl", "master_url", metavar="URL", help="Of the API server, unverified.")
-@click.option("-token", "--token", metavar="TOKEN", default="", help="To come in there.")
+@click.option(
+    "-masterUrl", "--masterUrl", "master_url", metavar="URL", help="URL of the API server, which is not verified."
+)
+@click.option("-token", "--token", metavar="TOKEN", default="", help="Token for the API server.")
 @click.option(
     "--node-name",
     envvar="NODE_NAME",
@@ -48,7 +50,7 @@ def _needs(_options: Mapping[str, Any]) -> PodNeeds:
     default=socket.gethostname,
     show_default="the host's",
     metavar="NAME",
-    help="The node, as the API server knows it.",
+    help="The node's name in the API server.",
 )
 @common_options
 def command(
@@ -63,10 +65,10 @@ def command(
     """Serve doslab.io/gpu-memory: a device for each MB of every GPU that libnvidia-ml.so.1 shows.
 
     The number of GPUs is written to the node's status as doslab.io/gpu-count and a hundred times that as
-    doslab.io/gpu-core, 0 at the end. A scheduler writes into a pod's annotations which GPU it is to have
-    (DOSLAB_IO_GPU_UUID), when it decided that (DOSLAB_IO_GPU_ASSUME_TIME), and "false" as DOSLAB_IO_GPU_ASSIGNED. When
-    the kubelet asks for devices, the pending pod with the earliest time that wants as many is taken to be meant, its
-    containers get the GPU in NVIDIA_VISIBLE_DEVICES, and "true" is written to DOSLAB_IO_GPU_ASSIGNED.
+    doslab.io/gpu-core, 0 at the end. A scheduler writes into a pod's annotations its GPU (DOSLAB_IO_GPU_UUID), the
+    time of the decision (DOSLAB_IO_GPU_ASSUME_TIME), and "false" as DOSLAB_IO_GPU_ASSIGNED. An Allocate call does not
+    name its pod, so the plugin takes the pending pod of the requested size with the earliest time. Its containers get
+    the GPU in NVIDIA_VISIBLE_DEVICES, and "true" is written to DOSLAB_IO_GPU_ASSIGNED.
 
     The API server is the one of --masterUrl, of the file KUBECONFIG, or of the pod's service account. A new
     kubelet.sock restarts the plugin; SIGHUP, SIGINT and SIGTERM stop it with status 1.

@@ -29,25 +29,29 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     epilog="\b\nExample:\n  NODE_NAME=node-1 KUBECONFIG=~/.kube/config simkubelet plugin gpushare --memory-unit MiB",
 )
 @click.option("-memory-unit", "--memory-unit", default="GiB", show_default=True, help="GiB or MiB; any other is GiB.")
-@click.option("-health-check", "--health-check", is_flag=True, help="Let GPUs that report an XID become unhealthy.")
+@click.option("-health-check", "--health-check", is_flag=True, help="Mark GPUs that report an XID as unhealthy.")
 @click.option("-query-kubelet", "--query-kubelet", is_flag=True, help="Ask the kubelet for the pending pods first.")
-@click.option("-kubelet-address", "--kubelet-address", default="0.0.0.0", show_default=True, help="Of the kubelet.")  # noqa: S104  # the original's
+@click.option(
+    "-kubelet-address",
+    "--kubelet-address",
+    default="0.0.0.0",  # noqa: S104  # the original's
+    show_default=True,
+    help="The kubelet's address.",
+)
 @click.option(
     "-kubelet-port",
     "--kubelet-port",
     type=click.IntRange(min=0),
     default=10250,
     show_default=True,
-    help="Of the kubelet.",
+    help="The kubelet's port.",
 )
-@click.option("-client-cert", "--client-cert", default="", metavar="FILE", help="To come in at the kubelet.")
-@click.option("-client-key", "--client-key", default="", metavar="FILE", help="To come in at the kubelet.")
+@click.option("-client-cert", "--client-cert", default="", metavar="FILE", help="Certificate for the kubelet.")
+@click.option("-client-key", "--client-key", default="", metavar="FILE", help="Key for the kubelet.")
 @click.option(
-    "-token", "--token", default="", metavar="TOKEN", help="To come in at the kubelet; else the service account's."
+    "-token", "--token", default="", metavar="TOKEN", help="Token for the kubelet; the service account's if not given."
 )
-@click.option(
-    "-timeout", "--timeout", type=int, default=10, show_default=True, help="Seconds that the kubelet has to answer."
-)
+@click.option("-timeout", "--timeout", type=int, default=10, show_default=True, help="Timeout of the kubelet, seconds.")
 @click.option("-mps", "--mps", is_flag=True, help="Has no effect, as in the original.")
 @common_options
 def command(
@@ -68,9 +72,10 @@ def command(
     """Serve aliyun.com/gpu-mem: as many devices on each GPU as the first one has GiB, or MiB.
 
     The number of GPUs is written to the node's status as aliyun.com/gpu-count. A scheduler writes into a pod's
-    annotations the minor number of its GPU (ALIYUN_COM_GPU_MEM_IDX), when it decided that
-    (ALIYUN_COM_GPU_MEM_ASSUME_TIME), and "false" as ALIYUN_COM_GPU_MEM_ASSIGNED. When the kubelet asks for devices, the
-    pending pod with the earliest time that wants as many is taken to be meant; with a single GPU no pod need be found.
+    annotations the minor number of its GPU (ALIYUN_COM_GPU_MEM_IDX), the time of the decision
+    (ALIYUN_COM_GPU_MEM_ASSUME_TIME), and "false" as ALIYUN_COM_GPU_MEM_ASSIGNED. An Allocate call does not name its
+    pod, so the plugin takes the pending pod of the requested size with the earliest time; with a single GPU it needs
+    no pod.
     A request is never refused: a container that cannot be served gets NVIDIA_VISIBLE_DEVICES=no-gpu-has-…-to-run.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it; without one the

@@ -46,7 +46,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     default="share",
     show_default=True,
     metavar="share|number|vgpu",
-    help="What is served: memory, whole GPUs, or split GPUs; any other means number.",
+    help="What to serve: memory, whole GPUs, or split GPUs; any other value means number.",
 )
 @click.option(
     "--gpu-memory-factor",
@@ -55,14 +55,14 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="MiB that one device of gpu-memory or vgpu-memory stands for.",
+    help="MiB of one device of gpu-memory or vgpu-memory.",
 )
 @click.option(
     "--config-file",
     envvar="CONFIG_FILE",
     show_envvar=True,
     type=click.Path(path_type=Path),
-    help="Its version, v1beta1, is checked; what else it says has no effect, as in the original.",
+    help="Only its version, v1beta1, is checked; the rest has no effect, as in the original.",
 )
 @click.option(
     "--device-split-count",
@@ -76,7 +76,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="With vgpu: more than 1 gives out more cores than there are.",
+    help="With vgpu: a value above 1 allocates more cores than there are.",
 )
 @go_bool_option("--gdrcopy-enabled", "GDRCOPY_ENABLED", default=True, text="With vgpu: set NVIDIA_GDRCOPY=enabled.")
 @go_bool_option("--gds-enabled", "GDS_ENABLED", default=True, text="With vgpu: set NVIDIA_GDS=enabled.")
@@ -98,14 +98,14 @@ def command(
     """Serve volcano.sh/gpu-memory, volcano.sh/gpu-number, or the three volcano.sh/vgpu-* with --gpu-strategy vgpu.
 
     gpu-memory has as many devices on each GPU as the first one has MiB, divided by the factor, and the number of GPUs
-    is written to the node's status as volcano.sh/gpu-number. The scheduler writes into a pod's annotations the indices
-    of its GPUs (volcano.sh/gpu-index) and when it decided that (volcano.sh/predicate-time); the pending pod with the
-    earliest time of which a container wants as many devices as the kubelet asks for is taken to be meant, and gets
-    volcano.sh/gpu-assigned: "true". GPUs that report an XID are named in the node's annotation
-    volcano.sh/gpu-unhealthy-ids; DP_DISABLE_HEALTHCHECKS with "all" or "xids" stops that.
+    is written to the node's status as volcano.sh/gpu-number. The scheduler writes into a pod's annotations the
+    indices of its GPUs (volcano.sh/gpu-index) and the time of the decision (volcano.sh/predicate-time). An Allocate
+    call does not name its pod, so the plugin takes the pending pod with the earliest time that has a container of the
+    requested size, and sets volcano.sh/gpu-assigned: "true". GPUs that report an XID are listed in the node's
+    annotation volcano.sh/gpu-unhealthy-ids; DP_DISABLE_HEALTHCHECKS with "all" or "xids" disables this.
 
-    With vgpu the annotation volcano.sh/devices-to-allocate says what each container of a pod gets, and what has been
-    given is erased there; HOOK_PATH names the folder of HAMi's library on the node.
+    With vgpu the annotation volcano.sh/devices-to-allocate lists the devices of each container of a pod, and
+    allocated devices are removed from it; HOOK_PATH names the folder of HAMi's library on the node.
 
     NODE_NAME names the node, as the API server of KUBECONFIG or of the pod's service account knows it. A new
     kubelet.sock restarts the plugin. SIGHUP, SIGINT and SIGTERM stop it with status 255; with vgpu SIGHUP restarts

@@ -26,7 +26,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     needs=_needs,
     quirks={
         "host-numbers": "Device files keep the node's numbers, unless a container holds all devices of the node.",
-        "hangs-unregistered": "When registering fails the plugin neither ends, nor tries again, nor heeds SIGTERM.",
+        "hangs-unregistered": "When registration fails the plugin does not exit, does not retry and ignores SIGTERM.",
     },
     short_help="iluvatar.com/gpu: boards and chips of Iluvatar, as their plugin v4.4.0 serves them.",
     epilog="\b\nExample:\n  fakegpu iluvatar -n 4 --dir ./machine && echo 'resourceName: iluvatar.com/gpu' >ix-config\n"
@@ -40,9 +40,9 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     metavar="FILE",
     help="resourceName, flags and sharing.timeSlicing.replicas, in YAML; without the file the plugin does not start.",
 )
-@go_bool_option("--splitboard", "SPLIT_BOARD", text="Each chip of a board is a device of its own.")
-@go_bool_option("--usevolcano", "USE_VOLCANO", text="Only false can be had here.")
-@go_bool_option("--reset_gpu", "RESET_GPU", text="Only false can be had here.")
+@go_bool_option("--splitboard", "SPLIT_BOARD", text="Offer each chip of a board as a device.")
+@go_bool_option("--usevolcano", "USE_VOLCANO", text="Only false is supported here.")
+@go_bool_option("--reset_gpu", "RESET_GPU", text="Only false is supported here.")
 @common_options
 def command(
     config_file: Path,
@@ -56,16 +56,16 @@ def command(
 ) -> int:
     """Serve iluvatar.com/gpu: every board of Iluvatar chips, or every chip.
 
-    Device ids are the UUIDs of boards' first chips, with ::0, ::1 and so on behind them where replicas are configured.
+    Device ids are the UUIDs of boards' first chips, with the suffix ::0, ::1 and so on if replicas are configured.
     A container gets the device files of its chips as /dev/iluvatar0, /dev/iluvatar1 and so on, and /dev/itrctl, and
-    sees the chips in IX_VISIBLE_DEVICES and its devices in IX_REPLICA_DEVICES. Chips and their health are looked at
-    every five seconds, and a device recovers when its errors go.
+    sees the chips in IX_VISIBLE_DEVICES and its devices in IX_REPLICA_DEVICES. Chips and their health are checked
+    every five seconds, and a device recovers when its errors are gone.
 
-    In place of libixml.so the plugin reads the files that `fakegpu iluvatar` makes: for each chip a folder
+    Instead of using libixml.so the plugin reads the files of `fakegpu iluvatar`: for each chip a folder
     /sys/bus/pci/devices/<address>/ixml with uuid, name, minor, board, position and health, below --host-root.
 
-    The plugin stops serving when kubelet.sock is removed and starts again when it is made; it ends with status 1 when
-    registering fails. SIGHUP does nothing; SIGINT, SIGTERM and SIGQUIT end it with status 0.
+    The plugin stops serving when kubelet.sock is removed and starts again when it appears; it ends with status 1 when
+    registration fails. SIGHUP does nothing; SIGINT, SIGTERM and SIGQUIT end it with status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..command.launch import launch

@@ -49,7 +49,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     cls=PluginCommand,
     needs=_needs,
     quirks=_QUIRKS,
-    short_help="nvidia.com/gpu and nvidia.com/mig-*: what NVML shows, as NVIDIA's plugin v0.19.0 serves it.",
+    short_help="nvidia.com/gpu and nvidia.com/mig-*: the devices of NVML, as NVIDIA's plugin v0.19.0 serves them.",
     epilog="\b\nExamples:\n  simkubelet plugin nvidia\n"
     "  fakegpu exec -- simkubelet plugin nvidia --kubelet-dir ./node --mig-strategy=mixed",
 )
@@ -60,7 +60,7 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     envvar="KUBELET_SOCKET",
     show_envvar=True,
     metavar="PATH",
-    help="Where the kubelet listens, if not as kubelet.sock in --kubelet-dir; empty for no kubelet at all.",
+    help="The kubelet's socket, if not kubelet.sock in --kubelet-dir; empty: run without a kubelet.",
 )
 @common_options
 @click.pass_context
@@ -76,14 +76,14 @@ def command(
 ) -> int:
     """Serve nvidia.com/gpu, and nvidia.com/mig-* if asked to: the devices that libnvidia-ml.so.1 shows.
 
-    The library is looked for below --driver-root-ctr-path, then by the loader's search. Device ids are UUIDs, of a
-    shared device UUID::N; the NUMA node comes from sysfs below --host-root. A GPU that reports an XID becomes
+    The library is searched below --driver-root-ctr-path, then in the loader's path. Device ids are UUIDs, of a shared
+    device UUID::N; the NUMA node comes from sysfs below --host-root. A GPU that reports an XID becomes
     unhealthy, except for XIDs that applications cause (13, 31, 43, 45, 68, 109); DP_DISABLE_HEALTHCHECKS and
     DP_ENABLE_HEALTHCHECKS change that list ("all" or XIDs with commas). It is healthy again after the next discovery:
     SIGHUP and a new kubelet.sock start one.
 
-    A flag beats its variable, which beats the file; an empty variable counts as given. Without a kubelet the plugin
-    tries again after 30 s and when kubelet.sock appears. SIGINT, SIGTERM and SIGQUIT stop it: its sockets are
+    A flag overrides its variable, which overrides the file; an empty variable counts as given. Without a kubelet the
+    plugin retries after 30 s and when kubelet.sock appears. SIGINT, SIGTERM and SIGQUIT stop it: its sockets are
     removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.

@@ -17,7 +17,7 @@ __all__ = ["command"]
 
 @click.command(
     "stub",
-    short_help="Any resource: devices of its options, told what to do on standard input.",
+    short_help="Any resource: devices given by options, controlled through standard input.",
     epilog="\b\nExample:\n  simkubelet plugin stub --resource example.com/gpu --device gpu-0 --device gpu-1,numa=1",
 )
 @click.option("--resource", default="example.com/device", show_default=True, metavar="NAME", help="The resource.")
@@ -27,7 +27,7 @@ __all__ = ["command"]
     "devices",
     multiple=True,
     metavar="ID[,health=Unhealthy][,numa=N]...",
-    help="A device of the first list; once for each.",
+    help="A device of the first list; repeatable.",
 )
 @click.option("--pre-start", is_flag=True, help="Ask for PreStartContainer.")
 @click.option("--preferred-allocation", is_flag=True, help="Offer GetPreferredAllocation.")
@@ -36,7 +36,7 @@ __all__ = ["command"]
     type=click.Choice(["always", "once", "never"]),
     default="always",
     show_default=True,
-    help="Register at the start and for each new kubelet, at the start only, or when told only.",
+    help="Register at the start and for each new kubelet, at the start only, or on command only.",
 )
 @common_options
 def command(
@@ -50,10 +50,10 @@ def command(
     host_root: Path,
     log_level: str,
 ) -> int:
-    """Serve a resource that is nothing but its options, and do what standard input says.
+    """Serve the resource that the options describe, and execute commands from standard input.
 
-    Each line of standard input is a command as JSON (register again, list other devices, answer a call otherwise, end
-    the stream, stop serving), each line of standard output an answer or a report. A container that gets devices sees
+    Each line of standard input is a command as JSON (register again, list other devices, change an answer, end the
+    stream, stop serving), each line of standard output an answer or a report. A container that gets devices sees
     their ids in the variable STUB_DEVICES. SIGINT and SIGTERM stop it: the socket is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.

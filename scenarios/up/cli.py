@@ -26,31 +26,29 @@ def _name(context: click.Context, parameter: click.Parameter, value: str | None)
     return value
 
 
-_cluster = click.option(
-    "--cluster", metavar="NAME", callback=_name, help="Which one; needed only where several clusters run."
-)
+_cluster = click.option("--cluster", metavar="NAME", callback=_name, help="The cluster; needed only if several run.")
 
 
 @click.command()
-@click.option("--name", default="simkubelet", show_default=True, callback=_name, help="What the cluster is called.")
-@click.option("--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many nodes.")
+@click.option("--name", default="simkubelet", show_default=True, callback=_name, help="Name of the cluster.")
+@click.option("--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of nodes.")
 @click.option("--profile", help="Give each node fake GPUs of this model; `fakegpu profiles` lists them.")
-@click.option("--gpus", type=click.IntRange(1, 1024), help="How many on each node (default: 8).")
+@click.option("--gpus", type=click.IntRange(1, 1024), help="Number of GPUs on each node (default: 8).")
 @click.option(
     "--plugin",
     "plugins",
     multiple=True,
     metavar="PLUGIN",
-    help="Run a plugin that comes along, as nvidia or gopher, or NAME=COMMAND on every node; none for none (default: "
-    "nvidia where there are GPUs).",
+    help="Run a bundled plugin, such as nvidia or gopher, or NAME=COMMAND on every node; none for no plugin (default: "
+    "nvidia if there are GPUs).",
 )
 @click.option(
     "--image",
     "images",
     multiple=True,
     metavar="IMAGE=PLUGIN",
-    help="Let containers of IMAGE be a built-in plugin, or the program COMMAND, unless their own command runs another "
-    "program; simkubelet/NAME of the built-in ones are there always.",
+    help="Run containers of IMAGE as a built-in plugin or as COMMAND, unless their own command names another program. "
+    "Images simkubelet/NAME exist for all built-in plugins.",
 )
 @click.option("--kubelet-version", "kubernetes", metavar="VERSION", help="A Kubernetes minor or patch (default: 1.34).")
 @click.option(
@@ -58,22 +56,22 @@ _cluster = click.option(
     type=click.Choice(["book-keeping", "process"]),
     default="book-keeping",
     show_default=True,
-    help="What containers are: a record, or processes in a sandbox.",
+    help="How containers run: only recorded, or as processes in a sandbox.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Of the API server (default: a free one).")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
     "--kubeconfig",
     type=_FILE,
     metavar="FILE",
-    help="Write the kubeconfig here; FILE must be new, or one that a killed cluster left.",
+    help="Write the kubeconfig here; FILE must not exist, or be left from a killed cluster.",
 )
 @click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Make the nodes' folders here, and DIR itself where it does not exist (default: with the kubeconfig; sockets "
+    help="Make the nodes' folders here, and DIR itself if missing (default: with the kubeconfig; sockets "
     "need short paths).",
 )
 def up(
@@ -91,10 +89,10 @@ def up(
     kubeconfig: Path | None,
     directory: Path | None,
 ) -> None:
-    """Keep a simulated cluster, in real time, until Ctrl-C.
+    """Run a simulated cluster, in real time, until Ctrl-C.
 
-    kubectl and client libraries use it as any cluster, with the kubeconfig that is printed. Its nodes, fake GPUs and
-    plugins are this process and its children, and end with it.
+    Use it with kubectl and client libraries as any cluster; it prints the path of its kubeconfig. Nodes, fake GPUs
+    and plugins are this process and its children, and end with it.
 
     \b
     Examples:
@@ -152,7 +150,7 @@ def kubelet() -> None:
 @click.argument("node")
 @_cluster
 def restart(node: str, cluster: str | None) -> None:
-    """Restart NODE's kubelet as `systemctl restart kubelet` does; containers and plugins go on."""
+    """Restart NODE's kubelet; containers and plugins continue."""
     from .control import Verb
 
     _do(cluster, Verb.RESTART_KUBELET, node)
@@ -162,7 +160,7 @@ def restart(node: str, cluster: str | None) -> None:
 @click.argument("node")
 @_cluster
 def stop(node: str, cluster: str | None) -> None:
-    """Stop NODE's kubelet; containers and plugins go on."""
+    """Stop NODE's kubelet; containers and plugins continue."""
     from .control import Verb
 
     _do(cluster, Verb.STOP_KUBELET, node)
@@ -192,7 +190,7 @@ def node() -> None:
 @click.argument("node")
 @_cluster
 def reboot(node: str, cluster: str | None) -> None:
-    """Cut NODE's power and start it again: containers and plugins end, then they start anew."""
+    """Power-cycle NODE: containers and plugins end and start again."""
     from .control import Verb
 
     _do(cluster, Verb.REBOOT_NODE, node)

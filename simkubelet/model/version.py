@@ -59,152 +59,152 @@ class Version:
     """The observable behaviour of one Kubernetes minor.
 
     Attributes:
-        minor: for instance ``1.34``, also where a patch was named.
-        clears_only_sockets: at its start the device manager removes sockets only; before, every file but the
+        minor: for instance ``1.34``, also if a patch was given.
+        clears_only_sockets: at its start the device manager removes sockets only; before, every file except the
             checkpoint. Source: devicemanager/manager.go, ``CleanupPluginDirectory`` (kubernetes v1.32.13, v1.33.13).
-        failed_scheduling_ends_twice: the FailedScheduling text closes with two full stops, as the text of the
-            preemption attempt brings its own. Source: scheduler/framework/types.go, ``FitError.Error``
-            (kubernetes v1.28.15, v1.29.6).
-        tries_dynamic_resources: dynamic resource allocation is on by default, so its "no new claims to deallocate"
-            stands in the FailedScheduling text. Source: pkg/features/kube_features.go (kubernetes v1.34.4).
-        knows_unresolvable_requests: a request above the node's allocatable is no case for preemption, and the text
-            says so. Source: noderesources/fit.go, ``fitsRequest`` (kubernetes v1.33.13, v1.34.4).
+        failed_scheduling_ends_twice: the FailedScheduling text ends with two full stops, as the text of the preemption
+            attempt has its own. Source: scheduler/framework/types.go, ``FitError.Error`` (kubernetes v1.28.15,
+            v1.29.6).
+        tries_dynamic_resources: dynamic resource allocation is on by default, so its "no new claims to deallocate" is
+            in the FailedScheduling text. Source: pkg/features/kube_features.go (kubernetes v1.34.4).
+        knows_unresolvable_requests: a request above the node's allocatable excludes the node from preemption, and the
+            text says so. Source: noderesources/fit.go, ``fitsRequest`` (kubernetes v1.33.13, v1.34.4).
         created_event: message of the Created event of a container, with ``{name}`` for its name.
         started_event: message of the Started event. Source of both: kuberuntime/kuberuntime_container.go,
             ``startContainer`` (kubernetes v1.29.6, v1.30.14, v1.34.4, v1.35.4).
-        crashes_on_vanished_devices: a device that leaves its plugin's list while its Allocate is under way makes the
-            kubelet end with a nil pointer. Source: devicemanager/manager.go, ``allocateContainerResources``: devices
-            are values up to v1.33.4 and pointers from v1.34.4.
-        has_queueing_hints: a pending pod is tried again only for a change that may help it; before, for every change
-            of a node that it fits now, and for every pod that goes. Source: scheduler/scheduler.go,
+        crashes_on_vanished_devices: a device that leaves its plugin's list during its Allocate call crashes the kubelet
+            with a nil pointer. Source: devicemanager/manager.go, ``allocateContainerResources``: devices are values up
+            to v1.33.4 and pointers from v1.34.4.
+        has_queueing_hints: a pending pod is retried only after a change that may help it; before, after every change of
+            a node that it now fits, and after every removal of a pod. Source: scheduler/scheduler.go,
             ``buildQueueingHintMap``; eventhandlers.go, ``preCheckForNode`` (kubernetes v1.31.14), behind the gate
             SchedulerQueueingHints, on by default from 1.32 (pkg/features/kube_features.go).
-        pops_from_backoff: a scheduler that has nothing else to do tries a pod before its back-off is over. Source:
+        pops_from_backoff: an idle scheduler retries a pod before its back-off is over. Source:
             pkg/features/kube_features.go, ``SchedulerPopFromBackoffQ`` (kubernetes v1.32.13, v1.33.13).
-        untolerated_taint: the scheduler's words for a taint, with ``{key}`` and ``{value}``. Source:
+        untolerated_taint: the scheduler's message for a taint, with ``{key}`` and ``{value}``. Source:
             tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.33.13, v1.34.4).
-        counts_filtered_out_nodes: nodes that a pod leaves out by name are counted in the FailedScheduling text. Source:
+        counts_filtered_out_nodes: the FailedScheduling text counts the nodes that a pod excludes by name. Source:
             scheduler/schedule_one.go, ``findNodesThatFitPod`` (kubernetes v1.31.14, v1.32.13).
-        spares_best_effort_balance: pods that ask for no CPU or memory are not spread by the balance of both. Source:
+        spares_best_effort_balance: balanced allocation does not score pods without CPU and memory requests. Source:
             noderesources/balanced_allocation.go, ``PreScore`` (kubernetes v1.32.13, v1.33.13).
-        preempted_event: message of the Preempted event of a victim, with ``{pod}`` for the other's uid and ``{node}``.
-            Source: scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6).
-        checks_devices_of_known_pods: a pod that already has devices is admitted only while its plugin is there and
-            they are healthy; before, on the checkpoint's word. Source: devicemanager/manager.go,
+        preempted_event: message of the Preempted event of a victim, with ``{pod}`` for the uid of the preempting pod
+            and ``{node}``. Source: scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6).
+        checks_devices_of_known_pods: a pod that already has devices is admitted only if its plugin is registered and
+            the devices are healthy; before, if the checkpoint has them. Source: devicemanager/manager.go,
             ``devicesToAllocate`` (kubernetes/kubernetes#116376, v1.26.5, v1.27.2, v1.28.0).
-        spares_running_containers: after a restart of the kubelet that check passes over containers that run.
-            Source: devicemanager/manager.go, ``isContainerAlreadyRunning`` (kubernetes/kubernetes#118635, v1.26.9,
-            v1.27.6, v1.28.0).
-        spares_restarted_containers: also over those that had been restarted before. Source: kubernetes/kubernetes
-            #135485 (v1.34.7, v1.35.4, v1.36.0).
-        prefer_closest_level: how far the topology manager's option ``prefer-closest-numa-nodes`` has come: ``alpha``
-            and ``beta`` have a gate each, ``stable`` has none.
-        max_numa_nodes_level: the same for ``max-allowable-numa-nodes``; None where it is unknown. Source of both:
-            topologymanager/policy_options.go (kubernetes v1.27.16, v1.28.15, v1.30.14, v1.31.14, v1.32.13, v1.34.4,
-            v1.35.4).
+        spares_running_containers: after a restart of the kubelet this check skips running containers. Source:
+            devicemanager/manager.go, ``isContainerAlreadyRunning`` (kubernetes/kubernetes#118635, v1.26.9, v1.27.6,
+            v1.28.0).
+        spares_restarted_containers: it also skips containers that had been restarted before. Source:
+            kubernetes/kubernetes #135485 (v1.34.7, v1.35.4, v1.36.0).
+        prefer_closest_level: the maturity of the topology manager's option ``prefer-closest-numa-nodes``: ``alpha`` and
+            ``beta`` have a gate each, ``stable`` has none.
+        max_numa_nodes_level: the same for ``max-allowable-numa-nodes``; None if the option does not exist. Source of
+            both: topologymanager/policy_options.go (kubernetes v1.27.16, v1.28.15, v1.30.14, v1.31.14, v1.32.13,
+            v1.34.4, v1.35.4).
         has_topology_options: the gates TopologyManagerPolicyOptions and TopologyManagerPolicyBetaOptions are on by
             default. Source: pkg/features/kube_features.go (kubernetes v1.27.16, v1.28.15).
-        topology_options_gates: the gates named to who gives options with TopologyManagerPolicyOptions off. Source:
-            cmd/kubelet/app/server.go, ``run`` (kubernetes v1.26.15, v1.27.16).
-        topology_option_level_error: the error for an option whose level's gate is off, with ``{level}`` or
-            ``{Level}``, and ``{option}``. Source: topologymanager/policy_options.go (kubernetes v1.32.13, v1.33.13).
-        checks_topology_options_always: options are read with the policy none too. Source:
+        topology_options_gates: the gates that the error names when options are set with TopologyManagerPolicyOptions
+            off. Source: cmd/kubelet/app/server.go, ``run`` (kubernetes v1.26.15, v1.27.16).
+        topology_option_level_error: the error for an option whose level's gate is off, with ``{level}`` or ``{Level}``,
+            and ``{option}``. Source: topologymanager/policy_options.go (kubernetes v1.32.13, v1.33.13).
+        checks_topology_options_always: options are checked with the policy none too. Source:
             topologymanager/topology_manager.go, ``NewManager`` (kubernetes v1.27.16, v1.28.15).
-        hints_only_at_devices: hints are made of the NUMA nodes that have devices of the resource; before, of all
-            nodes of the machine. Source: devicemanager/topology_hints.go (kubernetes v1.35.4, v1.36.3).
-        observes_generation: a pod's status and its conditions say which generation of the pod they are about. Source:
+        hints_only_at_devices: hints contain the NUMA nodes that have devices of the resource; before, all nodes of the
+            machine. Source: devicemanager/topology_hints.go (kubernetes v1.35.4, v1.36.3).
+        observes_generation: a pod's status and its conditions have the observed generation of the pod. Source:
             pkg/features/kube_features.go, ``PodObservedGenerationTracking`` (kubernetes v1.34.4).
-        reports_container_resources: a container's status repeats what it asked for. Source: as above,
+        reports_container_resources: a container's status repeats its resource requests. Source: as above,
             ``InPlacePodVerticalScaling`` (kubernetes v1.34.4).
         reports_volume_mounts: a container's status repeats its volume mounts. Source: as above,
             ``RecursiveReadOnlyMounts`` (kubernetes v1.34.4).
-        kubelet_version: what the node reports as its kubelet's version, patch release and all.
-        retries_failed_registrations: a plugin that the plugin watcher found and that could not be registered is tried
-            again; before, it counts as registered until its socket is created again. Source: pluginmanager/
+        kubelet_version: the kubelet version that the node reports, with the patch release.
+        retries_failed_registrations: a plugin that the plugin watcher found and failed to register is retried; before,
+            it counts as registered until its socket is recreated. Source: pluginmanager/
             operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc`` (kubernetes v1.35.4, v1.36.3).
         has_device_plugin_check: /healthz has the check ``device-plugin``. Source: kubelet/server/server.go,
             ``InstallAuthNotRequiredHandlers``; devicemanager/manager.go, ``GetHealthChecker`` (kubernetes v1.31.14,
             v1.32.13).
-        reports_registration_failure: that check gives the reason for which no plugin can register. Source:
+        reports_registration_failure: this check reports why no plugin can register. Source:
             devicemanager/plugin/v1beta1/server.go, ``setUnhealthy`` (kubernetes/kubernetes#135153, v1.32.11, v1.33.7,
             v1.34.3, v1.35.0).
-        limits_pod_resources_rate: PodResources answers 100 calls a second. Source: kubelet/server/server.go,
+        limits_pod_resources_rate: PodResources is limited to 100 calls a second. Source: kubelet/server/server.go,
             ``ListenAndServePodResources`` (kubernetes v1.26.15, v1.27.16).
         has_pod_resources_get: PodResources has the method Get. Source: apis/podresources/server_v1.go (kubernetes
             v1.26.15, v1.27.16).
         pod_resources_get_gate: default of the gate KubeletPodResourcesGet, None where Get has no gate. Source:
             pkg/features/kube_features.go; apis/podresources/server_v1.go, ``Get`` (kubernetes v1.33.13, v1.34.4,
             v1.35.4, v1.36.3).
-        list_active_pods_gate: default of the gate KubeletPodResourcesListUseActivePods, with which List leaves out
-            pods that have ended; None where there is no gate and all are listed. Source: as above, ``List``
-            (kubernetes v1.33.13, v1.34.4).
-        lists_sidecars: PodResources reports restartable init containers. Source: as above, ``List`` (kubernetes
-            v1.29.6, v1.30.14).
+        list_active_pods_gate: default of the gate KubeletPodResourcesListUseActivePods, with which List leaves out pods
+            that have ended; None where there is no gate and all are listed. Source: as above, ``List`` (kubernetes
+            v1.33.13, v1.34.4).
+        lists_sidecars: PodResources lists restartable init containers. Source: as above, ``List`` (kubernetes v1.29.6,
+            v1.30.14).
         counts_get_allocatable_twice: GetAllocatableResources counts as two requests in the metrics. Source: as above,
             ``GetAllocatableResources`` (kubernetes v1.26.15, v1.27.16).
-        has_topology_metrics: /metrics reports the topology manager's admissions. Source: kubelet/metrics/metrics.go
+        has_topology_metrics: /metrics counts the topology manager's admissions. Source: kubelet/metrics/metrics.go
             (kubernetes v1.26.15, v1.27.16).
-        has_alignment_metrics: and of what single-numa-node admitted. Source: as above (kubernetes v1.31.14, v1.32.13).
-        has_alignment_failure_metrics: and of what it rejected. Source: as above (kubernetes v1.32.13, v1.33.13).
-        keys_endpoints_by_socket: plugins of one resource on several sockets live side by side; before, the newest
-            takes the place of the others. Source: devicemanager/manager.go, ``PluginConnected``,
-            ``PluginDisconnected``; plugin/v1beta1/handler.go (kubernetes v1.36.3, v1.37.0).
-        stops_dialling_with_caller: a Register call that its caller gives up ends the search for the plugin and the
-            question for its options; before, both go on. Source: plugin/v1beta1/server.go, ``Register`` (kubernetes
-            v1.34.4, v1.35.4).
-        reads_old_checkpoint: a checkpoint of 1.19 or older is taken over. Source: devicemanager/manager.go,
-            ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14).
-        counts_pod_in_admission: the pod that asked for devices last counts as active when those of ended pods are
-            freed. Source: devicemanager/manager.go, ``pendingAdmissionPod`` (kubernetes v1.31.14, v1.32.13).
-        crashes_when_freed_while_asking: a kubelet whose reservations are counted again while a plugin is asked for its
-            preference ends. Source: devicemanager/manager.go, ``devicesToAllocate`` (kubernetes v1.29.6, v1.30.14).
-        reads_with_gogo: messages are read by code of the gogo compiler: text need not be UTF-8, a known field of a
-            wrong type is an error, and errors have other words. Source: k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/
-            api.pb.go, and those of podresources and pluginregistration (v0.33.13, v0.34.4).
-        health_update_queue: how many changes of devices' health wait for the kubelet's pods to take them; more are
-            dropped. With 0 the reader of lists waits instead, and None stands for none at all. Source:
-            devicemanager/manager.go, ``newManagerImpl``, ``genericDeviceUpdateCallback`` (kubernetes v1.30.14,
+        has_alignment_metrics: /metrics counts the admissions of single-numa-node. Source: as above (kubernetes
             v1.31.14, v1.32.13).
+        has_alignment_failure_metrics: /metrics counts its rejections. Source: as above (kubernetes v1.32.13, v1.33.13).
+        keys_endpoints_by_socket: several plugins can serve one resource on different sockets; before, the newest
+            replaces the others. Source: devicemanager/manager.go, ``PluginConnected``, ``PluginDisconnected``;
+            plugin/v1beta1/handler.go (kubernetes v1.36.3, v1.37.0).
+        stops_dialling_with_caller: when the caller cancels Register, dialing the plugin and asking for its options end;
+            before, both continue. Source: plugin/v1beta1/server.go, ``Register`` (kubernetes v1.34.4, v1.35.4).
+        reads_old_checkpoint: a checkpoint of 1.19 or older is read. Source: devicemanager/manager.go,
+            ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14).
+        counts_pod_in_admission: the pod that requested devices last counts as active when devices of ended pods are
+            freed. Source: devicemanager/manager.go, ``pendingAdmissionPod`` (kubernetes v1.31.14, v1.32.13).
+        crashes_when_freed_while_asking: a kubelet crashes if its allocated devices are recomputed during
+            GetPreferredAllocation. Source: devicemanager/manager.go, ``devicesToAllocate`` (kubernetes v1.29.6,
+            v1.30.14).
+        reads_with_gogo: messages are parsed by code of the gogo compiler: text need not be UTF-8, a known field of a
+            wrong type is an error, and errors have different texts. Source: k8s.io/kubelet,
+            pkg/apis/deviceplugin/v1beta1/ api.pb.go, and those of podresources and pluginregistration (v0.33.13,
+            v0.34.4).
+        health_update_queue: size of the queue of health changes for pods; when it is full, changes are dropped. With 0
+            the reader of lists waits instead; None: there is no queue. Source: devicemanager/manager.go,
+            ``newManagerImpl``, ``genericDeviceUpdateCallback`` (kubernetes v1.30.14, v1.31.14, v1.32.13).
         resource_health_status: default of the gate ResourceHealthStatus. Source: pkg/features/kube_features.go
             (kubernetes v1.31.14, v1.35.4, v1.36.3).
         finds_pods_by_resource: a change of health is reported to the pod that holds the device of this resource;
             before, to one that holds a device of that id of any resource. Source: devicemanager/pod_devices.go,
             ``getPodAndContainerForDevice`` (kubernetes v1.36.3, v1.37.0).
-        sidecars_keep_devices: the devices of a restartable init container stay its own; before, they go to the pod's
-            next container as those of any init container. Source: devicemanager/manager.go, ``Allocate`` (kubernetes
-            v1.28.15, v1.29.6).
+        sidecars_keep_devices: a restartable init container keeps its devices; before, the pod's next container reuses
+            them, as those of any init container. Source: devicemanager/manager.go, ``Allocate`` (kubernetes v1.28.15,
+            v1.29.6).
         cdi_devices_gate: default of the gate DevicePluginCDIDevices: a plugin may answer Allocate with CDI devices;
             None where it may not. Source: pkg/features/kube_features.go; devicemanager/pod_devices.go,
             ``deviceRunContainerOptions`` (kubernetes v1.27.16, v1.28.15, v1.29.6).
-        annotates_cdi_devices: the container runtime gets them in an annotation too. Source: as above (kubernetes
+        annotates_cdi_devices: the container runtime also gets them in an annotation. Source: as above (kubernetes
             v1.28.15, v1.31.14, v1.32.13).
         has_container_restart_rules: default of the gate ContainerRestartRules: a container's own restart policy and
-            rules count. Source: pkg/features/kube_features.go (kubernetes v1.34.4, v1.35.4).
+            rules take effect. Source: pkg/features/kube_features.go (kubernetes v1.34.4, v1.35.4).
         has_ready_to_start_condition: default of the gate PodReadyToStartContainersCondition. Source: as above
             (kubernetes v1.28.15, v1.29.6).
-        ends_deleted_pods: a deleted pod comes to a terminal phase before its object goes. Source:
+        ends_deleted_pods: a deleted pod reaches a terminal phase before its object is removed. Source:
             kubelet/kubelet_pods.go, ``getPhase``; status/status_manager.go, ``TerminatePod`` (kubernetes v1.26.15,
             v1.27.16).
-        rejection_event_is_format: the Event about a rejected pod has its message through Go's formatter once more, to
-            which a per cent sign says something. Source: kubelet/kubelet.go, ``rejectPod`` (kubernetes v1.35.4,
-            v1.36.3).
-        forgives_init_requests: what init containers and sidecars ask of resources that the node does not know is left
-            out at admission, as it is for app containers. Source: kubelet/lifecycle/predicate.go,
+        rejection_event_is_format: the message of the Event about a rejected pod is used as a Go format, so a per cent
+            sign in it is interpreted. Source: kubelet/kubelet.go, ``rejectPod`` (kubernetes v1.35.4, v1.36.3).
+        forgives_init_requests: requests of init containers and sidecars for resources that the node does not have are
+            ignored at admission, as those of app containers. Source: kubelet/lifecycle/predicate.go,
             ``removeMissingExtendedResources`` (kubernetes v1.30.14, v1.31.14).
-        sidecar_containers: default of the gate SidecarContainers, without which a pod that has a restartable init
-            container is rejected; None where the kubelet takes it for any other init container. Source:
+        sidecar_containers: default of the gate SidecarContainers, without it a pod that has a restartable init
+            container is rejected; None where the kubelet treats it as any other init container. Source:
             pkg/features/kube_features.go; kubelet/lifecycle/predicate.go, ``Admit`` (kubernetes v1.27.16, v1.28.15,
             v1.29.6).
-        metrics_escaping: how /metrics says that it escapes names, in its content type; None where it does not say.
-            Source: prometheus/common, expfmt/encode.go, ``Negotiate`` (v0.44.0, v0.55.0, v0.62.0); go.mod (kubernetes
-            v1.30.14, v1.31.14, v1.33.13).
+        metrics_escaping: the escaping scheme in the content type of /metrics; None where there is none. Source:
+            prometheus/common, expfmt/encode.go, ``Negotiate`` (v0.44.0, v0.55.0, v0.62.0); go.mod (kubernetes v1.30.14,
+            v1.31.14, v1.33.13).
         has_admission_rejections_metric: /metrics counts rejected pods by reason. Source: kubelet/metrics/metrics.go
             (kubernetes v1.31.14, v1.32.13).
-        feature_gates: the gates that there are, of those that change what a simulated kubelet does. Source:
+        feature_gates: the gates of the version that change what a simulated kubelet does. Source:
             pkg/features/kube_features.go (all kubernetes minors from v1.26.15 to v1.37.0).
-        back_off_retry_s: how often a container in back-off is tried again; None where it is at the back-off's very
-            end. Up to 1.32 an error that is a back-off is meant to wait for the next resync, and never does, as the
-            results of a sync have always one without an error. Source: kubelet/pod_workers.go, ``completeWork``;
+        back_off_retry_s: the interval at which a container in back-off is retried; None: at the end of the back-off. Up
+            to 1.32 an error that is a back-off is meant to wait for the next resync, but never does, since the results
+            of a sync always include one without an error. Source: kubelet/pod_workers.go, ``completeWork``;
             kubelet/kubelet.go, end of ``SyncPod`` (kubernetes v1.26.15, v1.32.13, v1.34.4, v1.35.4), without their
             jitter.
     """

@@ -1,6 +1,6 @@
 """Runs the installed commands as a user does: `simkubelet` and `fakegpu` in a process and a folder of their own.
 
-Everything a run makes lies below ``Run.scratch``, which is its ``TMPDIR`` too, so a test can tell what was left behind.
+Everything a run makes is below ``Run.scratch``, which is its ``TMPDIR`` too, so a test can tell what was left behind.
 """
 
 from __future__ import annotations

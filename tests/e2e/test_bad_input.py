@@ -292,7 +292,7 @@ def has_started_plugin(run: Any) -> bool:
 
 
 def wait_for(marker: Path, process: subprocess.Popen[str]) -> None:
-    """Wait until a file is made in a folder, told by the kernel."""
+    """Wait until a file is made in a folder, notified by the kernel."""
     from asyncinotify import Inotify, Mask
 
     with Inotify(sync_timeout=30) as watch:

@@ -1,4 +1,4 @@
-"""A bug's story tells two kubelets apart: told for one version and played on another, it fails where they differ."""
+"""A bug's story distinguishes two kubelets: played on another version than its own, it fails where they differ."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ async def test_hang_up_restarts_it(node: Node, plugin: Sequence[str]) -> None:
         assert process.runs
 
 
-async def test_gpushare_heeds_no_quit(node: Node) -> None:
+async def test_gpushare_ignores_quit(node: Node) -> None:
     async with node.plugin("gpushare") as process:
         await node.kubelet.registration()
         process.signal(signal.SIGQUIT)

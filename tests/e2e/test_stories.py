@@ -30,7 +30,7 @@ SCENARIOS = {name: load(path).scenario for name, path in stories.builtin().items
 VERSIONS = {name: scenario.versions for name, scenario in SCENARIOS.items() if scenario.versions is not None}
 """Stories that are played on several versions without being asked to."""
 ROWS = [field.name for field in fields(Version) if field.name not in ("minor", "kubelet_version", "feature_gates")]
-"""The rows of the version table, but for those that are another on each minor."""
+"""The rows of the version table, except for those that differ on each minor."""
 DIFFERENT = ("1.26", "1.28", "1.31", "1.37")
 """With the usual one, minors that have each value of each row."""
 

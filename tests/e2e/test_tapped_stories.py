@@ -1,4 +1,4 @@
-"""A tap changes nothing that it is not told to: stories with a tap for each plugin tell what they tell without."""
+"""A tap changes nothing on its own: stories with a tap for each plugin record what they record without."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNTAPPED = sorted(
     name
     for name, path in stories.builtin().items()
     if name.startswith(("plugins/", "bugs/r", "nodes/")) or ("/" not in name and name not in TAP_STORIES)
-    # A tap does not find a folder again that is made anew, and no story may ask it to.
+    # A tap does not find a recreated folder, and no story may require it.
     if "removeFolder" not in path.read_text()
 )
 
@@ -37,7 +37,7 @@ def tapped(scenario: Scenario) -> Scenario:
 
 
 def told_by(scenario: Scenario, path: Path, source: Any, folder: Path) -> NormalForm:
-    """What a story tells, without the calls of plugins that are no stubs: those a tap tells in addition."""
+    """What a story records, without the calls of plugins other than stubs, which a tap adds."""
     backend = SimBackend(scenario, folder, keep=False, plugin_commands={})
     verdict = asyncio.run(play(Document(path, scenario, source), backend, afterwards=Comparison(scenario).simulate_on))
     assert verdict.outcome is Outcome.VALID, verdict

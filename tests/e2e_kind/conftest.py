@@ -26,7 +26,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2
 PREFIX = "SIMKUBELET_E2E_KIND_PREFIX"
 RECORD = Path(__file__).with_name("equal.json")
-"""Story -> Kubernetes version -> the day on which both worlds told the same; `tools.generate.kind_column` reads it."""
+"""Story -> Kubernetes version -> the day on which both traces were equal; `tools.generate.kind_column` reads it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,7 +111,7 @@ def run(cluster: str) -> Run:
 
 @pytest.fixture(scope="session")
 def record(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str, bool], None]]:
-    """Takes a story's name, the version it was played on, and whether both worlds told the same."""
+    """Takes a story's name, the version it was played on, and whether both traces were equal."""
     equal: dict[tuple[str, str], bool] = {}
 
     def note(story: str, kubernetes: str, is_equal: bool) -> None:

@@ -1,4 +1,4 @@
-"""The portable stories of the catalogue: a real cluster tells of them what the simulator tells."""
+"""The portable stories of the catalogue: a real cluster and the simulator give equal traces."""
 
 from __future__ import annotations
 

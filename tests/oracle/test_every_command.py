@@ -10,7 +10,7 @@ from tests.support.protocol import DEVICES, RESOURCE, WITH_PLUGIN, WITHOUT_PLUGI
 
 pytestmark = pytest.mark.oracle
 
-# What the names are of is told by other tests: here, what an answer is made of.
+# Other tests check the values; here, the fields of an answer.
 ALWAYS = {"cmd", "ok", "us", "t"}
 
 
@@ -24,7 +24,7 @@ def test_every_command_is_answered_with_its_fields(sides: Sides, oracle_programs
         check(sides, example, oracle_programs.minor)
     for side in sides.both:
         side.programs["a"].ask("stop_server")
-        # What a kubelet was told at its start would stay for the next test.
+        # The kubelet's start settings would stay for the next test.
         side.respawn_kubelet()
         side.clear_folder()
 

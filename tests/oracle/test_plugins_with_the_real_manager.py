@@ -1,4 +1,4 @@
-"""Every plugin that comes along with the kubelet's own device manager, over its own gRPC.
+"""Every bundled plugin with the kubelet's own device manager, over its own gRPC.
 
 Fed in: processes of plugins, pods; observed: what the manager knows, and what a container gets.
 """

@@ -1,6 +1,6 @@
 """Random commands to the real device manager and to ours: every answer and every book must be the same.
 
-The plugins of both sides are the same Go program, and so is what they are told; see `compared_managers` for how the
+The plugins of both sides are the same Go program and get the same commands; see `compared_managers` for how the
 two are compared.
 """
 
@@ -310,7 +310,7 @@ class BothManagers(ComparedManagers):
             self.check(real, ours, "kubelet", "updates", {})
 
     def look_at_the_checkpoint(self) -> None:
-        """Compare the files, which are written a little after what they tell of can be seen."""
+        """Compare the files, which are written a little after their content is visible."""
         self.sides.wait_until_alike("kubelet", "checkpoint_entries")
         self.kubelet("checkpoint_entries")
 

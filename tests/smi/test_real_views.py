@@ -75,7 +75,7 @@ def test_report_as_xml_is_one_document(make: Make, every_real: Ask) -> None:
     assert log.findtext("gpu/temperature/gpu_temp") == f"{machine.gpu(0).temperature_c} C"
 
 
-def test_links_to_switches_stand_in_the_matrix(make: Make, every_real: Ask) -> None:
+def test_links_to_switches_are_in_the_matrix(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
 
     matrix, links = every_real(machine, "topo", "-m"), every_real(machine, "nvlink", "-s", "-i", "0")
@@ -84,7 +84,7 @@ def test_links_to_switches_stand_in_the_matrix(make: Make, every_real: Ask) -> N
     assert sum("GB/s" in line for line in links.lines) == 18
 
 
-def test_lost_gpu_is_told_and_the_others_are_shown(make: Make, every_real: Ask) -> None:
+def test_lost_gpu_is_reported_and_the_others_are_shown(make: Make, every_real: Ask) -> None:
     machine = make(count=2)
     machine.fail(0, lost=True)
 
@@ -181,7 +181,7 @@ def test_load_moves_what_is_shown(make: Make, every_real: Ask) -> None:
     assert float(busy[1]) > 500 > float(idle[1])
 
 
-def test_state_of_a_removed_machine_is_told_in_one_line(make: Make, every_real: Ask) -> None:
+def test_state_of_a_removed_machine_is_reported_in_one_line(make: Make, every_real: Ask) -> None:
     machine = make(count=1)
     Machine.open(machine.directory)
     (machine.directory / "segment").unlink()

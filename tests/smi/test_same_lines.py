@@ -1,4 +1,4 @@
-"""Our nvidia-smi writes what NVIDIA's does, line by line, but for the time, its own version and explanations."""
+"""Our nvidia-smi writes what NVIDIA's does, line by line, except for the time, its own version and explanations."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class TestMig:
         assert ours(machine, "mig", "-dgi").status == 19
 
 
-def test_no_gpu_in_mig_mode_is_told_alike(make: Make, real: Ask, ours: Ask) -> None:
+def test_no_gpu_in_mig_mode_is_reported_alike(make: Make, real: Ask, ours: Ask) -> None:
     machine = make(count=1)
 
     assert ours(machine, "mig", "-lgi") == real(machine, "mig", "-lgi")

@@ -1,9 +1,9 @@
-"""A real device manager and a simulated one that are told the same: what a state machine of commands is built on.
+"""A real device manager and a simulated one that get the same commands: the base of a state machine of commands.
 
 What streams and lists do takes its time, so each such step ends with a wait until both kubelets have come as far as
 they should: the list carries a device, ``mark-N``, that tells it from the one before. Where the real manager chooses
 freely (devices out of a Go map), the choice is left to the plugin by GetPreferredAllocation in most runs; where it is
-free all the same, both go on from the real one's checkpoint.
+still free, both continue from the real one's checkpoint.
 """
 
 from __future__ import annotations
@@ -299,7 +299,7 @@ class ComparedManagers(RuleBasedStateMachine):
     def stop(self, cmd: str = "stop") -> None:
         self.kubelet(cmd)
         self.is_running = False
-        # Streams of which the manager lost sight would live on in the oracle, which is no process that ends.
+        # Streams that the manager has forgotten would stay open in the oracle, whose process does not end.
         for plugin in self.sides.plugins:
             self.sides.ask(plugin, "close_stream")
         self.streams.end_all()

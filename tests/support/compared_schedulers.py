@@ -1,7 +1,7 @@
-"""The real scheduler and ours over one cluster: both are told of every write, and each try of a pod is compared.
+"""The real scheduler and ours over one cluster: both get every write, and each attempt to schedule a pod is compared.
 
-The real one is a program (``tests/oracle/scheduler``) that never writes: what it would write is compared with what ours
-wrote, and then told to it.
+The real one is a program (``tests/oracle/scheduler``) that never writes: what it would write is compared with what
+ours wrote, and then sent to it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ComparedSchedulers:
     def __post_init__(self) -> None:
         self._clock = StepClock()
         self._objects = Objects(WallTime(self._clock))
-        self._store = _ToldStore(self._objects)
+        self._store = _EventStore(self._objects)
         self._scheduler = Scheduler(self._store, self._clock, version("1.34"))
         self._ask("start")
         self._written: list[Written] = []
@@ -187,8 +187,8 @@ class ComparedSchedulers:
         return answer
 
 
-class _ToldStore(Store):
-    """A store that keeps what Events were told: repeats are stored with the first one's message."""
+class _EventStore(Store):
+    """A store that keeps the original text of Events: repeats are stored with the first one's message."""
 
     def __init__(self, objects: Objects) -> None:
         super().__init__(objects, lambda event: None)

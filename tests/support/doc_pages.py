@@ -38,7 +38,7 @@ class Block:
 
     Attributes:
         place: page and line, for messages.
-        notes: the comments above it: what stands before the colon -> what stands behind it.
+        notes: the comments above it: text before the colon -> text after it.
     """
 
     place: str
@@ -72,7 +72,7 @@ def blocks(page: str, text: str | None = None) -> tuple[Block, ...]:
 
     Args:
         page: its path in the checkout.
-        text: what stands there, the file's own by default.
+        text: its content; by default the file's.
     """
     text = (ROOT / page).read_text() if text is None else text
     return tuple(

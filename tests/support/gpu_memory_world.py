@@ -1,4 +1,4 @@
-"""A cluster of one node behind a real API server, for plugins that share GPUs by what stands in pods' annotations."""
+"""A cluster of one node behind a real API server, for plugins that share GPUs by annotations of pods."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Programs:
 
     @property
     def ours(self) -> list[str]:
-        """The simulated kubelet's command line but for its folder, as the same minor."""
+        """The simulated kubelet's command line without its folder, as the same minor."""
         return [sys.executable, "-m", "simkubelet.stdio", "--kubelet-version", self.minor]
 
 

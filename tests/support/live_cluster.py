@@ -28,7 +28,7 @@ class LiveCluster:
     """A cluster that runs, and what its user can do.
 
     Attributes:
-        scratch: everything it makes lies below.
+        scratch: the folder of everything that it makes.
         introduction: what it printed when it was up.
     """
 
@@ -139,7 +139,7 @@ def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[Live
 
 
 def _introduction(process: subprocess.Popen[str]) -> str:
-    """The lines of a cluster that is up: how many nodes there are stands in the first."""
+    """The lines that a running cluster prints; the first one has the number of nodes."""
     assert process.stdout is not None
     first = process.stdout.readline()
     found = re.search(r"(\d+) nodes?,", first)

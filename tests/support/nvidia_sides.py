@@ -61,7 +61,7 @@ _SETTINGS: Final = (
     "NVIDIA_",
     "PASS_DEVICE_SPECS",
 )
-"""How variables begin that a plugin reads: none of them comes from whoever runs the tests."""
+"""Prefixes of the variables that a plugin reads: none of them comes from the user's environment."""
 
 Answer = dict[str, Any]
 _T = TypeVar("_T")
@@ -80,7 +80,7 @@ class NvidiaNode:
 
     Args:
         machine: The GPUs; None for a node without a driver. It stays the caller's.
-        places: More of the node: path there -> file or folder of the host that stands there. With any, our plugin has
+        places: More of the node: path there -> file or folder of the host to show there. With any, our plugin has
             a mount namespace too, and the node's own root.
     """
 
@@ -126,7 +126,7 @@ class NvidiaNode:
 class SidePlugin:
     """One plugin's process, its kubelet, and its view of the node below `root`.
 
-    `root` has ``dev``, ``sys`` and ``proc`` of the machine and ``var/run/cdi``; ours is told it as the host's root,
+    `root` has ``dev``, ``sys`` and ``proc`` of the machine and ``var/run/cdi``; ours gets it as the host's root,
     NVIDIA's has all of that at the node's own paths in a mount namespace. `config_file` may be written again.
     """
 

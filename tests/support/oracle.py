@@ -129,7 +129,7 @@ class OracleProcess(LineProcess):
     """A kubelet that speaks the protocol: the Go oracle, or simkubelet's adapter.
 
     Args:
-        binary: The program, or its whole command line but for ``--dir``.
+        binary: The program, or its command line without ``--dir``.
         directory: The device plugin folder.
     """
 
@@ -152,7 +152,7 @@ class StubProcess(LineProcess):
         self.started: Answer = {}
 
     async def start(self) -> None:
-        """Start the plugin and wait until it serves and, unless told otherwise, has tried to register."""
+        """Start the plugin and wait until it serves and, by default, has tried to register."""
         await super().start()
         self.started = await self.read()
 

@@ -100,7 +100,7 @@ class PageReader:
             assert is_printed(self._here(block.text), printed), f"{block.place}: is really\n{printed}"
 
     def _shell(self, commands: str, *, is_kept: bool = False) -> list[str]:
-        """Return the command line of a shell; where it `is_kept`, the next block goes on with its variables."""
+        """Return the command line of a shell; if it `is_kept`, the next block continues with its variables."""
         bash = shutil.which("bash")
         assert bash is not None
         end = f"trap 'env -0 >{self._state}' EXIT\n" if is_kept else ""

@@ -1,4 +1,4 @@
-"""Every plugin that comes along, on a small node of its own: what the tests that concern all plugins run over."""
+"""Every bundled plugin, on its own small node: the cases of tests that concern all plugins."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class PluginCase:
         name: as on the command line.
         resource: what it serves.
         node: makes the node; at the end it is gone.
-        restarts_itself: whether one process lives through a new kubelet.
-        survives_refusal: whether it goes on where registering fails.
-        survives_streams: whether it goes on where a ListAndWatch stream ends.
+        restarts_itself: whether the process survives a new kubelet.
+        survives_refusal: whether it continues when registration fails.
+        survives_streams: whether it continues when a ListAndWatch stream ends.
         new_kubelets: how many of them a test may bring it; each list of some plugins has tens of thousands of devices.
     """
 

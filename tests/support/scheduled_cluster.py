@@ -15,7 +15,7 @@ GPU = "nvidia.com/gpu"
 
 
 class StepClock:
-    """A clock that stands still but for whole milliseconds; nobody sleeps by it."""
+    """A clock that moves in whole milliseconds only when advanced; no task sleeps on it."""
 
     def __init__(self) -> None:
         self.ms = 0

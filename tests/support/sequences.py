@@ -159,7 +159,7 @@ async def play(sequence: Recorded, kubelet: KubeletCommand, stub: Path) -> list[
 
     Args:
         sequence: One line of a recording: ``name`` and ``steps``.
-        kubelet: The kubelet's program, or its command line but for ``--dir``.
+        kubelet: The kubelet's program, or its command line without ``--dir``.
         stub: The Go stub's program.
     """
     answers = await _play(sequence, kubelet, stub, lambda step, before, answer: not step_difference(step, answer))

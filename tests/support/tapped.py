@@ -89,7 +89,7 @@ def channel(socket: Path) -> Any:
 
 @dataclass
 class Between:
-    """A tap between a plugin and a kubelet; `reports` is what it tells of calls, `links` what of connections."""
+    """A tap between a plugin and a kubelet; `reports` has its reports of calls, `links` those of connections."""
 
     folder: Path
     reports: list[dict[str, Any]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""A plugin as the plugin watcher finds it: its registration server on a socket, and what the kubelet told it."""
+"""A plugin as the plugin watcher finds it: its registration server on a socket, and the kubelet's notifications."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def test_console_block_has_commands_and_what_they_print() -> None:
         pytest.param("", "", True, id="nothing"),
     ],
 )
-def test_output_is_compared_but_for_times_and_widths(shown: str, actual: str, is_same: bool) -> None:
+def test_output_is_compared_except_for_times_and_widths(shown: str, actual: str, is_same: bool) -> None:
     assert is_printed(shown, actual) == is_same
 
 

@@ -2,7 +2,7 @@
 
 The first has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required fields, and
 how lists and maps are merged; no descriptions and no defaults. The second has the fields' numbers in protobuf, from
-the modules' ``generated.proto``. One definition stands on one line.
+the modules' ``generated.proto``. Each definition is on one line.
 
     python -m tools.generate.api_schema FOLDER 1.34.4
 

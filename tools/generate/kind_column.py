@@ -1,9 +1,10 @@
 """Write the column `kind` of ``docs/fidelity.md``: the Kubernetes versions on which a row's stories were equal.
 
 A row names stories that verify it (``story NAME, NAME``) in its column `verified`. The session `e2e_kind` with
-``-- --record`` notes in ``tests/e2e_kind/equal.json`` which stories a kind cluster and the simulator told alike, on
-which version. A cell has the versions on which all stories of its row were, a version with names where only those
-were. With ``--check`` nothing is written and the exit status says whether the committed page is fresh.
+``-- --record`` records in ``tests/e2e_kind/equal.json`` which stories had equal traces on a kind cluster and on the
+simulator, and on which version. A cell has the versions on which all stories of its row were equal, and a version
+with names if only those were. With ``--check`` nothing is written and the exit status says whether the committed page
+is current.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class PageError(Exception):
 
 
 def with_column(page: str, equal: Equal, known: frozenset[str]) -> str:
-    """Return a page with the column written anew.
+    """Return a page with a new column.
 
     Args:
         page: Markdown; tables whose heading has `verified` get the column `kind` behind it.

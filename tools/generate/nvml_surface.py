@@ -169,7 +169,7 @@ class Sources:
 
     @cached_property
     def _prefixes(self) -> dict[str, str]:
-        """Struct -> what stands before its members on the page."""
+        """Struct -> the prefix of its members on the page."""
         return {struct: f"{topic}." for topic, struct in self._topics.items()} | {"segment": ""}
 
 
@@ -218,7 +218,7 @@ def page(sources: Sources, since: Mapping[str, str], absent: Mapping[str, str]) 
     states = [state for part in rows.values() for _, state, _, _ in part]
     counts = (
         f"Of {len(since)} functions {states.count('modelled')} are modelled, {states.count('constant')} constant, "
-        f"{len(absent)} concern things that no machine here has, and {len(refused)} are not supported."
+        f"{len(absent)} concern hardware that no machine here has, and {len(refused)} are not supported."
     )
     lines = (*_HEAD.splitlines(), "", counts, *_sections(sources, rows), *_rest(absent, refused, since))
     return "".join(f"{line}\n" for line in lines)
@@ -245,8 +245,8 @@ def _sections(sources: Sources, rows: Mapping[str, list[tuple[str, str, str, str
 
 
 def _rest(absent: Mapping[str, str], refused: Sequence[str], since: Mapping[str, str]) -> Iterator[str]:
-    yield from ("", "## Things that no machine here has", "")
-    yield "Units of S-class systems and vGPUs: every name of one is a wrong one."
+    yield from ("", "## Hardware that no machine here has", "")
+    yield "Units of S-class systems and vGPUs: no handle of one is valid."
     yield from ("", "| function | state | since | answer |", "| --- | --- | --- | --- |")
     for name, answer in absent.items():
         yield f"| {name} | constant | {since[name]} | {answer} |"
@@ -260,18 +260,17 @@ _HEAD = """# The functions of NVML
 Written by `tools/generate/nvml_surface.py` from the C sources; do not edit.
 
 The library exports every function that `nvml.h` of CUDA 13.5 declares, older names included. All of them check their
-arguments in NVML's order: `UNINITIALIZED` before `nvmlInit`, `INVALID_ARGUMENT` for a handle that is none and for a
-missing pointer, `ARGUMENT_VERSION_MISMATCH` for a struct of another version, `INSUFFICIENT_SIZE` for a buffer that is
-too small (with the size needed, where NVML reports it), `GPU_IS_LOST`, `NOT_SUPPORTED` where the board has no such
-thing, and `NO_PERMISSION` for what only root may do.
+arguments in NVML's order: `UNINITIALIZED` before `nvmlInit`, `INVALID_ARGUMENT` for an invalid handle and a missing
+pointer, `ARGUMENT_VERSION_MISMATCH` for a struct of another version, `INSUFFICIENT_SIZE` for a buffer that is
+too small (with the required size, where NVML returns it), `GPU_IS_LOST`, `NOT_SUPPORTED` where the board lacks the
+feature, and `NO_PERMISSION` for calls that need root.
 
-- *modelled*: the answer follows from the state of the machine, whose members are named; see
-  [state.h](../fakegpu/native/core/state.h) for what they mean. What a function *sets* is read back by every process at
-  once.
-- *constant*: no state changes the answer of a function that is called as it should be.
-- *not supported*: arguments are checked, then the board does not support it.
+- *modelled*: the answer follows from members of the machine's state, which the table names; see
+  [state.h](../fakegpu/native/core/state.h) for their meaning. All processes see at once what a function *sets*.
+- *constant*: no state changes the answer to a valid call.
+- *not supported*: the function checks its arguments and returns that the board does not support it.
 
-*since* is the release of CUDA whose `nvml.h` has the function first; 11.7 stands for all older ones as well."""
+*since* is the first CUDA release whose `nvml.h` has the function; 11.7 also stands for all older releases."""
 
 
 def history(wheels: Sequence[Path]) -> dict[str, dict[str, str]]:

@@ -24,8 +24,8 @@ NAMES_ITSELF = ("minor", "kubelet_version")
 HEAD = """\
 # What differs between Kubernetes minors
 
-`simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, choose a minor, {first} to {last},
-or one of its patches where a fix came in between. All that depends on it stands below: a value counts from the version
+`simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, select a minor, {first} to {last},
+or one of its patches where a fix came in between. The table lists every difference: a value applies from the version
 before it up to the next one. `python -m tools.generate.version_table` writes this page.
 
 | what | from version: value | source |

@@ -1,4 +1,4 @@
-/* Accounting of the processes on the GPU, those that run and the last that ended, while it is on. */
+/* Accounting: the running processes on a GPU and the last ones that ended. */
 #include "control/accounts.h"
 #include "core/alive.h"
 #include "core/segment.h"

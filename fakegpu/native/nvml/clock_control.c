@@ -1,4 +1,4 @@
-/* Clocks as an administrator sets them: locks, applications clocks, offsets, and who may. */
+/* Clock control: locks, applications clocks, offsets, and permissions. */
 #include "nvml/change.h"
 
 /* Indices of what clocks can be moved. */

@@ -1,4 +1,4 @@
-/* Clocks, performance states and the reasons that hold clocks down. */
+/* Clocks, performance states and the reasons that limit clocks. */
 #include "nvml/change.h"
 
 #include <stdio.h>

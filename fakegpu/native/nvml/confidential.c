@@ -1,4 +1,4 @@
-/* Confidential computing: Hopper and newer boards support it, and no machine here has it switched on. */
+/* Confidential computing: supported by Hopper and newer boards, and off on all machines. */
 #include "nvml/visible.h"
 
 static bool can_compute_confidentially(const struct fg_segment *segment)

@@ -1,4 +1,4 @@
-/* Event sets: which events each set wants, how far it has read the ring, and the wait.
+/* Event sets: registered events, each set's position in the ring, and the wait.
  *
  * Each set has its own cursor, so every set of every process sees each event once. A set that falls a whole ring behind
  * loses the oldest events and continues with the oldest one that is left. A wait that finds nothing sleeps on two futex
@@ -50,7 +50,7 @@ struct nvmlEventSet_st {
     uint32_t padding;
 };
 
-/* A fixed table, so that a pointer that is no set is recognised. Slots are claimed without a lock: a child forked at
+/* A fixed table, so that a pointer that is not a set is recognised. Slots are claimed without a lock: a child forked at
  * any moment finds them usable. */
 static struct nvmlEventSet_st sets[SETS_MAX];
 

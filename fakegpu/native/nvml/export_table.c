@@ -1,7 +1,7 @@
 /* The door through which NVIDIA's own programs reach functions of the library that nvml.h does not declare.
  *
  * nvidia-smi names a table by 16 bytes and gets an array of pointers whose first word is the array's size in bytes. It
- * takes a pointer only below that size, and where it is null goes on as if the driver did not support the question. So
+ * takes a pointer only below that size, and where it is null continues as if the driver did not support the query. So
  * a null pointer is a good answer, and a guessed function, which writes through an argument of unknown meaning, is not.
  * Only those are here whose arguments could be seen: two strings, a handle or an index, and the place of one number, of
  * a text, or of an array whose every byte read is known.

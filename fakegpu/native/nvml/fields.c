@@ -1,4 +1,4 @@
-/* nvmlDeviceGetFieldValues: many numbers in one call, each with its own return code. */
+/* nvmlDeviceGetFieldValues: many values in one call, each with its own return code. */
 #include "core/clock.h"
 #include "nvml/change.h"
 #include "nvml/nvlink_fields.h"

@@ -1,4 +1,4 @@
-/* What the board stores of itself: its inforom, its place on the platform, its uptime. */
+/* Data of the board: inforom, platform identity, uptime. */
 #include "core/clock.h"
 #include "nvml/change.h"
 

@@ -1,7 +1,7 @@
 /* GPM: metrics between two samples of counters, for Hopper and newer boards.
  *
  * A sample here holds what the GPU did when it was taken; a metric is the later sample's figure. Samples are in a fixed
- * table, so that a pointer that is no sample is recognised.
+ * table, so that a pointer that is not a sample is recognised.
  */
 #include "nvml/change.h"
 

@@ -1,4 +1,4 @@
-/* GPU instances: profiles, places, creating, destroying. */
+/* GPU instances: profiles, placements, creating, destroying. */
 #include "nvml/mig.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What is printed on the board: names, numbers, firmware. */
+/* Identity of the board: names, numbers, firmware. */
 #include "nvml/mig.h"
 #include "nvml/visible.h"
 

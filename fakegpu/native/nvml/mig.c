@@ -1,4 +1,4 @@
-/* The mode of a GPU that can be partitioned, and its MIG devices. */
+/* MIG mode and MIG devices. */
 #include "nvml/mig.h"
 #include "control/capabilities.h"
 #include "core/alive.h"

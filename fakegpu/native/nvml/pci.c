@@ -1,4 +1,4 @@
-/* The board's place on the PCI bus and its link. */
+/* The board's PCI address and link. */
 #include "nvml/api.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Questions about the host: versions, processes, hardware that fake machines never have. */
+/* The host: versions, processes, and hardware that fake machines never have. */
 #include "nvml/api.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Where GPUs, CPUs and memory are relative to each other. */
+/* Topology of GPUs, CPUs and memory. */
 #include "nvml/visible.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* How busy the engines are. */
+/* Utilization of the engines. */
 #include "nvml/mig.h"
 
 #include <string.h>

@@ -112,7 +112,7 @@ def write_amd(
 
 
 def remove_amd(root: Path) -> None:
-    """Takes away all AMD GPUs below ``root``."""
+    """Removes all AMD GPUs below ``root``."""
     system = root / "sys"
     for driver in (system / "bus" / "pci" / "drivers" / "amdgpu").glob("*:*"):
         shutil.rmtree(driver.resolve())

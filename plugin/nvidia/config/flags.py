@@ -96,7 +96,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["MIG_STRATEGY"],
         default=_DEFAULTS.mig_strategy,
         metavar="none|single|mixed",
-        text="Under which resource MIG devices are offered: not at all, as GPUs, or as one resource for each profile.",
+        text="How to offer MIG devices: not at all, as GPUs, or as one resource for each profile.",
     ),
     go_bool_option(
         "--fail-on-init-error",
@@ -120,13 +120,13 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["NVIDIA_DEV_ROOT"],
         default="",
         metavar="DIR",
-        text="Above which folder of the node its device nodes are; the driver root unless it is given.",
+        text="The node's folder that contains its device nodes; the driver root if not given.",
     ),
     go_bool_option(
         "--pass-device-specs",
         "PASS_DEVICE_SPECS",
         default=_DEFAULTS.pass_device_specs,
-        text="Give containers the device nodes of their GPUs too, as the kubelet's CPU manager needs it.",
+        text="Also give containers the device nodes of their GPUs, which the kubelet's CPU manager needs.",
     ),
     click.option(
         "--device-list-strategy",
@@ -138,14 +138,14 @@ _FLAGS: Sequence[_Flag[Any]] = (
         show_envvar=True,
         show_default=_DEFAULTS.device_list_strategies[0],
         metavar="LIST",
-        help="How a container learns of its GPUs: any of envvar, volume-mounts, cdi-annotations and cdi-cri.",
+        help="How a container gets its GPUs: any of envvar, volume-mounts, cdi-annotations and cdi-cri.",
     ),
     _text(
         "--device-id-strategy",
         variables=["DEVICE_ID_STRATEGY"],
         default=_DEFAULTS.device_id_strategy,
         metavar="uuid|index",
-        text="By what the GPUs are named to the container runtime.",
+        text="How to name the GPUs to the container runtime.",
     ),
     go_bool_option(
         "--gdrcopy-enabled",
@@ -170,7 +170,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["CDI_ANNOTATION_PREFIX"],
         default=_DEFAULTS.cdi_annotation_prefix,
         metavar="PREFIX",
-        text="How the keys of CDI annotations begin.",
+        text="Prefix of the keys of CDI annotations.",
     ),
     _text(
         "--nvidia-cdi-hook-path",
@@ -179,7 +179,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"],
         default=_DEFAULTS.nvidia_ctk_path,
         metavar="PATH",
-        text="The program on the node that CDI specifications name for their hooks.",
+        text="The program on the node for the hooks of CDI specifications.",
     ),
     _text(
         "--driver-root-ctr-path",
@@ -188,7 +188,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"],
         default=_DEFAULTS.container_driver_root,
         metavar="DIR",
-        text="Where this process sees the driver root.",
+        text="Where the driver root is mounted in this container.",
     ),
     _text(
         "--mps-root",
@@ -202,7 +202,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         variables=["DEVICE_DISCOVERY_STRATEGY"],
         default=_DEFAULTS.device_discovery_strategy,
         metavar="auto|nvml|tegra",
-        text="Where GPUs are looked for.",
+        text="How to find GPUs.",
     ),
     click.option(
         "--imex-channel-ids",
@@ -219,7 +219,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         "--imex-required",
         "IMEX_REQUIRED",
         default=_DEFAULTS.imex_required,
-        text="Exit with status 1 when an IMEX channel is missing; otherwise go without it.",
+        text="Exit with status 1 when an IMEX channel is missing; otherwise continue without it.",
     ),
     click.option(
         "--cdi-feature-flags",
@@ -230,7 +230,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         envvar="CDI_FEATURE_FLAGS",
         show_envvar=True,
         metavar="LIST",
-        help="Features of the generation of CDI specifications.",
+        help="Feature flags for the generation of CDI specifications.",
     ),
     click.option(
         "--cdi-spec-dir",
@@ -238,7 +238,7 @@ _FLAGS: Sequence[_Flag[Any]] = (
         default=_DEFAULTS.cdi_spec_dir,
         show_default=True,
         metavar="DIR",
-        help="Where CDI specifications are written; empty where the node's owner writes them. Not the original's.",
+        help="Where to write CDI specifications; empty: write none. The original does not have this option.",
     ),
     _text(
         "--config-file",

@@ -59,12 +59,12 @@ def _needs(options: Mapping[str, Any]) -> PodNeeds:
     default="none",
     show_default=True,
     metavar="none|single|mixed",
-    help="The plugin's, as it decides which GPUs a resource has.",
+    help="The plugin's strategy, which decides which GPUs a resource has.",
 )
 @common_options
 @click.pass_context
 def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_level: str, **settings: Any) -> int:
-    """Run a control daemon of MPS for each resource that the settings share so; it is no device plugin itself.
+    """Run an MPS control daemon for each resource that the settings share with MPS. It is not a device plugin.
 
     It takes nvidia-cuda-mps-control on the PATH. The daemons' folders are below /mps, which the plugin and the
     containers see too. SIGHUP restarts the daemons; SIGINT, SIGTERM and SIGQUIT end them, status 0. A daemon that

@@ -22,7 +22,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def _same(node: NvidiaNode, binary: str, *args: str, config: str | None = None, **variables: str) -> None:
-    """Both plugins end at once, with status 1 and the same last words."""
+    """Both plugins exit at once, with status 1 and the same error."""
     ends = [
         (plugin.exit_status(), plugin.last_words) for plugin in node.both(binary, *args, config=config, **variables)
     ]

@@ -1,4 +1,4 @@
-"""What befalls a GPU, told to both plugins at once: they list the same devices as unhealthy.
+"""Failures of a GPU, seen by both plugins at once: they list the same devices as unhealthy.
 
 Fed in: faults of one machine that both watch, by environment and sharing; observed: the lists that come. Where the
 original leaves it to chance which device fails, their number counts.
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.nvidia_go
 
 GPU: Final = "nvidia.com/gpu"
 SENTINEL: Final = 79
-"""An XID that every policy of these tests looks at, of the last GPU: when it is told, so is all before it."""
+"""An XID of the last GPU that every policy of these tests handles: when it is reported, so is all before it."""
 SHARED: Final = "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n"
 
 
@@ -100,7 +100,7 @@ def test_no_xid_counts_where_all_are_disabled(
 
     machine.fail(0, xid=48)
 
-    # Whoever looked at it would be told within a few milliseconds; a watcher that does is the clock here.
+    # A watcher of it is notified within a few milliseconds, so it is the clock here.
     watcher = watched(node.ours())
     machine.fail(1, xid=48)
     watcher.until_unhealthy(1)

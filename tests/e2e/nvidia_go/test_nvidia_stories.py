@@ -1,4 +1,4 @@
-"""The stories about NVIDIA's plugin, told by it and by ours: the same happens to the node, its pods and the plugin."""
+"""The stories about NVIDIA's plugin, played with it and with ours: node, pods and plugin behave the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STORIES = {name.rpartition("/")[2]: path for name, path in stories.builtin().ite
 AS_PROMISED = {"xid-on-a-divided-gpu", "xid-on-a-shared-gpu"}
 """What the articles promise and NVIDIA's plugin does not do."""
 OF_OUR_OWN = {name for name, path in STORIES.items() if "builtin: nvidia-mps" in path.read_text()}
-"""What needs programs beside the plugin that come along with us."""
+"""Stories that need bundled programs beside the plugin."""
 
 
 def told(path: Path, folder: Path, command: tuple[str, ...] | None) -> tuple[Verdict, NormalForm, list[Entry]]:

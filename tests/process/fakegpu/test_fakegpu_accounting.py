@@ -118,7 +118,7 @@ def test_utilization_is_that_of_its_life(
     assert running.gpu_percent == ended.gpu_percent == 40
 
 
-def test_the_latest_is_told_first(accounted: Machine, nvml: ctypes.CDLL, workers: Callable[[], Worker]) -> None:
+def test_the_latest_is_reported_first(accounted: Machine, nvml: ctypes.CDLL, workers: Callable[[], Worker]) -> None:
     first, second, third = workers(), workers(), workers()
     for worker in (first, second):
         accounted.enter_process(0, worker.pid)
@@ -185,9 +185,7 @@ def test_mode_of_a_gpu_in_mig_mode_stays(accounted: Machine, nvml: ctypes.CDLL) 
     assert nvml.nvmlDeviceSetAccountingMode(device_of(nvml), 0) == NOT_SUPPORTED
 
 
-def test_who_may_not_write_sees_the_end_all_the_same(
-    accounted: Machine, see: See, workers: Callable[[], Worker]
-) -> None:
+def test_read_only_process_sees_the_end_too(accounted: Machine, see: See, workers: Callable[[], Worker]) -> None:
     worker = workers()
     accounted.enter_process(0, worker.pid, 1 << 30)
     end(worker)

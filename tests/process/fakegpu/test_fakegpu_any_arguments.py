@@ -132,7 +132,7 @@ def test_missing_pointers_are_refused(caller: Caller, header: Header) -> None:
         assert caller.call(signature, fitting(is_null=(True,) * POSITIONS)) in (2, 7), signature.name
 
 
-# The board that has everything: where something is missing, that may be told first.
+# The board that has everything: a missing feature may be reported first.
 @pytest.mark.parametrize("caller", ["h100-80gb"], indirect=True)
 def test_structs_of_another_version_are_refused(caller: Caller, header: Header) -> None:
     for signature in header.signatures:

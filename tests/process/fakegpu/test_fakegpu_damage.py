@@ -1,4 +1,4 @@
-"""A state whose bytes are nonsense: whatever the library is asked, it answers with a code of NVML and goes on."""
+"""A state whose bytes are nonsense: every call of the library returns a code of NVML."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def test_nobody_answers_before_the_daemon_is_there_and_after_it_has_quit(control
     assert list((control.folder / "pipe").iterdir()) == []
 
 
-def test_daemon_keeps_what_it_was_told(control: Control) -> None:
+def test_daemon_keeps_its_settings(control: Control) -> None:
     control("-d")
 
     assert control(told="get_default_active_thread_percentage") == (0, "100.0\n", "")
@@ -165,7 +165,7 @@ def test_daemon_keeps_what_it_was_told(control: Control) -> None:
 
 
 @pytest.mark.parametrize("command", ["nonsense", "set_default_active_thread_percentage 101", "get_default_device"])
-def test_command_that_is_none_is_told(control: Control, command: str) -> None:
+def test_command_that_is_none_is_reported(control: Control, command: str) -> None:
     control("-d")
 
     assert control(told=command) == (0, f"Unknown or malformed command: {command}\n", "")

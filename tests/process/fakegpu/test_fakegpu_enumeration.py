@@ -158,7 +158,7 @@ def test_a100_pairs_share_a_tree_of_pcie_switches(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_more_gpus_than_slots_go_on_in_the_next_pci_domain(tmp_path: Path) -> None:
+def test_more_gpus_than_slots_continue_in_the_next_pci_domain(tmp_path: Path) -> None:
     machine = Machine.create(tmp_path / "node", count=64)
 
     seen = enumerate_gpus(machine)["gpus"]

@@ -192,7 +192,7 @@ print(told(n.nvmlDeviceGetSamples, device, n.NVML_GPU_UTILIZATION_SAMPLES, 2**62
     assert see(h100, code) == "1 {30} True\nNotFound\n"
 
 
-def test_accounting_lists_whoever_runs_while_it_is_on(see: See, h100: Machine) -> None:
+def test_accounting_lists_processes_that_run_while_it_is_on(see: See, h100: Machine) -> None:
     with h100._segment.change(0) as state:
         state.modes.accounting = True
 

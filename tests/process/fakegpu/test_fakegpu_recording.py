@@ -46,7 +46,7 @@ ENERGY = {
 
 
 def unlike(after: Survey, before: Survey) -> list[Difference]:
-    """What is answered otherwise, but for the counters of energy, which have gone on meanwhile."""
+    """Answers that differ, except for the energy counters, which have continued."""
     found = list(differences(after, before, all_calls=True))
     assert all(one.fake >= one.real for one in found if one.call in ENERGY)
     return [one for one in found if one.call not in ENERGY]

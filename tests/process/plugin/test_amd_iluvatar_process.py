@@ -1,4 +1,4 @@
-"""Fed in: real processes of the plugins of AMD and Iluvatar; observed: exit status, last words, what stays behind."""
+"""Fed in: real processes of the plugins of AMD and Iluvatar; observed: exit status, error, what stays behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fed in: shared GPUs and a program that stands for MPS's control; observed: its commands, and which files stand."""
+"""Fed in: shared GPUs and a stand-in for MPS's control program; observed: its input, and which files exist."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_stopped_daemon_leaves_its_pipe_folder_alone(tmp_path: Path, commands: P
     assert [path.name for path in (tmp_path / "mps/nvidia.com/gpu").iterdir()] == ["pipe"]
 
 
-def test_missing_control_program_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_control_program_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     with pytest.raises(MpsControlError, match="executable file not found"):

@@ -30,7 +30,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine.create(tmp_path / "machine", "h100-80gb", 2)
 
 
-def test_gpus_are_told_as_nvidia_ml_py_tells_them(machine: Machine) -> None:
+def test_gpus_are_reported_as_nvidia_ml_py_tells_them(machine: Machine) -> None:
     _run(
         machine,
         """
@@ -60,7 +60,7 @@ assert nvml.common_ancestor(*ours) == pynvml.nvmlDeviceGetTopologyCommonAncestor
     )
 
 
-def test_mig_devices_are_told_as_nvidia_ml_py_tells_them(machine: Machine) -> None:
+def test_mig_devices_are_reported_as_nvidia_ml_py_tells_them(machine: Machine) -> None:
     machine.mig(0).set_mode(True)
     machine.mig(0).create("1g.10gb", "3g.40gb")
 

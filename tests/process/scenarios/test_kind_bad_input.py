@@ -54,7 +54,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path, f"test-{uuid.uuid4()}")
 
 
-def test_a_docker_without_permission_is_told_in_one_line(machine: Machine) -> None:
+def test_a_docker_without_permission_is_reported_in_one_line(machine: Machine) -> None:
     machine.has("docker", "echo 'permission denied while trying to connect to the Docker daemon socket' >&2; exit 1")
 
     status, said = machine.run()
@@ -64,7 +64,7 @@ def test_a_docker_without_permission_is_told_in_one_line(machine: Machine) -> No
     assert not machine.left()
 
 
-def test_a_docker_without_a_daemon_is_told_in_one_line(machine: Machine) -> None:
+def test_a_docker_without_a_daemon_is_reported_in_one_line(machine: Machine) -> None:
     machine.has("docker", "echo 'Cannot connect to the Docker daemon at unix:///x. Is it running?' >&2; exit 1")
 
     status, said = machine.run()
@@ -72,7 +72,7 @@ def test_a_docker_without_a_daemon_is_told_in_one_line(machine: Machine) -> None
     assert (status, said) == (3, "error: no docker daemon answers; start it, or name its socket in DOCKER_HOST\n")
 
 
-def test_a_missing_kind_is_told_with_where_to_get_it(machine: Machine) -> None:
+def test_a_missing_kind_is_reported_with_where_to_get_it(machine: Machine) -> None:
     machine.has("docker", _DAEMON_UP)
 
     status, said = machine.run()
@@ -82,7 +82,7 @@ def test_a_missing_kind_is_told_with_where_to_get_it(machine: Machine) -> None:
     assert len(said.splitlines()) == 1
 
 
-def test_a_cluster_that_cannot_be_created_is_deleted_and_the_cause_is_told(machine: Machine, faker: Faker) -> None:
+def test_a_cluster_that_cannot_be_created_is_deleted_and_the_cause_is_reported(machine: Machine, faker: Faker) -> None:
     cause = faker.sentence()
     machine.has("docker", _DAEMON_UP)
     machine.has("kind", f"case $1 in create) echo 'ERROR: failed to create cluster: {cause}' >&2; exit 1;; esac")
@@ -143,7 +143,9 @@ def test_a_cluster_takes_one_story_at_a_time(machine: Machine) -> None:
     assert not machine.calls.read_text()
 
 
-def test_a_plugin_that_cannot_run_on_a_node_is_told_before_anything_starts(machine: Machine, tmp_path: Path) -> None:
+def test_a_plugin_that_cannot_run_on_a_node_is_reported_before_anything_starts(
+    machine: Machine, tmp_path: Path
+) -> None:
     plugin = tmp_path / "plugin"
     plugin.write_text("#!/no/such/shell\n")
     plugin.chmod(0o755)

@@ -26,7 +26,7 @@ _ALIGNED = NodeSpec.model_validate(
 
 
 class Node(KindNode):
-    """Commands work below a folder; what systemd is told is kept."""
+    """Commands work below a folder; commands to systemd are kept."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("node-1", "dev-control-plane", _IMAGE, lambda told: None)
@@ -67,7 +67,7 @@ async def test_a_story_without_settings_leaves_the_kubelet_alone(node: Node) -> 
     assert node.settings == yaml.safe_load(_SETTINGS)
 
 
-async def test_a_kubelet_that_logs_too_little_is_told_to_log_more_for_the_story(node: Node) -> None:
+async def test_kubelet_logs_more_during_the_story(node: Node) -> None:
     quiet = "kind: KubeletConfiguration\nlogging: {format: json}\n"
     (node.root / "var/lib/kubelet/config.yaml").write_text(quiet)
 

@@ -92,7 +92,7 @@ async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: 
     await mine.until("plugin-started", 2)
 
 
-async def test_ended_plugin_that_no_kubelet_tends_can_be_stopped(supervise: Any) -> None:
+async def test_ended_plugin_without_a_kubelet_can_be_stopped(supervise: Any) -> None:
     mine = supervise("sleep 1000")
     mine.start()
     await mine.until("plugin-started")
@@ -105,7 +105,7 @@ async def test_ended_plugin_that_no_kubelet_tends_can_be_stopped(supervise: Any)
     assert mine.plugin.view.state is PluginState.STOPPED
 
 
-async def test_plugin_that_ends_before_it_registered_is_told_with_its_last_words(supervise: Any) -> None:
+async def test_plugin_that_ends_before_it_registered_is_reported_with_its_exit_log(supervise: Any) -> None:
     mine = supervise("echo first; echo 'no devices' >&2; exit 3")
     mine.start(registered=False)
 
@@ -118,7 +118,7 @@ async def test_plugin_that_ends_before_it_registered_is_told_with_its_last_words
     assert mine.plugin.view.state is PluginState.EXITED
 
 
-async def test_plugin_that_is_killed_before_it_registered_is_told_with_the_signal(supervise: Any) -> None:
+async def test_plugin_that_is_killed_before_it_registered_is_reported_with_the_signal(supervise: Any) -> None:
     mine = supervise("kill -9 $$")
     mine.start(registered=False)
 

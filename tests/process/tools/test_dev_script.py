@@ -168,7 +168,7 @@ def test_environment_without_the_extra_is_installed_again(checkout, machine, tmp
         pytest.param("id", "#!/bin/sh\necho 1000\n", id="no root"),
     ],
 )
-def test_run_goes_on_where_bubblewrap_cannot_be_installed(checkout, machine, bare_path, program, text):
+def test_run_continues_where_bubblewrap_cannot_be_installed(checkout, machine, bare_path, program, text):
     (bare_path / program).write_text(text)
 
     result = dev(checkout, "run", env=machine)

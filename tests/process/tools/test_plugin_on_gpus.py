@@ -42,13 +42,13 @@ def test_table_tells_what_was_seen_and_what_is_missing(tmp_path: Path) -> None:
     assert ["list", "nvidia.com/gpu  ok      2 healthy, 0 unhealthy; NVML has 2"] in rows
     assert any(told["allocate"].endswith(f"NVIDIA_VISIBLE_DEVICES={gpu.uuid}") for gpu in machine.gpus), told
     assert told["health"] == "ok      2 of 2 devices watched, 1 event sets"
-    # No driver's files lie on a machine without a driver.
+    # A machine without a driver has no driver files.
     assert told["CDI"].startswith("FAILED  ")
     assert "libcuda.so" in told["CDI"]
     assert (done.returncode, done.stderr) == (1, "")
 
 
-def test_machine_without_a_gpu_is_told_in_one_line(tmp_path: Path) -> None:
+def test_machine_without_a_gpu_is_reported_in_one_line(tmp_path: Path) -> None:
     # Found before a driver's own, and no library.
     (tmp_path / "libnvidia-ml.so.1").touch()
     done = run({"LD_LIBRARY_PATH": str(tmp_path)})

@@ -60,7 +60,7 @@ def test_more_gpus_than_a_driver_knows_have_minors_too(tmp_path: Path) -> None:
     assert (granted(machine, 39), nodes(machine)) == expected(machine, 39)
 
 
-def test_model_without_mig_has_the_folders_all_the_same(tmp_path: Path) -> None:
+def test_model_without_mig_has_the_folders_too(tmp_path: Path) -> None:
     machine = Machine.create(tmp_path / "t4", "t4", 1)
 
     assert (capabilities(machine) / "gpu0" / "mig").is_dir()

@@ -299,7 +299,7 @@ def test_event_of_a_type_beyond_nvml_reaches_nobody(machine: Machine, event_set:
     assert event_set.wait()[0] == TIMEOUT
 
 
-def test_lost_gpu_ends_a_wait_once_and_others_go_on(machine: Machine, event_set: EventSet) -> None:
+def test_lost_gpu_ends_a_wait_once_and_others_continue(machine: Machine, event_set: EventSet) -> None:
     event_set.register(0)
     event_set.register(1)
 
@@ -310,7 +310,7 @@ def test_lost_gpu_ends_a_wait_once_and_others_go_on(machine: Machine, event_set:
     assert event_set.take() == [(XID, 48)]
 
 
-def test_loss_reported_by_an_xid_is_told_by_the_xid(machine: Machine, event_set: EventSet) -> None:
+def test_loss_with_an_xid_is_reported_by_the_xid(machine: Machine, event_set: EventSet) -> None:
     event_set.register(0)
 
     machine.fail(0, xid=79, lost=True)
@@ -349,7 +349,7 @@ def test_sets_can_be_made_and_freed_without_end(machine: Machine, nvml: ctypes.C
     event_set.free()
 
 
-def test_slow_set_loses_the_oldest_events_and_goes_on(machine: Machine, event_set: EventSet) -> None:
+def test_slow_set_loses_the_oldest_events_and_continues(machine: Machine, event_set: EventSet) -> None:
     event_set.register(0)
 
     for number in range(1, 1101):

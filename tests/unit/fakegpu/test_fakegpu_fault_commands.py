@@ -64,7 +64,7 @@ def test_mig_mode_may_wait_for_a_reset(run: Run, machine: Machine) -> None:
     assert machine.mig(1).mode == (False, False)
 
 
-def test_everything_that_befalls_a_gpu_has_an_option(run: Run, machine: Machine) -> None:
+def test_everything_that_affects_a_gpu_has_an_option(run: Run, machine: Machine) -> None:
     machine.mig(1).create("1g.10gb")
     for options in (
         ["--xid", "43", "--gi", "13", "--ci", "0"],

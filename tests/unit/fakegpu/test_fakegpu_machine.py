@@ -181,7 +181,7 @@ def test_process_keeps_its_gpus_when_the_machine_goes(machine: Machine, nvml: ct
     assert count.value == 4
 
 
-def test_machine_made_anew_is_seen_after_the_next_init(machine: Machine, nvml: ctypes.CDLL) -> None:
+def test_recreated_machine_is_visible_after_the_next_init(machine: Machine, nvml: ctypes.CDLL) -> None:
     count = ctypes.c_uint()
     machine.destroy()
     again = Machine.create(machine.directory, count=2)

@@ -73,7 +73,7 @@ def graph() -> dict[str, set[str]]:
     return arrows({str(path.relative_to(NATIVE)): path.read_text() for path in NATIVE.glob("*/*.[ch]")})
 
 
-def test_every_unit_lies_in_a_layer(graph: dict[str, set[str]]) -> None:
+def test_every_unit_is_in_a_layer(graph: dict[str, set[str]]) -> None:
     assert {unit.partition("/")[0] for unit in graph} == set(LAYERS)
 
 

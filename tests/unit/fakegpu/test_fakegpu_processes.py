@@ -49,7 +49,7 @@ def test_kind_says_which_lists(
     assert len(listed(machine, nvml, function="nvmlDeviceGetMPSComputeRunningProcesses_v3")) == mps
 
 
-def test_too_small_an_array_is_told_how_many(machine: Machine, nvml: ctypes.CDLL) -> None:
+def test_too_small_an_array_gets_the_required_size(machine: Machine, nvml: ctypes.CDLL) -> None:
     machine.enter_process(0, os.getpid())
     machine.enter_process(0, os.getppid())
     handle, count = ctypes.c_void_p(), ctypes.c_uint(1)

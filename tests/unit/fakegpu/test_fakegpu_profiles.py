@@ -130,7 +130,7 @@ def test_line_of_a_mistake_is_where_it_stands() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "a: 2026-13-45", "a: " + "9" * 5000, "[" * 20_000])
-def test_text_that_is_no_yaml_is_one_line(text: str) -> None:
+def test_text_that_is_not_yaml_is_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"mine.yaml: not YAML: ") as caught:
         parse_profile(text, "mine.yaml")
 

@@ -26,7 +26,7 @@ CHANGES: dict[str, Callable[[Machine], object]] = {
 
 @pytest.fixture
 def foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The machine as whoever opens it from now on may only read it; what the fixture gives may still write."""
+    """The machine, which later users may only read; the fixture's own value may still write."""
     opened = os.open
 
     def refuse(path: str | os.PathLike[str], flags: int, *rest: int) -> int:

@@ -213,7 +213,7 @@ def test_applications_clocks_can_be_left_to_anyone(h100: Board) -> None:
 
 
 @needs_root
-def test_fans_turn_as_told_until_the_driver_has_them_again(load: Load) -> None:
+def test_fans_keep_the_set_speed_until_the_driver_controls_them(load: Load) -> None:
     rtx = load("rtx-4090")
     lowest, highest = rtx.get("GetMinMaxFanSpeed", answers=2)
 

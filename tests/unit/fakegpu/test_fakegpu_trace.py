@@ -130,7 +130,7 @@ def test_long_recording_is_thinned(tmp_path: Path) -> None:
         (f"timestamp,utilization.gpu\n0,{'9' * 200_000}\n", ": not text"),
     ],
 )
-def test_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "wrong.csv"
     path.write_text(text)
 
@@ -140,12 +140,12 @@ def test_wrong_file_is_told_with_its_line(tmp_path: Path, text: str, message: st
     assert message in str(told.value)
 
 
-def test_missing_file_is_told(tmp_path: Path) -> None:
+def test_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file"):
         read_traces(tmp_path / "nothing.csv")
 
 
-def test_file_that_is_no_text_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(InputError, match="not text"):

@@ -53,7 +53,7 @@ def test_chips_are_replaced_by_fewer(tmp_path: Path) -> None:
     assert len(list((tmp_path / "sys/bus/pci/devices").iterdir())) == 2
 
 
-def test_an_iluvatar_chip_falls_ill_and_gets_well(tmp_path: Path) -> None:
+def test_an_iluvatar_chip_becomes_unhealthy_and_healthy_again(tmp_path: Path) -> None:
     chip = write_iluvatar(tmp_path, 2)[1]
     health = tmp_path / "sys/bus/pci/devices" / chip.address / "ixml/health"
 
@@ -71,7 +71,7 @@ def test_no_such_iluvatar_chip(tmp_path: Path) -> None:
         set_health(tmp_path, "GPU-nobody", 0)
 
 
-def test_plain_files_lie_below_the_folder(tmp_path: Path) -> None:
+def test_plain_files_are_below_the_folder(tmp_path: Path) -> None:
     write_plain(tmp_path, ["etc/gophers/g1", "/etc/gophers/g2"])
 
     assert sorted(path.name for path in (tmp_path / "etc/gophers").iterdir()) == ["g1", "g2"]

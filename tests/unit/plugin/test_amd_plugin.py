@@ -27,7 +27,7 @@ _PATIENCE_S = 20.0
 
 
 class _Node:
-    """A node with AMD GPUs; `folder` is short, as a socket lies in it."""
+    """A node with AMD GPUs; `folder` is short, as it contains a socket."""
 
     def __init__(self, folder: Path, profile: str, count: int, compute: str = "spx") -> None:
         self.folder = folder
@@ -104,7 +104,7 @@ async def test_beats_send_the_list_again_with_what_kfd_shows(folder: Path) -> No
     assert set(_health(gone).values()) == {Health.UNHEALTHY}
 
 
-async def test_exporter_tells_of_each_device_and_health_comes_back(folder: Path) -> None:
+async def test_exporter_reports_each_device_and_health_comes_back(folder: Path) -> None:
     node = _Node(folder, "mi210", 2)
     ill, well = (device.name for device in node.devices)
     set_health(folder, ill, healthy=False)
@@ -148,7 +148,7 @@ def test_whatever_answers_for_an_exporter(message: bytes) -> None:
     assert set(healths.values()) <= set(Health)
 
 
-async def test_beats_go_to_the_resources_in_turns() -> None:
+async def test_beats_go_to_the_resources_alternately() -> None:
     heartbeat, beats = Heartbeat(1), list[str]()
     done = asyncio.Event()
 
@@ -223,7 +223,7 @@ def test_preference_that_cannot_be_given_is_refused(folder: Path) -> None:
         plugin.preferred([], [], 1)
 
 
-def test_end_of_a_stream_is_told(folder: Path) -> None:
+def test_end_of_a_stream_is_reported(folder: Path) -> None:
     node = _Node(folder, "mi210", 1)
     (plugin,) = node.plugins()
 

@@ -101,7 +101,7 @@ def test_description_is_read_in_full(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_description_is_told_with_its_line_and_how_to_mend_it(
+def test_wrong_description_is_reported_with_its_line_and_how_to_fix_it(
     tmp_path: Path, text: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "d.yaml"

@@ -121,7 +121,7 @@ def test_machine_without_the_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("soon")
-async def test_all_replicas_of_a_board_fall_ill_together_and_get_well(tmp_path: Path) -> None:
+async def test_all_replicas_of_a_board_become_unhealthy_and_healthy_together(tmp_path: Path) -> None:
     node = _Node(tmp_path, 4, chips_per_board=2)
     plugin = node.plugin(IluvatarConfig(replicas=2))
     ill, well = node.chips[0].uuid, node.chips[2].uuid
@@ -313,7 +313,7 @@ def test_whatever_the_chips_each_is_in_one_board_at_most(chips: list[Chip], spli
     assert all(scores[a][b] == scores[b][a] for a in range(len(scores)) for b in range(len(scores)))
 
 
-def test_board_is_healthy_while_none_of_its_chips_is_ill() -> None:
+def test_board_is_healthy_while_none_of_its_chips_is_unhealthy() -> None:
     chips = tuple(Chip(f"GPU-{number}", number, 0, 0, number, "0100:01:00.0") for number in range(2))
     board = Board(chips, is_pair=True, replicas=0)
 

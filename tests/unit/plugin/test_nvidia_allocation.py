@@ -65,7 +65,7 @@ def test_mig_device_by_index_brings_the_nodes_of_its_instances(tmp_path: Path) -
     assert [node.host_path for node in answer.devices] == list(_MIG[0].paths)
 
 
-def test_modes_are_told_to_every_container(tmp_path: Path) -> None:
+def test_every_container_gets_the_modes(tmp_path: Path) -> None:
     settings = dict.fromkeys(_MODES_OFF, True)
 
     answer = _allocated(_allocator(tmp_path, device_list_strategies=("cdi-cri",), **settings), "GPU-0")

@@ -113,7 +113,7 @@ def test_version_that_nvml_does_not_tell_is_in_the_librarys_name(node: Path, mak
     assert _written(node, nvml) == ()
 
 
-def test_folder_that_cannot_be_written_is_told(node: Path, make_nvml: Any) -> None:
+def test_folder_that_cannot_be_written_is_reported(node: Path, make_nvml: Any) -> None:
     (node / "var").touch()
 
     with pytest.raises(CdiError, match="failed to save CDI spec: failed to write spec"):
@@ -146,7 +146,7 @@ def test_soname_of_a_library() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"no library", b"\x7fELF\x02\x01", b"\x7fELF\x02\x01" + b"\xff" * 200])
-def test_file_that_is_no_library_has_no_soname(tmp_path: Path, content: bytes) -> None:
+def test_file_that_is_not_a_library_has_no_soname(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
 
     with pytest.raises(ElfError):

@@ -97,7 +97,7 @@ def test_numa_node_may_be_unknown(make_nvml: Any, tmp_path: Path, text: str) -> 
     assert _found(make_nvml(1), tmp_path)["gpu"][0].numa_node is None
 
 
-def test_numa_node_that_is_no_number_is_an_error(make_nvml: Any, tmp_path: Path) -> None:
+def test_numa_node_that_is_not_a_number_is_an_error(make_nvml: Any, tmp_path: Path) -> None:
     _numa_node(tmp_path, 0, "x\n")
 
     assert _failure(make_nvml(1), tmp_path) == (
@@ -250,7 +250,7 @@ def test_profile_that_no_resource_has_is_an_error(make_nvml: Any, tmp_path: Path
     nvml = make_nvml(1)
     nvml.mig = {0: {0: FakeMig(1, gpu_profile=2, compute_profile=1, memory_mib=40320)}}
 
-    # A compute instance of two of three slices; the plain profile is found in its name all the same.
+    # A compute instance of two of three slices; its name still contains the plain profile.
     assert list(_found(nvml, tmp_path, "mixed")) == ["mig-3g.40gb"]
 
     nvml.mig = {0: {0: FakeMig(1, memory_mib=20096)}}

@@ -258,7 +258,7 @@ async def test_gpu_that_has_no_events_stays_healthy() -> None:
         assert await reports.next() == {"GPU-1"}
 
 
-async def test_all_fail_where_the_wait_fails_and_the_check_goes_on() -> None:
+async def test_all_fail_where_the_wait_fails_and_the_check_continues() -> None:
     nvml = Nvml()
     async with checking(nvml, [gpu(0), gpu(1)]) as reports:
         nvml.events.put(NvmlError(15, "GPU is lost"))

@@ -125,7 +125,7 @@ def test_flags_and_variables_are_read_as_by_the_original(
         ),
     ],
 )
-def test_channel_that_is_no_number_is_wrong_use(
+def test_channel_that_is_not_a_number_is_wrong_use(
     monkeypatch: pytest.MonkeyPatch, args: list[str], variables: dict[str, str], text: str
 ) -> None:
     for name, value in variables.items():

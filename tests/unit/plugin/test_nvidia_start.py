@@ -1,4 +1,4 @@
-"""Fed in: settings, an NVML of plain values, the node's files; observed: the plugins made, or the last words."""
+"""Fed in: settings, an NVML of plain values, the node's files; observed: the plugins made, or the error."""
 
 from __future__ import annotations
 
@@ -60,9 +60,7 @@ def test_machine_without_gpus_has_no_plugin(make_nvml: Any, tmp_path: Path) -> N
         pytest.param(9, "nvml init failed: code 9", id="driver not loaded"),
     ],
 )
-def test_missing_nvml_ends_the_start_unless_told_otherwise(
-    make_nvml: Any, tmp_path: Path, code: int | None, reason: str
-) -> None:
+def test_missing_nvml_ends_the_start_by_default(make_nvml: Any, tmp_path: Path, code: int | None, reason: str) -> None:
     nvml = make_nvml(1)
     nvml.has_library = code is not None
     if code is not None:
@@ -121,7 +119,7 @@ def test_library_is_looked_for_below_the_driver_root_first(make_nvml: Any, tmp_p
     (folder / "libnvidia-ml.so.580").touch()
     (folder / "libnvidia-ml.so.1").symlink_to("libnvidia-ml.so.580")
     nvml, asked = make_nvml(1), []
-    nvml.load = lambda library: not asked.append(library)  # type: ignore[func-returns-value]  # it shall be true
+    nvml.load = lambda library: not asked.append(library)  # type: ignore[func-returns-value]  # the result must be true
 
     _start(nvml, tmp_path)
     _start(nvml, tmp_path, container_driver_root="/elsewhere")

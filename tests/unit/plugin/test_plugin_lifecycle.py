@@ -135,7 +135,7 @@ async def _read(stream: Any) -> list[tuple[str, str]]:
 
 
 async def _removal(changes: Inotify, name: str) -> None:
-    """Wait until a watch for removals tells of this file."""
+    """Wait until a watch for removals reports this file."""
     async with asyncio.timeout(_PATIENCE_S):
         async for event in changes:
             if str(event.name) == name:
@@ -225,7 +225,7 @@ async def test_two_streams_both_get_every_update_also_after_a_third_has_ended(ku
                     assert await _read(stream) == [(name, "Unhealthy")]
 
 
-async def test_new_kubelet_gets_a_registration_of_a_plugin_built_anew(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_new_kubelet_gets_a_registration_of_a_new_plugin(kubelet: Any, kubelet_dir: Path) -> None:
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
         await kubelet.registration()
         for lives in range(2, 5):
@@ -252,7 +252,7 @@ async def test_plugin_that_leaves_restarts_to_its_supervisor_exits_on_a_new_kube
     assert kubelet.requests.empty()
 
 
-async def test_kubelet_that_appears_during_the_dial_starts_a_new_life(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_kubelet_that_appears_during_the_dial_restarts_the_plugin(kubelet: Any, kubelet_dir: Path) -> None:
     await kubelet.stop()
 
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
@@ -343,7 +343,7 @@ async def test_refusal_ends_a_plugin_also_when_a_new_kubelet_comes_while_it_clea
             await running.finish()
 
 
-async def test_plugin_without_kubelet_goes_on_and_registers_when_one_appears(
+async def test_plugin_without_kubelet_continues_and_registers_when_one_appears(
     kubelet: Any, kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 0.01)
@@ -362,7 +362,7 @@ async def test_plugin_without_kubelet_goes_on_and_registers_when_one_appears(
             assert not running.task.done()
 
 
-async def test_refused_plugin_stops_while_the_one_registered_before_goes_on(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_refused_plugin_stops_while_the_one_registered_before_continues(kubelet: Any, kubelet_dir: Path) -> None:
     kubelet.refusal, kubelet.refused_resource = "no second one", "example.com/second"
 
     with Inotify() as removals:

@@ -1,4 +1,4 @@
-"""Fed in: ``--manifest`` of every plugin; observed: what an API server that is strict says, and what stands in it."""
+"""Fed in: ``--manifest`` of every plugin; observed: the answer of a strict API server, and its contents."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_arguments_and_folders_follow_the_command_line(tmp_path: Path, capsys: p
 
 
 @pytest.mark.parametrize("form", ["--config {}", "--config={}"])
-def test_file_comes_along_in_a_config_map(config: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_file_is_included_in_a_config_map(config: Path, capsys: pytest.CaptureFixture[str], form: str) -> None:
     objects = manifest(capsys, "generic", *form.format(config).split(), "--log-level", "debug")
 
     assert objects["ConfigMap"]["data"] == {"seats.yaml": DESCRIPTION}
@@ -132,7 +132,9 @@ def test_rights_grow_with_what_the_nvidia_plugin_is_to_do(capsys: pytest.Capture
         pytest.param(["generic"], "Missing option '--config'", id="no description"),
     ],
 )
-def test_what_makes_no_manifest_is_told(options: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_makes_no_manifest_is_reported(
+    options: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*options, "--manifest"]) == 2
 
     said = capsys.readouterr()

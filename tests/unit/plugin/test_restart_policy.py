@@ -235,7 +235,7 @@ async def test_last_list_reaches_the_kubelet_before_the_stream_ends(kubelet: Any
     await plugin.sees("begins", "stream ended", "ends")
 
 
-async def test_stream_that_the_kubelet_ends_is_told(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_stream_that_the_kubelet_ends_is_reported(kubelet: Any, kubelet_dir: Path) -> None:
     async with running(kubelet_dir, RestartPolicy()) as plugin:
         await kubelet.registration()
         async with _stub(kubelet_dir) as stub:

@@ -21,7 +21,7 @@ PATIENCE_S = 20
 
 
 class Notes:
-    """`Reports` that keep what they are told."""
+    """`Reports` that keep what they get."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[str]]] = []
@@ -85,7 +85,7 @@ async def test_registers_at_its_start_and_for_each_new_kubelet(kubelet: Any, kub
 
 
 @pytest.mark.parametrize(("registers", "expected"), [(Registers.ONCE, 1), (Registers.NEVER, 0)])
-async def test_forgets_its_manners_when_told(
+async def test_registers_as_its_option_says(
     kubelet: Any, kubelet_dir: Path, registers: Registers, expected: int
 ) -> None:
     notes = Notes()
@@ -101,7 +101,7 @@ async def test_forgets_its_manners_when_told(
         assert kubelet.requests.qsize() == expected + 1
 
 
-async def test_registers_as_whatever_it_is_told_and_tells_the_refusal(kubelet: Any, kubelet_dir: Path) -> None:
+async def test_registers_as_requested_and_reports_the_refusal(kubelet: Any, kubelet_dir: Path) -> None:
     notes = Notes()
     kubelet.refusal = "no such version"
     stub = Stub(behaviour(), kubelet_dir, notes)

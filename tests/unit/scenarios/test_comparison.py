@@ -1,4 +1,4 @@
-"""Two worlds go on after a story until both have told the same, or one never does."""
+"""Two worlds continue after a story until both have recorded the same, or one never does."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def compared(simulated: World, real: World) -> Any:
 
 
 @pytest.mark.parametrize(("phases", "waits"), [(["Running"], 1), (["Running", "Failed"], 1)])
-async def test_cluster_is_waited_for_until_it_has_told_the_same(phases: list[str], waits: int) -> None:
+async def test_cluster_continues_until_it_has_recorded_the_same(phases: list[str], waits: int) -> None:
     simulated, real = World(), World(*phases)
     simulated.tell("Running")
 
@@ -72,7 +72,7 @@ async def test_cluster_is_waited_for_until_it_has_told_the_same(phases: list[str
     assert real.waits == waits
 
 
-async def test_simulator_goes_on_and_may_tell_more() -> None:
+async def test_simulator_continues_and_may_record_more() -> None:
     simulated, real = World("Running", "Failed"), World()
     real.tell("Running")
 

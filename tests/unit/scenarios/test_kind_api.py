@@ -78,7 +78,7 @@ async def test_a_watch_that_ends_is_taken_up_where_it_ended() -> None:
     assert (server.asked_from[:2], server.lists) == (["5", "6"], 1)
 
 
-async def test_a_version_that_is_too_old_is_listed_anew() -> None:
+async def test_a_version_that_is_too_old_is_listed_again() -> None:
     gone = {"type": "ERROR", "object": {"code": 410}}
     server = ScriptedServer([gone], [{"type": "MODIFIED", "object": pod("Failed", "6")}])
 

@@ -47,7 +47,7 @@ class Cluster(ClusterApi):
 
 
 class Machine(KindNode):
-    """A node that does as systemd is told."""
+    """A node that executes commands to systemd."""
 
     def __init__(self, name: str, cluster: Cluster) -> None:
         super().__init__(name, name, _IMAGE, lambda told: None)

@@ -1,4 +1,4 @@
-"""What plugins' pods, stubs and kubelet logs tell of plugins on a real cluster."""
+"""Plugins on a real cluster, observed through their pods, stubs and kubelet logs."""
 
 import asyncio
 import json
@@ -208,7 +208,7 @@ async def test_a_resource_that_nobody_is_known_to_serve_is_the_unknown_programs(
     assert counts == {"nvidia": resource == "nvidia.com/gpu", "mine": resource != "nvidia.com/gpu", "gpu": 0}
 
 
-async def test_a_program_in_place_of_a_plugin_that_comes_along_serves_the_same(trace: Trace, api: SilentApi) -> None:
+async def test_program_in_place_of_a_bundled_plugin_serves_the_same(trace: Trace, api: SilentApi) -> None:
     specs = (PluginSpec(name="nvidia", builtin="nvidia"),)
     plugins = await started(trace, api, specs, {"nvidia": Program(("/x",), frozenset())})
 
@@ -217,7 +217,7 @@ async def test_a_program_in_place_of_a_plugin_that_comes_along_serves_the_same(t
     assert view(plugins, "nvidia").registrations == 1
 
 
-def test_a_stub_is_told_through_a_pipe_and_others_are_not(plugins: KindPlugins, api: SilentApi) -> None:
+def test_only_a_stub_gets_a_pipe_for_commands(plugins: KindPlugins, api: SilentApi) -> None:
     nvidia, stub = (one["spec"]["template"]["spec"]["containers"][0] for one in api.made)
 
     assert "<>" in stub["command"][2]
@@ -280,7 +280,7 @@ async def test_a_plugin_that_is_stopped_has_ended(
     await stopping
 
     assert lives(trace) == [("plugin-started", 1), ("plugin-exited", -15)]
-    # The kubelet ends it with SIGTERM; what ended earlier could be started once more.
+    # The kubelet ends it with SIGTERM; what ended earlier could be started again.
     assert [given["number"] for do, given in node.asked if do == "signal"] == signals
 
 

@@ -89,7 +89,7 @@ async def test_where_processes_run_a_containers_own_program_is_brought_to_every_
         (["no-such-program"], "pod 'trainer': container 'main': no program 'no-such-program'"),
     ],
 )
-async def test_a_container_without_a_program_is_told(command: list[str], words: str, nodes: list[Node]) -> None:
+async def test_a_container_without_a_program_is_reported(command: list[str], words: str, nodes: list[Node]) -> None:
     with pytest.raises(InputError) as caught:
         await pods(nodes, Runtime.PROCESS).manifest(manifest(command=command))
 

@@ -55,7 +55,7 @@ def test_only_resources_of_plugins_make_a_node_status(state: ClusterState, trace
     assert state.snapshot((), {}).nodes["node-1"].capacity == {"example.com/gpu": 1}
 
 
-def test_a_pod_is_scheduled_once_and_its_status_told_when_it_changes(state: ClusterState, trace: Trace) -> None:
+def test_pod_is_scheduled_once_and_its_status_recorded_when_it_changes(state: ClusterState, trace: Trace) -> None:
     state.seen("pod", pod(node=None, phase="Pending"), True)
     state.seen("pod", pod(phase="Pending"), True)
     state.seen("pod", pod(phase="Running"), True)
@@ -74,7 +74,7 @@ def test_a_pod_that_the_story_binds_was_scheduled_by_nobody(state: ClusterState,
     assert not kinds(trace)
 
 
-def test_lives_between_two_looks_are_told_one_by_one(state: ClusterState, trace: Trace) -> None:
+def test_lives_between_two_looks_are_reported_one_by_one(state: ClusterState, trace: Trace) -> None:
     ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
     state.seen("pod", pod(phase="Running", containerStatuses=[container(0, {"running": {}})]), True)
     state.seen("pod", pod(phase="Running", containerStatuses=[container(2, {"running": {}}, ended)]), True)
@@ -123,7 +123,7 @@ def messages(trace: Trace) -> list[str]:
 
 
 @pytest.mark.parametrize("told", [["pod", "event", "event"], ["event", "event", "pod"], ["event", "pod", "event"]])
-def test_an_event_is_told_once_in_the_storys_names_whichever_watch_is_quicker(
+def test_an_event_is_reported_once_in_the_storys_names_whichever_watch_is_quicker(
     state: ClusterState, trace: Trace, told: list[str]
 ) -> None:
     for kind in told:

@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a node, as stories name, break, mend and divide them."""
+"""The NVIDIA GPUs of a node, as stories name, break, fix and partition them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def perform(machine: Machine, action: NvidiaAction, snapshot: Snapshot | None = None) -> Any:
-    """Do what a step says; the event that tells of it."""
+    """Do what a step says; return its event."""
     seen = snapshot or Snapshot(nodes={}, pods={}, plugins=())
     event, given = nvidia_change(action, "node-1", nvidia_gpus.names(machine), seen)
     verb = type(action).__name__
@@ -57,7 +57,7 @@ def test_same_seed_gives_the_same_names(machine: Machine, tmp_path: Path) -> Non
     assert nvidia_gpus.names(again) == nvidia_gpus.names(machine)
 
 
-def test_gpu_is_divided_anew_and_undivided(machine: Machine) -> None:
+def test_gpu_is_repartitioned_and_mig_mode_turned_off(machine: Machine) -> None:
     event = perform(machine, PartitionGpu(gpu=0, mig=("2g.10gb", "2g.10gb")))
     assert [device.name for device in machine.mig(0).devices] == ["2g.10gb", "2g.10gb"]
     assert (event.kind, event.index, event.mig) == ("gpu-partitioned", 0, ("2g.10gb", "2g.10gb"))

@@ -23,7 +23,7 @@ POD = api.PodResources(
 )
 
 
-def test_a_device_stands_once_with_all_its_nodes_by_pod_and_container() -> None:
+def test_device_is_listed_once_with_all_its_nodes() -> None:
     elsewhere = api.PodResources(name="p", namespace="team", containers=[container("a", device("1"))])
     listed = api.ListPodResourcesResponse(pod_resources=[POD, elsewhere])
     allocatable = api.AllocatableResourcesResponse(devices=[device("0", 0, 1), device("1")])
@@ -34,7 +34,7 @@ def test_a_device_stands_once_with_all_its_nodes_by_pod_and_container() -> None:
     assert answers.allocatable == {"x/gpu": {"0": (0, 1), "1": ()}}
 
 
-def test_get_tells_of_all_containers_or_why_not_and_survives_json() -> None:
+def test_get_returns_all_containers_or_an_error_and_survives_json() -> None:
     both = api.PodResources(containers=[container("a", device("0")), container("b", device("1", 2))])
     got = {"p": api.GetPodResourcesResponse(pod_resources=both), "q": "not found"}
 

@@ -196,7 +196,7 @@ def test_annotations_are_expected_one_by_one() -> None:
         ({"annotate": {"node": "node-1", "annotations": {"a/b/c": ""}}}, "steps[1].annotate.annotations[a/b/c]: exp"),
     ],
 )
-def test_mistakes_are_told(tmp_path: Path, step: dict[str, Any], complaint: str) -> None:
+def test_mistakes_are_reported(tmp_path: Path, step: dict[str, Any], complaint: str) -> None:
     manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -232,7 +232,7 @@ def test_a_plugin_that_uses_the_api_has_an_account_and_its_nodes_name(spec: Plug
     )
 
 
-async def test_the_account_is_made_and_taken_away() -> None:
+async def test_account_is_made_and_removed() -> None:
     api = ScriptedApi()
 
     await add_account(api, "kube-system")

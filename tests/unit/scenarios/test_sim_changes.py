@@ -83,7 +83,7 @@ def test_moved_file_keeps_its_content_and_takes_no_place_of_another(node: SimNod
     assert kinds(trace) == ["file-created", "file-created", "file-moved"]
 
 
-def test_what_is_not_there_or_in_the_way_is_told_by_its_path_on_the_node(node: SimNode, trace: Trace) -> None:
+def test_what_is_not_there_or_in_the_way_is_reported_by_its_path_on_the_node(node: SimNode, trace: Trace) -> None:
     change(node, trace, CreateFolder(path="/a"))
 
     with pytest.raises(InputError, match=r"^node-1:/a: cannot be created: File exists$"):

@@ -76,7 +76,7 @@ def test_ended_story_takes_no_more(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert caplog.messages == ["later"]
 
 
-def test_log_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_log_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     logs = KubeletLogs(lambda: 0.0)
 
     with pytest.raises(InputError, match="cannot be written: No such file or directory"):

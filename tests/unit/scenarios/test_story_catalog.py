@@ -143,13 +143,13 @@ def test_schema_has_every_key_of_every_class() -> None:
     assert takes_null - {"Scenario"} == {"Annotate", "Label"}
 
 
-def test_bug_story_is_played_before_and_after_its_mend() -> None:
+def test_bug_story_is_played_before_and_after_its_fix() -> None:
     bugs = [load(path).scenario for name, path in PATHS.items() if name.startswith("bugs/")]
 
     assert all(len(bug.versions or ()) > 1 for bug in bugs)
 
 
-def test_builtin_names_are_those_of_the_plugins_that_come_along() -> None:
+def test_builtin_names_are_those_of_the_bundled_plugins() -> None:
     from simkubelet._internal import bundle
 
     builtin = json_schema()["$defs"]["PluginSpec"]["properties"]["builtin"]["enum"]

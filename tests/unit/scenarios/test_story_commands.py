@@ -216,7 +216,7 @@ def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for
     assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
 
 
-def test_missing_program_of_a_story_is_told_with_its_place(run_cli: Any, write_story: Any, played: Any) -> None:
+def test_missing_program_of_a_story_is_reported_with_its_place(run_cli: Any, write_story: Any, played: Any) -> None:
     path = write_story(f"plugins:\n- name: mine\n  command: [no-such-plugin, -v]\n{STEPS}")
 
     result = run_cli("run", path)
@@ -226,7 +226,7 @@ def test_missing_program_of_a_story_is_told_with_its_place(run_cli: Any, write_s
     assert played == []
 
 
-def test_problems_of_all_files_are_told_before_anything_starts(run_cli: Any, write_story: Any, played: Any) -> None:
+def test_problems_of_all_files_are_reported_before_anything_starts(run_cli: Any, write_story: Any, played: Any) -> None:
     good, bad, worse = write_story(STEPS, "good"), write_story("steps: []", "bad"), write_story("x: 1", "worse")
 
     status, out, err = run_cli("run", good, bad, worse)
@@ -298,7 +298,7 @@ def test_no_command_shows_the_help_and_exits_with_2(run_cli: Any) -> None:
     status, _, err = run_cli()
 
     assert status == 2
-    assert "Begin here:" in err
+    assert "Start here:" in err
 
 
 def test_arguments_behind_plugin_go_to_the_plugin(run_cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -454,7 +454,7 @@ DANGLING = [
 
 
 @pytest.mark.parametrize(("text", "problems"), [*WRONG, *DANGLING])
-def test_every_problem_is_told_with_its_place(
+def test_every_problem_is_reported_with_its_place(
     text: str, problems: list[str], write_story: Callable[..., Path], known: Known
 ) -> None:
     path = write_story(text)
@@ -486,7 +486,7 @@ def test_name_must_be_that_of_the_file(write_story: Callable[..., Path], known: 
         pytest.param(b"just text", '1:1: expected a mapping; found "just text"', id="scalar"),
     ],
 )
-def test_file_that_is_no_story_is_refused(content: bytes, problem: str, tmp_path: Path, known: Known) -> None:
+def test_file_that_is_not_a_story_is_refused(content: bytes, problem: str, tmp_path: Path, known: Known) -> None:
     path = tmp_path / "story.yaml"
     path.write_bytes(content)
 

@@ -40,7 +40,7 @@ def test_capacity(frames: Any, capacity: int | None, wanted: object, seen: list[
     assert seen_of(NodeExpectation, snapshot, node="node-1", capacity={GPU: wanted}) == seen
 
 
-def test_every_difference_of_a_node_is_told_with_its_path(frames: Any) -> None:
+def test_every_difference_of_a_node_is_reported_with_its_path(frames: Any) -> None:
     trace = Trace()
     for amount in (8, 8, 0, 8):
         trace.append(NodeStatusUpdated("node-1", {GPU: amount}, {}))
@@ -361,7 +361,7 @@ def test_calls_of_a_plugins_process_in_order_and_its_connections(frames: Any) ->
 @pytest.mark.parametrize(
     ("wanted", "seen"),
     [
-        pytest.param({"health": {GPU: {"0": "Unhealthy", "1": "absent"}}}, [], id="health as told"),
+        pytest.param({"health": {GPU: {"0": "Unhealthy", "1": "absent"}}}, [], id="health as reported"),
         pytest.param({"health": {GPU: {"0": "Healthy"}, "r": {"0": "Healthy"}}}, ["Unhealthy", "absent"], id="health"),
         pytest.param({"podResources": {GPU: 1, "r": 0}}, [], id="listed"),
         pytest.param({"podResources": {GPU: 2}}, ["1"], id="another number"),
@@ -381,7 +381,7 @@ def test_calls_of_a_plugins_process_in_order_and_its_connections(frames: Any) ->
         pytest.param({"restarts": 1}, ["3"], id="restarts"),
     ],
 )
-def test_what_a_node_tells_of_a_pod(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
+def test_node_reports_a_pod(frames: Any, wanted: dict[str, Any], seen: list[str]) -> None:
     listed = {"main": {GPU: {"0": (1,)}}}
     pod = replace(frames.pod(), restarts=3, health={GPU: {"0": "Unhealthy"}}, pod_resources=listed)
 

@@ -88,6 +88,6 @@ def test_both_sides_know_the_same_calls_and_manners() -> None:
         pytest.param('{"command": "register", "resorce": "x"}', id="unknown key"),
     ],
 )
-def test_what_is_no_command_is_told(line: str) -> None:
+def test_invalid_command_is_reported(line: str) -> None:
     with pytest.raises(commands.CommandError, match="no command of the stub: "):
         commands.read_command(line)

@@ -143,7 +143,7 @@ def test_who_had_a_free_device_before_is_no_difference(story: Document, end: Eve
     assert not differ(story, first, second)
 
 
-def test_a_refusal_may_be_told_before_what_the_pod_had_been_given(story: Document) -> None:
+def test_refusal_may_come_before_the_allocation(story: Document) -> None:
     refused, allocated = status("first", "Failed"), given_devices("first", "gpu-0")
     after = given_devices("second", "gpu-0")
     first = trace(step(1), allocated, refused, after, step(2))
@@ -233,7 +233,7 @@ def test_the_first_divergence_names_lane_and_step(story: Document) -> None:
     )
 
 
-def test_what_one_world_told_in_the_story_the_other_tells_afterwards_at_least(story: Document) -> None:
+def test_events_of_one_world_come_later_in_the_other(story: Document) -> None:
     early = trace(step(2), status("first", "Running"), said("first", "a"), met(2), status("first", "Failed"))
     late = trace(step(2), met(2), said("first", "a"), status("first", "Running"))
     never = trace(step(2), met(2))

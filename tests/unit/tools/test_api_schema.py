@@ -36,7 +36,7 @@ def test_fields_of_messages_have_number_and_type() -> None:
     assert thing["source"][1] == "io.k8s.api.core.v1.Source"
 
 
-def test_message_whose_fields_stand_in_the_object_is_named(tmp_path: Path) -> None:
+def test_message_whose_fields_are_inlined_is_named(tmp_path: Path) -> None:
     (tmp_path / "generated.proto").write_text(PROTO)
     schemas = {"io.k8s.api.core.v1.Thing": {"properties": {"name": {}, "parts": {}, "amounts": {}, "path": {}}}}
     numbers = api_schema.field_numbers(schemas, [tmp_path])

@@ -44,7 +44,7 @@ def test_old_versions_go():
     assert kind_column.with_column(page("story one", "1.30.0"), {}, KNOWN) == page("story one", "")
 
 
-def test_story_that_is_not_there_is_told_with_its_line():
+def test_unknown_story_is_reported_with_its_line():
     with pytest.raises(kind_column.PageError, match=r"docs/fidelity\.md:5: there is no story 'three' in the catalogue"):
         kind_column.with_column(page("story one, three"), {}, KNOWN)
 

@@ -13,7 +13,7 @@ def test_the_usual_minor_needs_no_tags():
     assert build_oracle.oracle("1.34").flags == ()
 
 
-def test_an_older_minor_stands_before_the_changes_after_it():
+def test_older_minor_gets_the_tags_of_later_changes():
     assert build_oracle.tags("1.31") == "before1_32,before1_33,before1_34"
 
 

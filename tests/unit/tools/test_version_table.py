@@ -22,7 +22,7 @@ def test_every_field_is_documented_on_one_row(field):
     assert "|" not in about
 
 
-def test_values_stand_at_the_patches_that_brought_them():
+def test_values_are_listed_at_the_patches_that_changed_them():
     assert list(version_table.values("checks_devices_of_known_pods")) == [
         ("1.26", False),
         ("1.26.5", True),

@@ -125,11 +125,11 @@ async def test_command_of_another_program_is_no_plugin_and_says_so(node: SimNode
     ]
 
 
-async def test_plugin_may_end_by_itself_when_it_is_told_to(node: SimNode) -> None:
+async def test_plugin_may_end_by_itself_on_request(node: SimNode) -> None:
     pod = a_pod("example.com/plugin", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
     container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
     async with asyncio.timeout(20):
-        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # nobody tells of what a process writes
+        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # there is no event for a process's output
             await asyncio.sleep(0.01)
 
         assert await container.stop(grace_s=10) == ExitStatus.of(0)
@@ -144,7 +144,7 @@ async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode)
     pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
     async with asyncio.timeout(20):
-        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # nobody tells of what a process writes
+        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # there is no event for a process's output
             await asyncio.sleep(0.01)
         stopped = asyncio.ensure_future(container.stop(grace_s=30))
         while clock.next_deadline() is None:  # noqa: ASYNC110  # nor of who sleeps

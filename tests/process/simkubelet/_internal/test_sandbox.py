@@ -84,7 +84,7 @@ def node(request: pytest.FixtureRequest) -> Iterator[Node]:
         yield Node(folder, prefix)
 
 
-def test_node_files_stand_beside_those_of_the_host(node):
+def test_node_files_are_visible_beside_those_of_the_host(node):
     node.put("/etc/skt/g1", "gopher\n")
     node.put("/dev/skt0")
 
@@ -104,7 +104,7 @@ def test_view_has_all_that_the_host_has(node):
     assert set(seen.stdout.split()) == {"skt"} | host
 
 
-def test_node_file_stands_in_place_of_the_hosts(node):
+def test_node_file_is_in_place_of_the_hosts(node):
     node.put("/etc/passwd", "nobody")
 
     assert node.sh("cat /etc/passwd").stdout == "nobody"

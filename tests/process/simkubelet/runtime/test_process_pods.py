@@ -125,7 +125,7 @@ async def test_container_with_unknown_cdi_devices_waits_for_them(process_node: A
     assert process_node.container(name).restart_count == 0
 
 
-async def test_containers_go_on_while_the_kubelet_restarts_and_end_with_the_pod(process_node: Any) -> None:
+async def test_containers_continue_while_the_kubelet_restarts_and_end_with_the_pod(process_node: Any) -> None:
     name = await process_node.settled_pod(None, **_plain("trap 'exit 0' TERM; while :; do sleep 0.01; done"))
 
     await process_node.kubelet.restart()

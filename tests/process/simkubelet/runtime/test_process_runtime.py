@@ -241,7 +241,7 @@ async def test_file_is_mounted_where_the_image_has_nothing(node):
     assert seen == "driver/usr/bin/env\n1\n"
 
 
-async def test_device_files_of_the_node_stand_in_dev(node):
+async def test_device_files_of_the_node_are_in_dev(node):
     node.write("/dev/nvidia0", "fake")
     devices = (DeviceNode("/dev/nvidia0", "/dev/nvidia7", "rw"), DeviceNode("/dev/zero", "/dev/nought", "rwm"))
 
@@ -262,7 +262,7 @@ async def test_device_without_write_permission_cannot_be_written(node):
     assert (await container.wait()).code != 0
 
 
-async def test_permissions_that_a_real_device_does_not_take_are_told(node):
+async def test_permissions_that_a_real_device_does_not_take_are_reported(node):
     container = await node.start("true", devices=(DeviceNode("/dev/zero", "/dev/nought", "r"),))
 
     assert container.limits == ("device /dev/nought: permissions 'r': the file's own ones hold",)
@@ -325,7 +325,7 @@ devices:
 """
 
 
-async def test_links_of_a_cdi_hook_are_made_whatever_stands_there(node):
+async def test_links_of_a_cdi_hook_are_made_whatever_is_there(node):
     node.write("/etc/cdi/vendor.yaml", LINKING_SPEC)
     node.write("/driver/lib", "driver")
     script = "cat /usr/lib/lib-of-none.so.1 /usr/bin/env; readlink /usr/lib/lib-of-none.so.1 /opt/deep/link"
@@ -539,7 +539,7 @@ async def test_message_that_the_container_leaves_is_in_its_status(node):
 
 
 @pytest.mark.parametrize(("code", "message"), [(1, "last words\n"), (0, "")])
-async def test_end_of_the_log_stands_in_for_the_message_of_a_failure(node, code, message):
+async def test_end_of_the_log_replaces_the_message_of_a_failure(node, code, message):
     script = f"echo last words; exit {code}"
 
     container = await node.start("sh", "-c", script, terminationMessagePolicy="FallbackToLogsOnError")
@@ -562,14 +562,14 @@ async def test_nul_in_a_path_makes_no_other_argument(node):
         await node.start("true", mounts=(Mount("/etc", "/x\0--bind\0/\0/host", True),))
 
 
-async def test_missing_bubblewrap_is_told(node, monkeypatch):
+async def test_missing_bubblewrap_is_reported(node, monkeypatch):
     monkeypatch.setenv("PATH", str(node.folder))
 
     with pytest.raises(HostError, match="install the package bubblewrap"):
         await node.start("true")
 
 
-async def test_refused_namespaces_are_told(node, monkeypatch):
+async def test_refused_namespaces_are_reported(node, monkeypatch):
     fake = node.folder / "bwrap"
     fake.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     fake.chmod(0o755)

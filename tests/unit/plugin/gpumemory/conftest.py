@@ -1,4 +1,4 @@
-"""Fixtures feed in: a real API server with one node, pods as a scheduler annotates them, calls that fail when told so.
+"""Fixtures feed in: a real API server with one node, pods as a scheduler annotates them, calls that fail on request.
 
 Observed are the answers of a plugin to the kubelet's calls, and what it leaves in the API.
 """

@@ -103,7 +103,7 @@ async def test_the_earliest_pod_that_wants_as_much_is_served(world: World, plugi
     assert await world.annotations("a-late") == article("20", "GPU-late")
 
 
-async def test_a_time_that_is_no_number_comes_last(world: World, plugin: DoslabPlugin) -> None:
+async def test_a_time_that_is_not_a_number_comes_last(world: World, plugin: DoslabPlugin) -> None:
     await world.add_pod("bad", {MEMORY: 3}, article("soon", "GPU-bad"))
     await world.add_pod("good", {MEMORY: 3}, article("99", "GPU-good"))
 

@@ -91,7 +91,7 @@ async def test_the_pod_that_is_meant_gets_its_gpu_and_a_new_time(world: World, m
     assert await world.annotations("later") == assumed("20", "7")
 
 
-async def test_a_time_that_is_no_number_comes_first(world: World, make: Any) -> None:
+async def test_a_time_that_is_not_a_number_comes_first(world: World, make: Any) -> None:
     plugin = make(4096, 4096)
     await world.add_pod("good", {MEM: 3}, assumed("1", "7"))
     await world.add_pod("odd", {MEM: 3}, assumed("soon", "8"))
@@ -178,7 +178,7 @@ async def test_a_list_is_asked_for_four_times(world: World, make: Any, monkeypat
 
 
 class Kubelet:
-    """Answers ``/pods/`` with what stands in `items`."""
+    """Answers ``/pods/`` with `items`."""
 
     def __init__(self) -> None:
         self.items: list[Any] = []

@@ -17,7 +17,7 @@ def test_what_is_written_is_read_again(containers: list[list[Share]]) -> None:
 
 
 @given(st.text("GPU,:;-1 "))
-def test_whatever_stands_there_is_read(text: str) -> None:
+def test_existing_files_are_read(text: str) -> None:
     assert sum(map(len, read_shares(text))) <= text.count(",")
 
 

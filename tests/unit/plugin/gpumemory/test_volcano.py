@@ -52,7 +52,7 @@ def failing(*looks: tuple[str, ...]) -> Callable[[], AsyncIterator[frozenset[str
     return failures
 
 
-async def test_blocks_of_memory_are_reckoned_by_the_first_gpu(make: Any) -> None:
+async def test_blocks_of_memory_are_computed_from_the_first_gpu(make: Any) -> None:
     assert await listed(make(5, 9, factor=2)) == [[(device, "Healthy", ()) for device in ("0-0", "0-1", "1-0", "1-1")]]
 
 

@@ -71,7 +71,7 @@ async def refusal(call: Any) -> tuple[grpc.StatusCode, str | None]:
     return refused.value.code(), refused.value.details()
 
 
-async def test_calls_are_told_with_the_devices_that_they_name(
+async def test_calls_are_reported_with_the_devices_that_they_name(
     between: Between, plugin: ByteServer, to_plugin: Any
 ) -> None:
     preferred = api.PreferredAllocationRequest(
@@ -214,7 +214,7 @@ async def test_stream_is_ended_alone(between: Between, plugin: ByteServer, to_pl
     assert await to_plugin.unary_unary(ALLOCATE)(b"x") == b"x"
 
 
-async def test_registrations_are_told_as_they_are_answered(
+async def test_registrations_are_reported_as_they_are_answered(
     between: Between, kubelet: ByteServer, to_kubelet: Any
 ) -> None:
     async def refuse(request: bytes, context: Context) -> bytes:

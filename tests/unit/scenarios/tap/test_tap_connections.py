@@ -1,4 +1,4 @@
-"""What a tap tells of the connections through it: how many the kubelet has, and to which process."""
+"""A tap's reports of its connections: how many the kubelet has, and to which process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_connections_to_the_kubelet_are_not_the_kubelets(between: Between)
     assert between.links == []
 
 
-async def test_process_is_told_once_and_before_its_connection(between: Between) -> None:
+async def test_process_is_reported_once_and_before_its_connection(between: Between) -> None:
     plugin = await between.plugin()
     for _ in range(2):
         async with between.channel_to(plugin) as to_plugin:

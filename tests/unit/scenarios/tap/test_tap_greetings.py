@@ -1,4 +1,4 @@
-"""Each connection of a tap begins with SETTINGS, whoever speaks first: else a peer ends it with PROTOCOL_ERROR.
+"""Each connection of a tap begins with SETTINGS, whichever side sends first: else a peer ends it with PROTOCOL_ERROR.
 
 A client of grpc-go before 1.19 sends its first call before it has heard of the server.
 

@@ -39,7 +39,7 @@ class Wire(asyncio.Transport):
 
 
 class Between:
-    """A link with frames at both ends, and a supervisor that answers as it is told."""
+    """A link with frames at both ends, and a supervisor with set answers."""
 
     def __init__(self) -> None:
         self.answer = Answer()
@@ -132,7 +132,7 @@ def _listed(device: str) -> bytes:
     return api.ListAndWatchResponse(devices=[api.Device(ID=device, health="Healthy")]).SerializeToString()
 
 
-async def test_last_stream_that_is_served_is_told_in_the_callers_numbers(between: Between) -> None:
+async def test_last_stream_that_is_served_is_reported_in_the_callers_numbers(between: Between) -> None:
     between.answer = Answer(never=True)
     await between.call(1, "Allocate")
     between.answer = Answer()

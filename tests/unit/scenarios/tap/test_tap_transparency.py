@@ -233,7 +233,7 @@ async def test_server_that_answers_http2_with_a_word_is_heard(between: Between) 
     assert heard == b"no"
 
 
-async def test_several_calls_go_on_beside_each_other(between: Between) -> None:
+async def test_several_calls_continue_beside_each_other(between: Between) -> None:
     plugin = await between.plugin()
     gate = asyncio.Event()
 

@@ -28,7 +28,7 @@ async def perform(verb: Verb, node: str) -> str:
     return f"{verb.value} {node}"
 
 
-async def test_request_is_done_and_told() -> None:
+async def test_request_is_done_and_reported() -> None:
     with place.claimed("one") as folder:
         async with serving(place.control_socket(folder), perform):
             assert await asyncio.to_thread(ask, None, Verb.REBOOT_NODE, "node-1") == "reboot-node node-1"
@@ -50,7 +50,7 @@ async def test_two_clusters_need_a_name() -> None:
             assert await asyncio.to_thread(ask, "two", Verb.STOP_KUBELET, "node-1") == "stop-kubelet node-1"
 
 
-def test_no_cluster_is_told() -> None:
+def test_no_cluster_is_reported() -> None:
     with pytest.raises(InputError, match="no cluster runs; start one with 'simkubelet up' in another terminal"):
         ask(None, Verb.STOP_KUBELET, "node-1")
     with pytest.raises(InputError, match="no cluster 'one' runs; start it with 'simkubelet up --name one'"):
@@ -68,7 +68,7 @@ async def test_nonsense_is_answered_and_the_next_request_is_done() -> None:
             assert await asyncio.to_thread(ask, None, Verb.START_KUBELET, "node-1") == "start-kubelet node-1"
 
 
-async def test_cluster_that_ends_in_the_middle_is_told() -> None:
+async def test_cluster_that_ends_in_the_middle_is_reported() -> None:
     begun = asyncio.Event()
 
     async def never(verb: Verb, node: str) -> str:

@@ -57,7 +57,7 @@ def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch,
         pass
 
 
-def test_file_in_the_folders_place_is_told(home: Path) -> None:
+def test_file_in_the_folders_place_is_reported(home: Path) -> None:
     home.write_text("")
 
     with (

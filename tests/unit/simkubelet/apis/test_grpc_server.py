@@ -221,7 +221,7 @@ async def test_stop_breaks_calls_off(folder: Path) -> None:
 
 
 async def _until(served: Served, ended: str) -> None:
-    while ended not in served.ended:  # noqa: ASYNC110 - it is told in a finally
+    while ended not in served.ended:  # noqa: ASYNC110 - it is reported in a finally
         await asyncio.sleep(0.01)
 
 

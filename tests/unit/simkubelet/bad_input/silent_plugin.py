@@ -1,4 +1,4 @@
-"""A device plugin that does not answer one of its calls until it is told to, and a registrar of the same kind."""
+"""A device plugin that does not answer one of its calls until it is released, and a registrar of the same kind."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Flood(WirePlugin):
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """For what comes too often to be told of each time."""
+    """For events that come too often to be reported each time."""
     async with asyncio.timeout(LIMIT_S):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
@@ -77,7 +77,7 @@ async def test_flood_ends_in_its_last_list_and_keeps_nobody_waiting(node: Node, 
     most_unread = 0.0
 
     def is_read(count: int) -> bool:
-        # All that is told while nothing else happens is lists.
+        # While nothing else happens only lists are reported.
         nonlocal most_unread
         most_unread = max(most_unread, flood.sent_bytes - len(node.events) * size)
         return len(node.events) >= count

@@ -1,4 +1,4 @@
-"""A disk that takes no checkpoint: lists count all the same, pods with devices are refused, and later all is well.
+"""A disk that takes no checkpoint: lists still count, pods with devices are rejected, and both recover later.
 
 Source: devicemanager/manager.go, ``genericDeviceUpdateCallback``, ``allocateContainerResources``, ``GetCapacity``,
 ``writeCheckpoint``; util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4).
@@ -188,9 +188,7 @@ async def test_resource_is_forgotten_though_the_disk_is_full(
         (errno.EMFILE, "too many open files"),
     ],
 )
-async def test_folder_that_cannot_be_written_is_told_in_the_words_of_go(
-    node: Node, disk: Disk, error: int, words: str
-) -> None:
+async def test_unwritable_folder_is_reported_with_go_s_text(node: Node, disk: Disk, error: int, words: str) -> None:
     await node.plugin("d0")
     await node.tick()
 
@@ -225,9 +223,7 @@ def file_size_limit() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-async def test_write_that_the_kernel_cuts_short_leaves_the_old_state(
-    node: Node, file_size_limit: Callable[[int], None]
-) -> None:
+async def test_truncated_write_leaves_the_old_state(node: Node, file_size_limit: Callable[[int], None]) -> None:
     await node.plugin("d0")
     await node.tick()
     before = loaded(node)

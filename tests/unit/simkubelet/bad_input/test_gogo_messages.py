@@ -39,7 +39,7 @@ OLD = version("1.33")
         (b"\n" + b"\xff" * 9 + b"\x01", "proto: negative length found during unmarshaling"),
     ],
 )
-def test_request_that_is_none_is_told_in_gogo_s_words(content: bytes, words: str) -> None:
+def test_invalid_request_is_refused_with_gogo_s_text(content: bytes, words: str) -> None:
     with pytest.raises(UnreadableMessageError) as error:
         read_message(api.RegisterRequest, content, OLD)
 

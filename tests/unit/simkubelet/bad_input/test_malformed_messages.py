@@ -1,4 +1,4 @@
-"""Messages that are none, from and to the kubelet: answered in Go's words, and nobody else is disturbed.
+"""Invalid messages from and to the kubelet: refused with Go's texts, and nothing else is disturbed.
 
 The texts and codes are those of grpc v1.72.1 and protobuf v1.36.5 for Go, as the device manager of kubernetes v1.34.4
 gives them; after "proto:" these set an ordinary or a no-break space, by the program.
@@ -74,7 +74,7 @@ async def ask(node: Node, socket: str, method: str, content: bytes) -> tuple[str
 
 
 @methods
-async def test_request_that_is_no_message_is_refused_as_go_refuses_it(node: Node, socket: str, method: str) -> None:
+async def test_request_that_is_not_a_message_is_refused_as_go_refuses_it(node: Node, socket: str, method: str) -> None:
     answers = {name: await ask(node, socket, method, content) for name, content in NO_MESSAGES.items()}
 
     assert answers == dict.fromkeys(NO_MESSAGES, ("INTERNAL", f"grpc: error unmarshalling request: {NO_PROTOBUF}"))
@@ -157,7 +157,7 @@ async def raw_plugin(node: Node, *healthy: str, **settings: Any) -> RawPlugin:
     return plugin
 
 
-async def test_options_that_are_no_message_refuse_the_plugin(node: Node) -> None:
+async def test_options_that_are_not_a_message_refuse_the_plugin(node: Node) -> None:
     plugin = await raw_plugin(node, "d0")
     refusals = []
 
@@ -182,7 +182,7 @@ async def test_options_that_are_no_message_refuse_the_plugin(node: Node) -> None
         pytest.param(b"\n\x0a\n\x02d0\x1a\x04\n\x02\xff\xff", NO_PROTOBUF, id="topology-that-is-none"),
     ],
 )
-async def test_list_that_is_no_message_disconnects_its_plugin_and_no_other(
+async def test_list_that_is_not_a_message_disconnects_its_plugin_and_no_other(
     node: Node, caplog: pytest.LogCaptureFixture, content: bytes, reason: str
 ) -> None:
     other = await node.plugin("o0", "o1", endpoint="other.sock", resource="example.com/other")
@@ -202,7 +202,7 @@ async def test_list_that_is_no_message_disconnects_its_plugin_and_no_other(
     ]
 
 
-async def test_first_list_that_is_no_message_leaves_a_resource_without_devices(node: Node) -> None:
+async def test_first_list_that_is_not_a_message_leaves_a_resource_without_devices(node: Node) -> None:
     plugin = await raw_plugin(node, answers={"ListAndWatch": b"\xff"})
 
     await plugin.register()
@@ -231,7 +231,7 @@ async def listed_raw_plugin(node: Node, answers: dict[str, bytes]) -> RawPlugin:
     [(b"\xff\xff", NO_PROTOBUF), (b"\n\x05a", NO_PROTOBUF), (b"\n\x03\n\x01\xff", None)],
     ids=["no-message", "cut-short", "not-utf8"],
 )
-async def test_answer_that_is_no_message_rejects_the_pod_and_frees_its_device(
+async def test_answer_that_is_not_a_message_rejects_the_pod_and_frees_its_device(
     node: Node, method: str, said: str, content: bytes, reason: str | None
 ) -> None:
     if reason is None:
@@ -250,7 +250,7 @@ async def test_answer_that_is_no_message_rejects_the_pod_and_frees_its_device(
         assert node.phase(await node.settled_pod(1)) == "Running"
 
 
-async def test_answer_to_pre_start_that_is_no_message_keeps_the_container_from_starting(node: Node) -> None:
+async def test_answer_to_pre_start_that_is_not_a_message_keeps_the_container_from_starting(node: Node) -> None:
     plugin = await listed_raw_plugin(node, {"PreStartContainer": b"\xff"})
 
     name = node.pod(1)
@@ -364,7 +364,7 @@ async def served(node: Node, **settings: Any) -> StubPlugin:
     [(b"\xff", NO_PROTOBUF), (b"\x12\x01\xff", NO_UTF8)],
     ids=["no-message", "not-utf8"],
 )
-async def test_info_that_is_no_message_is_asked_again_while_others_register(
+async def test_info_that_is_not_a_message_is_asked_again_while_others_register(
     node: Node, caplog: pytest.LogCaptureFixture, content: bytes, reason: str
 ) -> None:
     bad = await watched(node, "bad.sock", await served(node), {"GetInfo": content})

@@ -86,7 +86,7 @@ async def test_start_before_1_33_removes_links_and_files_and_nothing_behind_them
     assert (elsewhere / "theirs.sock").is_socket()
 
 
-async def test_endpoint_that_is_no_socket_is_dialled_until_the_time_is_over(
+async def test_endpoint_that_is_not_a_socket_is_dialled_until_the_time_is_over(
     odd_files: Path, make_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin_channel, "_DIAL_TIMEOUT_S", 0.2)
@@ -164,7 +164,7 @@ async def test_kubelet_that_cannot_serve_its_agents_gives_back_what_it_had(
         assert caller.connect_ex(str(plugin_folder / "kubelet.sock")) == errno.ECONNREFUSED
 
 
-async def test_kubelet_goes_on_without_its_mark(
+async def test_kubelet_continues_without_its_mark(
     plugin_folder: Path, make_node: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     (plugin_folder / DEPRECATION_FILE_NAME).mkdir()
@@ -179,7 +179,7 @@ async def test_kubelet_goes_on_without_its_mark(
 
 
 @pytest.mark.parametrize("kind", ["directory.sock", "dangling.sock", "loop.sock"])
-async def test_checkpoint_that_is_no_file_counts_as_unreadable(
+async def test_checkpoint_that_is_not_a_file_counts_as_unreadable(
     plugin_folder: Path, elsewhere: Path, make_node: Any, kind: str
 ) -> None:
     ODD[kind](plugin_folder / CHECKPOINT_NAME, elsewhere)
@@ -248,7 +248,7 @@ async def test_registry_finds_sockets_and_links_to_them_among_odd_files(
     assert all(path.exists() or path.is_symlink() for path in odd)
 
 
-async def test_registry_that_is_no_folder_is_a_host_error(short_folder: Path) -> None:
+async def test_registry_that_is_not_a_folder_is_a_host_error(short_folder: Path) -> None:
     (short_folder / PLUGINS_REGISTRY).touch()
 
     with pytest.raises(BaseExceptionGroup) as failure:

@@ -41,7 +41,7 @@ def pod_of_other(node: Node) -> str:
 
 
 async def assert_kubelet_restarts(node: Node) -> None:
-    """A stop does not wait either, and the next kubelet serves whoever comes."""
+    """A stop does not wait either, and the next kubelet serves all clients."""
     async with asyncio.timeout(10):
         await node.kubelet.restart()
     await node.plugin("d0", endpoint="next.sock")
@@ -97,7 +97,7 @@ async def test_pod_that_waits_for_its_plugin_keeps_later_pods_waiting_and_no_plu
     await node.until(lambda: ("d0", "d1", "d2") in [event.healthy for event in node.of("devices-listed")])
     await node.clock.advance(600)
 
-    # The node goes on to report, whatever its pods wait for.
+    # The node continues to report, whatever its pods wait for.
     assert (node.status(), node.status(OTHER)) == ((3, 3), (2, 2))
     assert [node.phase(name) for name in (first, later, of_other)] == ["Pending"] * 3
     assert plugin.silence.time_left_s is None

@@ -143,7 +143,7 @@ def test_released_versions_are_taken(version):
         pytest.param("kind: a\nkind: b", "key 'kind' stands twice", id="yaml-key-twice"),
     ],
 )
-def test_text_that_is_no_spec_is_refused(text, words):
+def test_text_that_is_not_a_spec_is_refused(text, words):
     with pytest.raises(SpecError) as raised:
         parse_spec(text)
 

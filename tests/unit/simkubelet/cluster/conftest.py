@@ -15,7 +15,7 @@ BEGIN = datetime(2026, 1, 2, tzinfo=UTC)
 
 @dataclass
 class Cluster:
-    """A store with its objects, and what it told."""
+    """A store with its objects, and its notifications."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     told: list[NodeEvent] = field(default_factory=list)

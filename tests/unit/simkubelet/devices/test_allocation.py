@@ -60,7 +60,7 @@ def test_preferred_devices_are_taken_if_they_are_free():
     assert devices == {"c"}
 
 
-def test_reusable_devices_come_first_and_are_told_as_must_include():
+def test_reusable_devices_come_first_and_are_reported_as_must_include():
     devices, asked = decide(manager_with({"a", "b", "c"}), request(2, reusable=frozenset({"c"})))
 
     assert devices == {"a", "c"}

@@ -57,7 +57,7 @@ def test_vendor_or_class_of_one_letter_ends_the_kubelet(device):
         pytest.param("1.32", {}, ("v.com/gpu=0",), False, id="without the annotation"),
     ],
 )
-async def test_runtime_is_told_of_cdi_devices_as_the_minor_does(
+async def test_runtime_gets_cdi_devices_as_in_the_minor(
     make_node: Any, minor: str, gates: Any, cdi_devices: Any, is_annotated: bool
 ):
     node = await make_node(minor, feature_gates=gates)

@@ -73,7 +73,7 @@ def test_node_without_pods_has_null_entries():
         ),
     ],
 )
-def test_unusable_file_is_told_in_the_words_of_the_kubelet(text, complaint):
+def test_unusable_file_is_reported_with_the_kubelet_s_text(text, complaint):
     with pytest.raises(CorruptCheckpointError) as error:
         decode(text)
 

@@ -25,5 +25,5 @@ def test_any_bytes_have_the_hash_of_the_definition(text, before):
 
 
 @given(st.binary(max_size=50), st.binary(max_size=50))
-def test_hash_goes_on_where_it_stopped(first, second):
+def test_hash_continues_where_it_stopped(first, second):
     assert fnv1a(second, fnv1a(first)) == fnv1a(first + second)

@@ -105,7 +105,7 @@ def test_any_bytes_are_read_or_refused_as_protobuf_does(message):
 
 
 @given(st.lists(USUAL_DEVICES, min_size=1, max_size=3), st.data())
-def test_list_cut_short_is_read_or_refused_as_protobuf_does(devices, data):
+def test_truncated_list_is_read_or_refused_as_protobuf_does(devices, data):
     whole = ListAndWatchResponse(devices=devices).SerializeToString()
 
     assert_read_as_by_protobuf(whole[: data.draw(st.integers(0, len(whole)))])

@@ -22,7 +22,7 @@ POD = Pod(
 
 
 def health_of(*devices: str, **words: str) -> list[ResourceHealth]:
-    """What is told of devices that both containers of the pod hold, after a list of `words`."""
+    """The reported health of devices that both containers of the pod hold, after a list of `words`."""
     manager = DeviceManager(None, 0.0, version("1.34"))
     allocation = Allocation({-1: tuple(map(DeviceID, devices))}, ContainerAllocateResponse())
     for container in POD.containers:
@@ -35,7 +35,7 @@ def health_of(*devices: str, **words: str) -> list[ResourceHealth]:
     return resources
 
 
-def test_every_word_but_healthy_is_told_as_unhealthy():
+def test_every_word_but_healthy_is_reported_as_unhealthy():
     assert health_of("d0", "d1", "d2", d0="Healthy", d1="Unhealthy", d2="healthy") == [
         ResourceHealth(DeviceID("d0"), "Healthy"),
         ResourceHealth(DeviceID("d1"), "Unhealthy"),
@@ -43,5 +43,5 @@ def test_every_word_but_healthy_is_told_as_unhealthy():
     ]
 
 
-def test_device_that_is_no_longer_listed_is_told_as_healthy():
+def test_device_that_is_no_longer_listed_is_reported_as_healthy():
     assert health_of("d0", d1="Unhealthy") == [ResourceHealth(DeviceID("d0"), "Healthy")]

@@ -1,4 +1,4 @@
-"""Who is told that the health of a device changed; seen on v1.31.14, v1.34.4 and v1.37.0, read in v1.36.3."""
+"""Which pods are updated when a device's health changes; seen on v1.31.14, v1.34.4 and v1.37.0, read in v1.36.3."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def held(**devices: str) -> PodDevices:
         pytest.param(listed(), listed(d1="Healthy"), (), id="one that nobody holds"),
     ],
 )
-def test_pod_is_told_of_another_health_of_its_device(before, now, told):
+def test_pod_is_notified_of_another_health_of_its_device(before, now, told):
     assert pods_with_changes(GPU, before, now, held(d0="u1"), version("1.34")) == told
 
 
@@ -51,7 +51,7 @@ def test_device_that_is_listed_with_two_words_has_changed_in_every_list(words):
     assert pods_with_changes(GPU, twice, twice, held(d0="u1"), version("1.34")) == ("u1",)
 
 
-def test_pods_of_one_list_are_told_together():
+def test_pods_of_one_list_are_reported_together():
     before, now = listed(d0="Healthy", d1="Healthy"), listed(d0="Unhealthy", d1="Unhealthy")
 
     assert pods_with_changes(GPU, before, now, held(d0="u2", d1="u1"), version("1.34")) == ("u1", "u2")

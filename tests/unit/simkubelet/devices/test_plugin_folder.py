@@ -18,7 +18,7 @@ def test_socket_path_of_107_bytes_is_the_longest(tmp_path):
         check_socket_path(tmp_path / ("x" * (107 - len(str(tmp_path)))))
 
 
-def test_folder_that_cannot_be_made_is_told(short_folder):
+def test_folder_that_cannot_be_made_is_reported(short_folder):
     (short_folder / "file").touch()
 
     with pytest.raises(InputError, match="cannot be made: Not a directory; choose another folder"):
@@ -26,7 +26,7 @@ def test_folder_that_cannot_be_made_is_told(short_folder):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_folder_without_write_permission_is_told(short_folder):
+def test_folder_without_write_permission_is_reported(short_folder):
     short_folder.chmod(stat.S_IRUSR | stat.S_IXUSR)
 
     with pytest.raises(InputError, match="cannot be written"):

@@ -40,7 +40,7 @@ def test_healthy_node_has_four_conditions_with_ready_last():
     assert status.kubelet_version == "v1.34.4"
 
 
-def test_heartbeat_goes_on_while_the_transition_stays():
+def test_heartbeat_continues_while_the_transition_stays():
     first = at(0)
 
     second = at(10, first)

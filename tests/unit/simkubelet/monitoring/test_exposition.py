@@ -196,7 +196,7 @@ def test_state_that_no_container_is_in_keeps_its_number():
     assert samples["kubelet_running_containers", "exited"] == 1
 
 
-def test_plugins_are_told_by_socket_and_book():
+def test_plugins_are_identified_by_socket_and_call_log():
     socket = Path("/node/plugins_registry/a.sock")
 
     samples = samples_of(text_of(Metrics(), plugins=PluginSockets(frozenset({socket}), frozenset())))

@@ -65,7 +65,7 @@ async def test_healthy_kubelet_says_ok(serve):
     )
 
 
-async def test_failed_check_is_named_and_its_reason_is_told_to_who_asks_for_it(serve):
+async def test_failed_check_is_named_with_its_reason_on_request(serve):
     ask = await serve(sync_loop=ill)
 
     status, _, text = await ask("/healthz")
@@ -145,7 +145,7 @@ LOST = "device plugin registration gRPC server failed and no device plugins can 
         ("1.35.0", f"device registration error: {LOST}: ", "use of closed network connection"),
     ],
 )
-async def test_lost_registration_socket_is_told_until_the_kubelet_stops(
+async def test_lost_registration_socket_is_reported_until_the_kubelet_stops(
     short_folder: Path, release: str, begin: str, end: str
 ):
     async with asyncio.TaskGroup() as tasks:

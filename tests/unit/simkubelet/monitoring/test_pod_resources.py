@@ -104,7 +104,7 @@ def as_tuples(devices: Any) -> list[tuple[str, str, int | None]]:
     return sorted(told, key=str)
 
 
-def test_device_stands_once_for_each_of_its_numa_nodes():
+def test_device_is_listed_once_for_each_of_its_numa_nodes():
     held = {GPU: {0: ["a", "b"], 1: ["b"], NO_NUMA_NODE: ["c"]}, NIC: {1: ["n"]}}
 
     assert as_tuples(container_devices(held)) == [
@@ -128,7 +128,7 @@ def test_allocatable_device_whose_topology_names_no_node_is_left_out():
     ]
 
 
-async def test_list_tells_of_sidecars_and_app_containers_in_order(serve, books: Books):
+async def test_list_reports_sidecars_and_app_containers_in_order(serve, books: Books):
     pod = make_pod("p", namespace="team", sidecars=("s",), inits=("i",))
     books.known = [pod]
     books.held = {
@@ -150,7 +150,7 @@ async def test_list_tells_of_sidecars_and_app_containers_in_order(serve, books: 
 
 
 @pytest.mark.parametrize(("minor", "names"), [("1.29", ["app"]), ("1.30", ["s", "app"])])
-async def test_sidecars_are_told_from_1_30(serve, books: Books, minor: str, names: list[str]):
+async def test_sidecars_are_reported_from_1_30(serve, books: Books, minor: str, names: list[str]):
     books.known = [make_pod("p", sidecars=("s",))]
 
     response = await v1.PodResourcesListerStub(await serve(minor)).List(v1.ListPodResourcesRequest())
@@ -222,7 +222,7 @@ async def test_v1alpha1_lists_all_pods_and_app_containers_without_topology(serve
     assert [list(device.device_ids) for device in container.devices] == [["a"], ["a"]]
 
 
-async def test_allocatable_devices_are_told(serve, books: Books):
+async def test_allocatable_devices_are_reported(serve, books: Books):
     books.healthy = {GPU: {"a": [1]}, NIC: {}}
 
     response = await v1.PodResourcesListerStub(await serve()).GetAllocatableResources(v1.AllocatableResourcesRequest())

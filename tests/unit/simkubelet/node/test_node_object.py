@@ -74,7 +74,7 @@ def _node_events(node: Node) -> list[str]:
     return [event["reason"] for event in events if event["involvedObject"]["kind"] == "Node"]
 
 
-async def test_kubelet_tells_of_its_start_and_of_its_nodes_conditions(node: Node) -> None:
+async def test_kubelet_reports_its_start_and_its_nodes_conditions(node: Node) -> None:
     await node.tick()
     assert sorted(_node_events(node)) == [
         "NodeAllocatableEnforced",

@@ -45,7 +45,7 @@ async def test_pod_that_asks_for_too_much_is_rejected(node: Any):
     assert node.pod_events(name) == [("UnexpectedAdmissionError", message)]
 
 
-async def test_error_of_the_plugin_is_told_as_it_is_and_the_devices_are_free_again(node: Any):
+async def test_error_of_the_plugin_is_reported_as_it_is_and_the_devices_are_free_again(node: Any):
     plugin = await node.plugin("d0")
 
     def refuse(request: api.AllocateRequest) -> api.AllocateResponse:

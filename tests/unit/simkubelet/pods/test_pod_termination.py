@@ -194,7 +194,7 @@ async def test_ended_pod_has_no_sandbox(node: Any) -> None:
     )
 
 
-async def test_terminal_phase_waits_for_the_sidecars_and_what_ended_is_told_before(node: Any) -> None:
+async def test_terminal_phase_waits_for_the_sidecars_and_what_ended_is_reported_before(node: Any) -> None:
     make_stubborn(node, "side")
     init = [{"name": "side", "image": "none", "restartPolicy": "Always"}]
     name = await node.settled_pod(None, restartPolicy="Never", initContainers=init)

@@ -50,7 +50,7 @@ async def test_devices_of_a_pod_that_was_rejected_half_way_count_in_the_hints_fo
     assert node.phase(fits) == "Running"
 
 
-async def test_health_of_held_devices_stands_in_the_status_where_the_gate_is_on(make_node: Any) -> None:
+async def test_health_of_held_devices_is_in_the_status_where_the_gate_is_on(make_node: Any) -> None:
     node = await make_node(feature_gates={"ResourceHealthStatus": True})
     plugin = await node.plugin("d0")
     name = await node.settled_pod(1)
@@ -64,7 +64,7 @@ async def test_health_of_held_devices_stands_in_the_status_where_the_gate_is_on(
     await node.until(lambda: health() == [(RESOURCE, "d0", "Unhealthy")])
 
 
-async def test_health_is_not_told_where_the_gate_is_off(node: Any) -> None:
+async def test_health_is_not_reported_where_the_gate_is_off(node: Any) -> None:
     await node.plugin("d0")
 
     name = await node.settled_pod(1)

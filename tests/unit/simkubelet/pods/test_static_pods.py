@@ -124,7 +124,7 @@ async def test_changed_file_is_another_pod_that_begins_when_the_first_has_ended(
     assert static_node.store.pod_named("web-node-1").mirror_of != first
 
 
-async def test_manifest_that_comes_back_while_its_pod_ends_begins_anew_after_that_end(
+async def test_manifest_that_comes_back_while_its_pod_ends_begins_again_after_that_end(
     static_node: Any, manifests: Path, write: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write("web")
@@ -164,7 +164,7 @@ async def test_mirror_that_somebody_deletes_comes_back(static_node: Any, write: 
     assert not static_node.of("container-exited")
 
 
-async def test_static_pod_goes_on_over_a_restart_of_the_kubelet(static_node: Any, write: Any) -> None:
+async def test_static_pod_continues_over_a_restart_of_the_kubelet(static_node: Any, write: Any) -> None:
     write("web")
     await static_node.until(lambda: static_node.phase("web-node-1") == "Running")
     mirror = static_node.store.pod_named("web-node-1")
@@ -176,7 +176,7 @@ async def test_static_pod_goes_on_over_a_restart_of_the_kubelet(static_node: Any
     assert len([e for e in static_node.of("container-started") if e.pod == "web-node-1"]) == 1
 
 
-def test_files_that_are_no_manifests_are_left_out(manifests: Path, write: Any) -> None:
+def test_files_that_are_not_manifests_are_left_out(manifests: Path, write: Any) -> None:
     write("web")
     (manifests / "broken.yaml").write_text("kind: [")
     (manifests / "other.yaml").write_text("kind: Service\nmetadata: {name: x}\n")

@@ -1,4 +1,4 @@
-"""Volumes that can and cannot be set up: in the kubelet's words, and only in the node's own folder."""
+"""Volumes that can and cannot be set up: with the kubelet's texts, and only in the node's own folder."""
 
 from __future__ import annotations
 

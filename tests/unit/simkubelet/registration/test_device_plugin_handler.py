@@ -17,7 +17,7 @@ from tests.support.watched_plugin import WAIT_S, WatchedPlugin
 
 
 class Reports:
-    """A registration handler that keeps what it is told."""
+    """A registration handler that keeps its notifications."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, ...]] = []
@@ -109,7 +109,7 @@ async def test_plugin_lives_from_its_registration_socket_to_the_end_of_it(
         ),
     ],
 )
-async def test_plugin_that_is_refused_is_told_why_in_the_words_of_the_kubelet(
+async def test_refused_plugin_gets_the_kubelet_s_error(
     start, short_folder: Path, reports: Reports, info: dict[str, Any], text: str
 ):
     (short_folder / "plugins_registry").mkdir()

@@ -16,7 +16,7 @@ CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is clos
 
 
 class CutPlugin(SilentPlugin):
-    """Sends one list; its stream is cut when told."""
+    """Sends one list; its stream is cut on request."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)

@@ -124,7 +124,7 @@ async def test_endpoint_that_the_plugin_names_goes_to_the_handler(start, serve, 
 
 
 @pytest.mark.parametrize("type_", ["CSIPlugin", "DRAPlugin", ""])
-async def test_plugin_of_a_type_without_handler_is_told_so(start, serve, type_: str):
+async def test_plugin_of_a_type_without_handler_is_notified(start, serve, type_: str):
     plugin = await serve(type=type_)
 
     start()
@@ -133,7 +133,7 @@ async def test_plugin_of_a_type_without_handler_is_told_so(start, serve, type_: 
     assert await plugin.verdict() == (False, text)
 
 
-async def test_plugin_that_the_handler_refuses_is_told_why(start, serve, handler: Handler):
+async def test_plugin_that_the_handler_refuses_gets_the_error(start, serve, handler: Handler):
     handler.refusal = "manager version, v1beta1, is not among plugin supported versions [v1alpha1]"
     plugin = await serve()
 
@@ -229,7 +229,7 @@ async def test_plugin_whose_socket_goes_is_deregistered(start, serve, handler: H
     assert not manager.desired_sockets
 
 
-async def test_socket_made_anew_is_deregistered_and_then_registered(
+async def test_recreated_socket_is_deregistered_and_then_registered(
     start, serve, handler: Handler, clock: AttendedClock
 ):
     plugin = await serve()

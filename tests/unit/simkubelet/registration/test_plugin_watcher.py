@@ -137,7 +137,7 @@ async def test_linked_folder_is_not_looked_into_but_watched(folder: Path, watch,
     watcher.stop()
 
 
-async def test_deleted_socket_is_told_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
+async def test_deleted_socket_is_reported_and_one_renamed_away_is_not(watcher, folder: Path, sightings: Sightings):
     for name in ("kept.sock", "gone.sock"):
         make_socket(folder / name)
     await sightings.until("found", "gone.sock")
@@ -186,7 +186,7 @@ async def test_watcher_of_a_deleted_folder_ends_without_the_watchers_that_came_l
     watchers[0].add(short_folder / "a")
     watchers[1].add(short_folder / "b")
     (short_folder / "a").rmdir()
-    # What is told of the second folder comes after the end of the first.
+    # Reports of the second folder come after the end of the first.
     (short_folder / "b" / "mark").touch()
     await changed.wait()
     watchers[1].close()

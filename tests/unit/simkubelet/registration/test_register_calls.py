@@ -56,7 +56,7 @@ async def test_endpoint_that_is_the_kubelets_own_socket_serves_no_plugin(node: N
     )
 
 
-async def test_error_of_the_options_is_told_as_it_is(node: Node) -> None:
+async def test_error_of_the_options_is_reported_as_it_is(node: Node) -> None:
     assert await refusal(await optionless(node)) == OPTIONS_FAILED
 
 

@@ -30,7 +30,7 @@ def test_delays_double_from_ten_seconds_to_five_minutes():
     assert delays == [10, 20, 40, 80, 160, 300, 300, 300]
 
 
-def test_container_that_ran_for_ten_minutes_begins_anew():
+def test_container_that_ran_for_ten_minutes_begins_again():
     now = Time()
     back_off = CrashLoopBackOff(now)
     for _ in range(4):

@@ -50,6 +50,6 @@ def test_init_container_is_found_by_its_name():
 
 
 @pytest.mark.parametrize("command", ["sleep 5", [5]])
-def test_command_that_is_no_list_of_texts_is_told(command):
+def test_command_that_is_not_a_list_of_texts_is_reported(command):
     with pytest.raises(InputError, match="pod 'p': container 'c': command: must be a list of texts"):
         program(command=command)

@@ -65,7 +65,7 @@ def test_kubelet_that_has_never_had_an_answer_has_no_patience(
     assert RuntimeState(cri, clock).errors() == errors
 
 
-def test_new_kubelet_does_not_know_what_the_old_one_was_told(clock: ManualClock, cri: Cri) -> None:
+def test_new_kubelet_starts_without_the_old_one_s_settings(clock: ManualClock, cri: Cri) -> None:
     old = RuntimeState(cri, clock)
     cri.refuse(LISTS)
 
@@ -97,7 +97,7 @@ async def test_paused_runtime_keeps_the_node_from_being_published_for_two_minute
     assert (ready_of(node).status, ready_of(node).message) == ("False", DOWN)
 
 
-async def test_pod_starts_when_a_paused_runtime_goes_on(node: Any) -> None:
+async def test_pod_starts_when_a_paused_runtime_continues(node: Any) -> None:
     plugin = await node.plugin("d0")
     await node.tick()
     node.kubelet.runtime.cri.pause()
@@ -124,7 +124,7 @@ async def test_pods_wait_for_admission_once_the_runtime_is_down(node: Any) -> No
     await node.until(lambda: node.phase(name) == "Running")
 
 
-async def test_end_of_a_container_is_told_when_the_runtime_lists_again(node: Any) -> None:
+async def test_end_of_a_container_is_reported_when_the_runtime_lists_again(node: Any) -> None:
     name = await node.settled_pod(None, restartPolicy="Never")
     node.kubelet.runtime.cri.refuse(LISTS)
     await node.kubelet.complete(name, "c", 3)
@@ -137,7 +137,7 @@ async def test_end_of_a_container_is_told_when_the_runtime_lists_again(node: Any
     assert [event.exit_code for event in node.of("container-exited")] == [3]
 
 
-async def test_deleted_pod_ends_when_a_paused_runtime_goes_on(node: Any) -> None:
+async def test_deleted_pod_ends_when_a_paused_runtime_continues(node: Any) -> None:
     name = await node.settled_pod(None)
     node.kubelet.runtime.cri.pause()
     node.store.delete_pod(node.store.pod_named(name).uid)
@@ -148,7 +148,7 @@ async def test_deleted_pod_ends_when_a_paused_runtime_goes_on(node: Any) -> None
     await node.until(lambda: node.phase(name) is None)
 
 
-async def test_kubelet_that_was_told_of_no_container_refuses_a_running_pod(node: Any) -> None:
+async def test_kubelet_without_known_containers_refuses_a_running_pod(node: Any) -> None:
     await node.plugin("d0")
     name = await node.settled_pod(1)
     node.kubelet.runtime.cri.refuse(LISTS[:1])
@@ -206,7 +206,7 @@ async def test_waiting_kubelet_can_be_stopped_and_started(node: Any) -> None:
     assert len(node.of("kubelet-started")) == 2
 
 
-async def test_reboot_starts_the_runtime_anew(node: Any) -> None:
+async def test_reboot_restarts_the_runtime(node: Any) -> None:
     node.kubelet.runtime.cri.pause()
     node.kubelet.runtime.cri.refuse(list(CriCall))
 

@@ -152,7 +152,7 @@ def test_no_machine_of_eight_nodes_takes_long(count):
     assert time.process_time() - started < 0.1
 
 
-def test_merge_that_keeps_the_kubelet_for_minutes_is_told():
+def test_merge_that_keeps_the_kubelet_for_minutes_is_reported():
     every = [TopologyHint(mask, preferred=False) for mask in masks_over(range(8))]
 
     with pytest.raises(EndlessEnumerationError, match="4228250625 combinations of hints") as raised:

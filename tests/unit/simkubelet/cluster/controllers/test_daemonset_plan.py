@@ -79,7 +79,7 @@ def test_node_with_a_taint_gets_none_unless_it_is_tolerated() -> None:
     assert manage(tolerant, tainted, {}, never_waiting).create_on == ("n1",)
 
 
-def test_cordoned_node_gets_one_all_the_same() -> None:
+def test_cordoned_node_gets_one_too() -> None:
     cordoned = a_node("n1", {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
 
     assert runs_on(a_set(), cordoned)
@@ -251,7 +251,7 @@ def test_update_never_takes_more_available_pods_than_allowed(states: list[str], 
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_ended_pod_is_told_with_its_node(phase: str) -> None:
+def test_ended_pod_is_reported_with_its_node(phase: str) -> None:
     plan = manage(a_view(), NODES[:1], by_node([a_pod("a", "n1", phase=phase)]), never_waiting)
 
     assert plan.ended == {"a": ("n1", phase)}

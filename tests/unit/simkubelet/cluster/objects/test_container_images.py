@@ -29,6 +29,6 @@ def test_same_image_has_the_same_digest() -> None:
     assert image_id("busybox") != image_id("busybox:1")
 
 
-def test_each_life_of_a_container_has_its_own_id() -> None:
+def test_each_start_of_a_container_has_its_own_id() -> None:
     ids = {container_id(pod, name, attempt) for pod in "ab" for name in "cd" for attempt in range(2)}
     assert len(ids) == 8

@@ -52,7 +52,7 @@ def test_types_are_dropped_apart(cluster: Cluster) -> None:
     assert counts(cluster)["fine"] == 1
 
 
-def test_event_that_somebody_removed_comes_anew(cluster: Cluster) -> None:
+def test_removed_event_is_recorded_again(cluster: Cluster) -> None:
     record(cluster, "m")
     (event,) = cluster.objects.all_of("events")
     cluster.objects.remove(Key("events", "ns", event["metadata"]["name"]))
@@ -100,7 +100,7 @@ async def test_event_is_gone_an_hour_after_it_was_written_last(cluster: Cluster)
     assert sorted(counts(cluster)) == ["new", "repeated"]
 
 
-def test_component_that_starts_anew_repeats_nothing(cluster: Cluster) -> None:
+def test_restarted_component_repeats_nothing(cluster: Cluster) -> None:
     record(cluster, *["again"] * 30, host="n")
     record(cluster, "again", host="other")
     cluster.store.recorder.forget("kubelet", "n")

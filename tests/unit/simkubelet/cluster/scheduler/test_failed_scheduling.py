@@ -1,4 +1,4 @@
-"""What users are told of a pod that no node takes; the texts are the real scheduler's of each minor."""
+"""Messages about a pod that fits no node; the texts are the real scheduler's of each minor."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster() -> ScheduledCluster:
     ("minor", "ending"),
     [("1.28", f"{NO_VICTIMS}."), ("1.33", NO_VICTIMS), ("1.34", f"no new claims to deallocate, {NO_VICTIMS}")],
 )
-def test_pod_that_waits_for_a_device_in_use_is_told_in_the_words_of_the_minor(minor: str, ending: str):
+def test_pod_that_waits_for_a_device_gets_the_minor_s_message(minor: str, ending: str):
     cluster = ScheduledCluster(minor)
     cluster.node("n")
     cluster.pod("first")
@@ -42,7 +42,7 @@ def test_pod_that_no_empty_node_could_hold_is_beyond_preemption_since_1_34(minor
 
 
 @pytest.mark.parametrize(("minor", "words"), [("1.33", "taint {dedicated: gpu}"), ("1.34", "taint(s)")])
-def test_taint_without_a_toleration_is_told_in_the_words_of_the_minor(minor: str, words: str):
+def test_taint_without_a_toleration_has_the_minor_s_message(minor: str, words: str):
     cluster = ScheduledCluster(minor)
     cluster.node("n", taints=[{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}])
     cluster.pod("p")
@@ -70,7 +70,7 @@ def test_reasons_of_several_nodes_are_counted_and_sorted(cluster: ScheduledClust
     ]
 
 
-def test_cluster_without_nodes_is_told_again_with_growing_pauses(cluster: ScheduledCluster):
+def test_cluster_without_nodes_is_reported_again_with_growing_pauses(cluster: ScheduledCluster):
     cluster.pod("p")
     cluster.try_all()
     tries = []
@@ -97,7 +97,7 @@ def test_condition_of_the_pod_says_the_same(cluster: ScheduledCluster):
     }
 
 
-def test_nodes_that_a_daemons_pod_is_not_meant_for_are_told_since_1_32():
+def test_nodes_that_a_daemons_pod_is_not_meant_for_are_reported_since_1_32():
     field = {"key": "metadata.name", "operator": "In", "values": ["a"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

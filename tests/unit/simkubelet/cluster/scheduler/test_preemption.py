@@ -34,7 +34,7 @@ def test_least_important_pod_goes(cluster: ScheduledCluster):
 
 
 @pytest.mark.parametrize(("minor", "by"), [("1.28", "a pod"), ("1.29", "pod uid-of-high")])
-def test_victim_is_told_in_the_words_of_the_minor(minor: str, by: str):
+def test_victim_event_has_the_minor_s_text(minor: str, by: str):
     cluster = ScheduledCluster(minor)
     cluster.node("n")
     cluster.pod("low", nodeName="n")
@@ -54,7 +54,7 @@ def test_room_is_kept_for_the_pod_that_waits_for_it(cluster: ScheduledCluster):
     assert (cluster.node_of("high"), cluster.node_of("equal")) == ("b", None)
 
 
-def test_waiting_for_victims_is_told(cluster: ScheduledCluster):
+def test_waiting_for_victims_is_reported(cluster: ScheduledCluster):
     cluster.pod("high", priority=10)
     cluster.try_all()
     cluster.advance(331)

@@ -51,7 +51,7 @@ def test_node_that_is_still_too_small_is_no_reason(cluster: ScheduledCluster, gp
     assert tries(cluster) == 1
 
 
-def test_change_of_taints_is_a_reason_for_whoever_waits_for_nodes(cluster: ScheduledCluster):
+def test_change_of_taints_retries_pods_that_wait_for_nodes(cluster: ScheduledCluster):
     cluster.node("n", 1, taints=[{"key": "k", "effect": "NoSchedule"}])
 
     assert tries(cluster) == 2

@@ -122,7 +122,7 @@ def test_status_that_shows_nothing_new_is_no_write(cluster: Cluster) -> None:
     assert found.status == again
 
 
-def test_bound_pod_is_scheduled_and_told_to_its_node(cluster: Cluster) -> None:
+def test_bound_pod_is_scheduled_and_sent_to_its_node(cluster: Cluster) -> None:
     watch = cluster.store.watch_pods("n")
     pod = cluster.store.create_pod(manifest("a"))
     cluster.store.bind(pod.uid, "n")
@@ -248,7 +248,7 @@ def test_cordoned_node_keeps_that_when_its_kubelet_publishes(cluster: Cluster) -
     assert node.status.capacity == {GPU: 2}
 
 
-def test_change_is_told_for_labels_and_not_for_heartbeats(cluster: Cluster) -> None:
+def test_change_is_reported_for_labels_and_not_for_heartbeats(cluster: Cluster) -> None:
     cluster.store.register_node("n", NodeStatus())
     seen = cluster.store.change.count
     cluster.store.publish_node("n", NodeStatus())

@@ -134,7 +134,7 @@ def test_cordon_is_seen(registry: Registry, store: Store) -> None:
         ),
     ],
 )
-def test_node_is_refused_in_the_api_servers_own_words(
+def test_node_is_refused_with_the_api_servers_text(
     registry: Registry, store: Store, part: str, fields: JSON, is_status: bool, why: str
 ) -> None:
     store.register_node("n", NodeStatus())

@@ -52,7 +52,7 @@ def strategy() -> PodStrategy:
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["message"][:60])
-def test_pod_is_refused_in_the_api_servers_own_words(case: JSON) -> None:
+def test_pod_is_refused_with_the_api_servers_text(case: JSON) -> None:
     rules, new, old = strategy(), {**pod(), "spec": case["spec"]}, {**pod(), "spec": case.get("old", {})}
     rules.default(new)
     if "old" in case:

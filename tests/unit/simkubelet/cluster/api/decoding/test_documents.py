@@ -30,7 +30,7 @@ def test_what_is_no_json_is_refused_in_the_words_of_go(text: bytes, words: str) 
         json_document(text)
 
 
-def test_bytes_that_are_no_text_become_replacement_characters() -> None:
+def test_bytes_that_are_not_utf8_become_replacement_characters() -> None:
     assert json_document(b'{"a": ["\\ud800", "\\uD83D\\uDE00", "\xff"]}') == {"a": ["\ufffd", "\U0001f600", "\ufffd"]}
 
 

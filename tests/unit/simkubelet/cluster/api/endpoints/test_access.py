@@ -89,7 +89,7 @@ async def test_port_that_is_taken_is_an_error_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("line", ["GET * HTTP/1.1", "GET api HTTP/1.1", "GET /api HTTP/9.9", "nonsense"])
-async def test_bytes_that_are_no_request_are_refused_and_not_told(
+async def test_invalid_request_bytes_are_refused_and_not_reported(
     open_to_all: ApiServer, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(open_to_all.url.rpartition(":")[2]))
@@ -175,7 +175,7 @@ async def test_unknown_resource_of_a_group_is_not_found_as_a_status(client: Clie
         assert (answer.code, answer.body["reason"], answer.body["details"]) == (404, "NotFound", {})
 
 
-async def test_health_is_told_check_by_check(client: Client) -> None:
+async def test_health_is_reported_check_by_check(client: Client) -> None:
     assert (await client.get("/livez/ping")).body == "ok"
     assert (await client.get("/readyz?verbose")).body == "[+]ping ok\nreadyz check passed\n"
 

@@ -85,7 +85,7 @@ def form(**fields: Any) -> str:
     ],
     ids=lambda value: value[:30],
 )
-async def test_continue_that_is_no_token_is_refused(client: Client, continued: str, why: str) -> None:
+async def test_continue_that_is_not_a_token_is_refused(client: Client, continued: str, why: str) -> None:
     answer = await client.get(CONFIG_MAPS, params={"continue": continued})
 
     assert (answer.code, answer.body["reason"]) == (400, "BadRequest")

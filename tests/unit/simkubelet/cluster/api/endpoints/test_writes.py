@@ -46,7 +46,7 @@ async def test_name_that_is_taken_is_refused(client: Client) -> None:
     assert answer.body["details"] == {"name": "taken", "kind": "configmaps"}
 
 
-async def test_name_that_is_no_subdomain_is_refused_with_the_rule(client: Client) -> None:
+async def test_name_that_is_not_a_subdomain_is_refused_with_the_rule(client: Client) -> None:
     answer = await client.post(CONFIG_MAPS, config_map("Wrong_Name"))
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
     assert answer.body["message"] == (
@@ -168,7 +168,7 @@ async def test_value_of_another_type_is_a_bad_request(client: Client) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"nothing", b"[]", b"null", b'"text"', b"{"])
-async def test_body_that_is_no_object_is_a_bad_request(client: Client, text: bytes) -> None:
+async def test_body_that_is_not_an_object_is_a_bad_request(client: Client, text: bytes) -> None:
     assert (await client.post(CONFIG_MAPS, text)).code == 400
 
 
