@@ -9,9 +9,8 @@ if typing.TYPE_CHECKING:
     from .api.registry.kinds import kind_named
     from .api.registry.namespaces import NamespaceController
     from .controllers.daemonsets.controller import DaemonSetController
-    from .controllers.garbage_collector import GarbageCollector
+    from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.node_lifecycle import NodeLifecycle
-    from .controllers.pod_garbage_collector import PodGarbageCollector
     from .controllers.taint_eviction import TaintEviction
     from .node_logs import NodeLogs
     from .objects.objects import JSON, Key, Objects
@@ -31,9 +30,8 @@ else:
             ".api.registry.namespaces": ("NamespaceController",),
             ".api.endpoints.server": ("ApiServer",),
             ".controllers.daemonsets.controller": ("DaemonSetController",),
-            ".controllers.garbage_collector": ("GarbageCollector",),
+            ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.node_lifecycle": ("NodeLifecycle",),
-            ".controllers.pod_garbage_collector": ("PodGarbageCollector",),
             ".controllers.taint_eviction": ("TaintEviction",),
             ".node_logs": ("NodeLogs",),
             ".objects.objects": ("JSON", "Key", "Objects"),
