@@ -8,14 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from .golang.text import quoted
 from .model.fit import insufficient_resources
 from .model.pod import Container, ContainerKind, Pod
 from .model.resources import ResourceName, is_extended_resource
-from .model.version import Version
+from .model.version import Difference, Version
 
 __all__ = ["AllocationError", "Rejection", "device_rejection", "resource_rejection", "sidecar_rejection"]
+
+_IGNORES_UNKNOWN_INIT_REQUESTS: Final = Difference(
+    "admission ignores requests of init containers and sidecars for resources that the node does not know, as it "
+    "does for app containers",
+    {"1.26": False, "1.31": True},
+    "kubelet/lifecycle/predicate.go, ``removeMissingExtendedResources`` (kubernetes v1.30.14, v1.31.14)",
+)
 
 
 class AllocationError(Exception):
@@ -73,7 +81,7 @@ def _without_unknown(pod: Pod, allocatable: Mapping[ResourceName, int], version:
     """The pod without requests for extended resources that the node does not know: they are not its business."""
 
     def forgiven(container: Container) -> Container:
-        if container.kind is not ContainerKind.APP and not version.forgives_init_requests:
+        if container.kind is not ContainerKind.APP and not _IGNORES_UNKNOWN_INIT_REQUESTS.at(version):
             return container
         requests = container.requests.items()
         known = {name: amount for name, amount in requests if name in allocatable or not is_extended_resource(name)}

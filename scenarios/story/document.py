@@ -73,7 +73,7 @@ def installed() -> Known:
     from fakegpu import profile_names
     from simkubelet.model.version import FEATURE_GATES, SUPPORTED
 
-    return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=FEATURE_GATES)
+    return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=tuple(FEATURE_GATES))
 
 
 def _refuse(path: Path, problems: Iterable[Problem]) -> NoReturn:

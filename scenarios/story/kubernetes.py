@@ -15,7 +15,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field, StrictStr, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from simkubelet.model.version import Release, release
+from simkubelet.model.version import Version, version
 
 _NUMBER: Final = r"1\.[0-9]+(?:\.[0-9]+)?"
 _COMPARISON: Final = rf"(?:<=|>=|<|>) ?{_NUMBER}"
@@ -52,11 +52,11 @@ def is_met(condition: str, kubernetes: str) -> bool:
     Raises:
         InputError: The version is not simulated.
     """
-    here = release(kubernetes)
+    here = version(kubernetes)
     return any(_holds(side, here) for side in condition.split("||"))
 
 
-def _holds(comparisons: str, here: Release) -> bool:
+def _holds(comparisons: str, here: Version) -> bool:
     found = re.findall(rf"([<>]=?) ?({_NUMBER})", comparisons, re.ASCII)
     wanted = [(_COMPARE[sign], _minor_and_patch(number)) for sign, number in found]
     return all(compare(here[: len(there)], there) for compare, there in wanted)

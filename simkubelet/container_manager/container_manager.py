@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
+from typing import Final
 
 from ..admission import Rejection
 from ..apis.deviceplugin import DevicePluginOptions
@@ -22,7 +23,7 @@ from ..devices.device_list import DeviceList
 from ..devices.device_manager import DeviceManager
 from ..devices.device_status import allocated_resources_status
 from ..devices.endpoint import Endpoint
-from ..devices.health_updates import HealthUpdates, pods_with_changes
+from ..devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, pods_with_changes
 from ..devices.plugin_endpoints import AlreadyConnectedError
 from ..devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
 from ..devices.pod_devices import Allocation
@@ -42,6 +43,7 @@ from ..model.node import DeviceCapacity
 from ..model.pod import Container, Pod, PodUID
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName
+from ..model.version import Difference
 from ..registration.plugin_client import PluginClient, RefusedError
 from ..registration.registration import RegistrationServer
 from ..topology.affinity_store import AffinityStore
@@ -49,6 +51,13 @@ from ..topology.manager import TopologyManager
 from .metrics import Metrics
 
 __all__ = ["ContainerManager"]
+
+_TRUSTS_RESTARTED_CONTAINERS: Final = Difference(
+    "after a restart of the kubelet, running containers that had been restarted before keep their devices without "
+    "a check",
+    {"1.26": False, "1.34.7": True, "1.35": False, "1.35.4": True},
+    "kubernetes/kubernetes#135485 (v1.34.7, v1.35.4, v1.36.0)",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -85,13 +94,11 @@ class ContainerManager:
         self._observe = observe
         self._running_at_start = frozenset(running_at_start)
         self._exited_at_start = frozenset(exited_at_start)
-        self._reports_health = config.version.health_update_queue is not None and config.is_on(
-            "ResourceHealthStatus", config.version.resource_health_status
-        )
+        self._reports_health = config.is_on("ResourceHealthStatus")
         self._text = CheckpointText()
         self._is_save_due = False
         self.devices = DeviceManager(folder.load(config.version), clock.now(), config.version)
-        self.health_updates = HealthUpdates(config.version.health_update_queue or 0)
+        self.health_updates = HealthUpdates(HEALTH_UPDATE_QUEUE.at(config.version) or 0)
         self.metrics = Metrics()
         self.affinities = AffinityStore()
         self.allocator = Allocator(
@@ -103,7 +110,7 @@ class ContainerManager:
             on_answered=self.metrics.allocate_answered,
             on_allocated=self._report_allocation,
             affinity=self.affinities.get_affinity,
-            takes_cdi_devices=config.is_on("DevicePluginCDIDevices", config.version.cdi_devices_gate),
+            takes_cdi_devices=config.is_on("DevicePluginCDIDevices"),
         )
         self.hints = DeviceHintProvider(
             self.devices,
@@ -187,7 +194,7 @@ class ContainerManager:
         """
         has_ended_before = (pod, container) in self._exited_at_start
         return (pod, container) in self._running_at_start and (
-            self._config.version.spares_restarted_containers or not has_ended_before
+            _TRUSTS_RESTARTED_CONTAINERS.at(self._config.version) or not has_ended_before
         )
 
     # RegistrationHandler

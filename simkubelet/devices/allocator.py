@@ -12,13 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
+from typing import Final
 
 from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
+from ..golang.message import READS_WITH_GOGO
 from ..model.errors import KubeletPanicError
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
-from ..model.version import Version
+from ..model.version import Difference, Version
 from ..topology.hint import NO_HINT, TopologyHint
 from .allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
 from .cdi_annotation import cdi_annotation
@@ -26,8 +28,42 @@ from .device_manager import DeviceManager
 from .plugin_folder import CheckpointNotWrittenError
 from .pod_devices import Allocation, AllocationEntry, DeviceID, by_numa_node
 from .run_options import DeviceRunOptions, merge
+from .topology_hints import CRASHES_ON_VANISHED_DEVICES
 
 __all__ = ["Allocator"]
+
+_SIDECARS_KEEP_DEVICES: Final = Difference(
+    "a restartable init container keeps its devices; before, they go to the pod's next container as those of any "
+    "init container",
+    {"1.26": False, "1.29": True},
+    "devicemanager/manager.go, ``Allocate`` (kubernetes v1.28.15, v1.29.6)",
+)
+_ANNOTATES_CDI_DEVICES: Final = Difference(
+    "CDI devices are also given to the container runtime in an annotation",
+    {"1.26": False, "1.28": True, "1.32": False},
+    "devicemanager/pod_devices.go, ``deviceRunContainerOptions`` (kubernetes v1.28.15, v1.31.14, v1.32.13)",
+)
+_TRUSTS_RUNNING_CONTAINERS: Final = Difference(
+    "after a restart of the kubelet, running containers keep their devices without a check",
+    {"1.26": False, "1.26.9": True, "1.27": False, "1.27.6": True},
+    "devicemanager/manager.go, ``isContainerAlreadyRunning`` (kubernetes/kubernetes#118635, v1.26.9, v1.27.6, v1.28.0)",
+)
+_CHECKS_DEVICES_OF_KNOWN_PODS: Final = Difference(
+    "a pod that already has devices is admitted only while their plugin is registered and they are healthy; "
+    "before, the checkpoint is enough",
+    {"1.26": False, "1.26.5": True, "1.27": False, "1.27.2": True},
+    "devicemanager/manager.go, ``devicesToAllocate`` (kubernetes/kubernetes#116376, v1.26.5, v1.27.2, v1.28.0)",
+)
+_COUNTS_POD_IN_ADMISSION: Final = Difference(
+    "the pod that requested devices last counts as active when devices of ended pods are freed",
+    {"1.26": True, "1.32": False},
+    "devicemanager/manager.go, ``pendingAdmissionPod`` (kubernetes v1.31.14, v1.32.13)",
+)
+_CRASHES_WHEN_FREED_WHILE_ASKING: Final = Difference(
+    "a kubelet that frees devices of ended pods while it asks a plugin for its preference crashes",
+    {"1.26": True, "1.30": False},
+    "devicemanager/manager.go, ``devicesToAllocate`` (kubernetes v1.29.6, v1.30.14)",
+)
 
 
 class Allocator:
@@ -94,7 +130,7 @@ class Allocator:
 
     def _leaves_devices(self, container: Container) -> bool:
         if container.kind is ContainerKind.SIDECAR:
-            return not self._version.sidecars_keep_devices
+            return not _SIDECARS_KEEP_DEVICES.at(self._version)
         return container.kind is ContainerKind.INIT
 
     def reusable(self, pod_uid: PodUID) -> Mapping[ResourceName, Set[DeviceID]]:
@@ -122,7 +158,7 @@ class Allocator:
         allocations = self._manager.pod_devices.container(pod.uid, container.name)
         responses = (allocation.response for allocation in allocations.values())
         options = merge(responses, takes_cdi_devices=self._takes_cdi_devices)
-        if not self._version.annotates_cdi_devices:
+        if not _ANNOTATES_CDI_DEVICES.at(self._version):
             return options
         # A plugin's own annotation of that key stays.
         annotation = cdi_annotation(options.cdi_devices, pod.uid, container.name)
@@ -135,7 +171,7 @@ class Allocator:
         self, pod: Pod, container: Container, reusable: dict[ResourceName, set[DeviceID]]
     ) -> None:
         is_running = (
-            self._version.spares_running_containers
+            _TRUSTS_RUNNING_CONTAINERS.at(self._version)
             and not self.are_sources_ready
             and self._is_container_running(pod.uid, container.name)
         )
@@ -153,7 +189,7 @@ class Allocator:
                 size,
                 reusable=frozenset(reusable.get(resource, ())),
                 is_container_running=is_running,
-                checks_held=self._version.checks_devices_of_known_pods,
+                checks_held=_CHECKS_DEVICES_OF_KNOWN_PODS.at(self._version),
                 affinity=self._affinity(pod.uid, container.name),
             )
             devices = await self._decide(request)
@@ -175,7 +211,7 @@ class Allocator:
         """Free the devices of ended pods, unless the kubelet does not know yet which pods there are."""
         if self.are_sources_ready:
             active = frozenset(self._active_pods())
-            if self._version.counts_pod_in_admission and self._in_admission is not None:
+            if _COUNTS_POD_IN_ADMISSION.at(self._version) and self._in_admission is not None:
                 active |= {self._in_admission}
             self._manager.release_inactive(active)
 
@@ -196,7 +232,7 @@ class Allocator:
         except Exception as error:
             text = f"device plugin GetPreferredAllocation rpc failed with err: {error}"
             raise AllocationError(text) from error
-        if self._version.crashes_when_freed_while_asking and query.resource not in self._manager.allocated:
+        if _CRASHES_WHEN_FREED_WHILE_ASKING.at(self._version) and query.resource not in self._manager.allocated:
             raise KubeletPanicError("assignment to entry in nil map")
         if not response.container_responses:
             return frozenset()
@@ -210,7 +246,7 @@ class Allocator:
             # The devices stay reserved until the pod is purged, as in the kubelet.
             raise AllocationError(f"no containers return in allocation response {_printed_empty(self._version)}")
         listed = self._manager.listed(resource)
-        if self._version.crashes_on_vanished_devices and (vanished := sorted(devices - listed.keys())):
+        if CRASHES_ON_VANISHED_DEVICES.at(self._version) and (vanished := sorted(devices - listed.keys())):
             raise KubeletPanicError(
                 "runtime error: invalid memory address or nil pointer dereference "
                 f"[{resource}: {', '.join(vanished)} left the list while Allocate was under way]"
@@ -254,4 +290,6 @@ class Allocator:
 
 def _printed_empty(version: Version) -> str:
     """An answer to Allocate without container responses, as Go prints it."""
-    return "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}" if version.reads_with_gogo else ""
+    return (
+        "&AllocateResponse{ContainerResponses:[]*ContainerAllocateResponse{},}" if READS_WITH_GOGO.at(version) else ""
+    )

@@ -9,15 +9,30 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 from .._internal.change import Change
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .device_list import DeviceList
 from .pod_devices import DeviceID, PodDevices
 
-__all__ = ["HealthUpdates", "pods_with_changes"]
+__all__ = ["FINDS_PODS_BY_RESOURCE", "HEALTH_UPDATE_QUEUE", "HealthUpdates", "pods_with_changes"]
+
+FINDS_PODS_BY_RESOURCE: Final = Difference(
+    "a change of health is reported to the pod that holds the device of this resource; before, to one that holds a "
+    "device of that id of any resource",
+    {"1.26": False, "1.37": True},
+    "devicemanager/pod_devices.go, ``getPodAndContainerForDevice`` (kubernetes v1.36.3, v1.37.0)",
+)
+HEALTH_UPDATE_QUEUE: Final = Difference(
+    "how many changes of devices' health wait until the kubelet takes them; further ones are dropped. With 0 the "
+    "reader of lists waits instead; none: changes are not reported",
+    {"1.26": None, "1.31": 0, "1.32": 100},
+    "devicemanager/manager.go, ``newManagerImpl``, ``genericDeviceUpdateCallback`` (kubernetes v1.30.14, v1.31.14, "
+    "v1.32.13)",
+)
 
 _log = logging.getLogger(__name__)
 
@@ -30,9 +45,9 @@ def pods_with_changes(
     Up to 1.36 the pod is looked for by the device's id alone, and may hold a device of another resource. In 1.31 a
     device that nobody holds counts too, as one of a pod without name.
     """
-    holders = _holders(held, resource if version.finds_pods_by_resource else None)
+    holders = _holders(held, resource if FINDS_PODS_BY_RESOURCE.at(version) else None)
     pods = {pod for device, pod in holders.items() if _has_changed(device, before, now)}
-    if version.health_update_queue == 0 and any(
+    if HEALTH_UPDATE_QUEUE.at(version) == 0 and any(
         device not in holders and _has_changed(device, before, now) for device in now
     ):
         pods.add(PodUID(""))

@@ -10,13 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from ..apis.deviceplugin import DevicePluginOptions
 from ..model.resources import ResourceName
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .endpoint import Endpoint
 
-__all__ = ["AlreadyConnectedError", "PluginEndpoints", "Registered", "plugin_endpoints"]
+__all__ = ["KEYS_ENDPOINTS_BY_SOCKET", "AlreadyConnectedError", "PluginEndpoints", "Registered", "plugin_endpoints"]
+
+KEYS_ENDPOINTS_BY_SOCKET: Final = Difference(
+    "plugins of one resource on several sockets exist side by side; before, the newest replaces the others",
+    {"1.26": False, "1.37": True},
+    "devicemanager/manager.go, ``PluginConnected``, ``PluginDisconnected``; plugin/v1beta1/handler.go (kubernetes "
+    "v1.36.3, v1.37.0)",
+)
 
 
 class AlreadyConnectedError(Exception):
@@ -102,4 +110,4 @@ class _EndpointsBySocket(PluginEndpoints):
 
 def plugin_endpoints(version: Version) -> PluginEndpoints:
     """The endpoints of a new device manager."""
-    return _EndpointsBySocket() if version.keys_endpoints_by_socket else PluginEndpoints()
+    return _EndpointsBySocket() if KEYS_ENDPOINTS_BY_SOCKET.at(version) else PluginEndpoints()

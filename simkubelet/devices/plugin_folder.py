@@ -11,11 +11,22 @@ from typing import Final
 
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
 from ..model.errors import HostError, InputError
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
 from .durable_file import FileNotReplacedError, replace_file
 
 __all__ = ["MAX_SOCKET_PATH_BYTES", "CheckpointNotWrittenError", "PluginFolder", "check_socket_path"]
+
+_REMOVES_ONLY_SOCKETS: Final = Difference(
+    "at its start the device manager removes only sockets; before, every file but the checkpoint",
+    {"1.26": False, "1.33": True},
+    "devicemanager/manager.go, ``CleanupPluginDirectory`` (kubernetes v1.32.13, v1.33.13)",
+)
+_READS_OLD_CHECKPOINT: Final = Difference(
+    "a checkpoint of 1.19 or older is read",
+    {"1.26": True, "1.31": False},
+    "devicemanager/manager.go, ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14)",
+)
 
 # What fits into sockaddr_un.sun_path with its closing zero byte.
 MAX_SOCKET_PATH_BYTES: Final = 107
@@ -85,18 +96,18 @@ class PluginFolder:
             if entry.name == CHECKPOINT_NAME:
                 continue
             try:
-                mode = entry.stat(follow_symlinks=version.clears_only_sockets).st_mode
+                mode = entry.stat(follow_symlinks=_REMOVES_ONLY_SOCKETS.at(version)).st_mode
             except OSError as error:
                 _log.error("Failed to stat file %s: %s", entry, error)
                 continue
-            if stat.S_ISSOCK(mode) if version.clears_only_sockets else not stat.S_ISDIR(mode):
+            if stat.S_ISSOCK(mode) if _REMOVES_ONLY_SOCKETS.at(version) else not stat.S_ISDIR(mode):
                 _remove(entry)
 
     def load(self, version: Version) -> Checkpoint | None:
         """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only."""
         try:
             text = (self.directory / CHECKPOINT_NAME).read_text(encoding="utf-8", errors="replace")
-            return decode(text, reads_old_format=version.reads_old_checkpoint)
+            return decode(text, reads_old_format=_READS_OLD_CHECKPOINT.at(version))
         except FileNotFoundError:
             return None
         except (CorruptCheckpointError, OSError) as error:

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from ..model.errors import KubeletPanicError
 from ..model.pod import Container, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.topology_settings import MAX_NUMA_NODES
-from ..model.version import Version
+from ..model.version import Difference, Version
 from ..topology.enumeration import check_masks
 from ..topology.hint import ProviderHints, TopologyHint
 from ..topology.numa_mask import NumaMask, masks_over, numa_mask
@@ -23,7 +24,19 @@ from .device_list import DeviceList
 from .device_manager import DeviceManager
 from .pod_devices import DeviceID
 
-__all__ = ["DeviceHintProvider", "Request", "hints_for"]
+__all__ = ["CRASHES_ON_VANISHED_DEVICES", "DeviceHintProvider", "Request", "hints_for"]
+
+CRASHES_ON_VANISHED_DEVICES: Final = Difference(
+    "a device that leaves its plugin's list while Allocate is called crashes the kubelet with a nil pointer",
+    {"1.26": False, "1.34": True},
+    "devicemanager/manager.go, ``allocateContainerResources``: devices are values up to v1.33.4 and pointers from "
+    "v1.34.4",
+)
+_HINTS_ONLY_AT_DEVICES: Final = Difference(
+    "hints are made of the NUMA nodes that have devices of the resource; before, of all nodes of the machine",
+    {"1.26": False, "1.36": True},
+    "devicemanager/topology_hints.go (kubernetes v1.35.4, v1.36.3)",
+)
 
 Reusable = Mapping[ResourceName, Set[DeviceID]]
 
@@ -129,13 +142,13 @@ class DeviceHintProvider:
             return ()
         self._check_listed(resource, listed, request)
         nodes = self._numa_nodes
-        if self._version.hints_only_at_devices:
+        if _HINTS_ONLY_AT_DEVICES.at(self._version):
             nodes = sorted(frozenset(chain.from_iterable(listed.numa_nodes.values())).intersection(nodes)) or nodes
         return hints_for(request, listed.numa_nodes, nodes)
 
     def _check_listed(self, resource: ResourceName, listed: DeviceList, request: Request) -> None:
         vanished = sorted(device for device in request.candidates | request.reusable if device not in listed)
-        if vanished and self._numa_nodes and self._version.crashes_on_vanished_devices:
+        if vanished and self._numa_nodes and CRASHES_ON_VANISHED_DEVICES.at(self._version):
             raise KubeletPanicError(
                 "runtime error: invalid memory address or nil pointer dereference "
                 f"[{resource}: {', '.join(vanished)} is held and left the list]"

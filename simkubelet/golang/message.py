@@ -11,10 +11,18 @@ from typing import Final, TypeVar, cast
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .gogo_message import GogoError, in_usual_form
 
-__all__ = ["UnreadableMessageError", "read_message"]
+__all__ = ["READS_WITH_GOGO", "UnreadableMessageError", "read_message"]
+
+READS_WITH_GOGO: Final = Difference(
+    "messages are read by code of the gogo compiler: text need not be UTF-8, a known field of a wrong type is an "
+    "error, and errors have other texts",
+    {"1.26": True, "1.34": False},
+    "k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/api.pb.go, and those of podresources and pluginregistration "
+    "(v0.33.13, v0.34.4)",
+)
 
 M = TypeVar("M", bound=Message)
 
@@ -33,7 +41,7 @@ def read_message(kind: type[M], content: bytes, version: Version) -> M:
         UnreadableMessageError: it is none.
     """
     try:
-        if version.reads_with_gogo:
+        if READS_WITH_GOGO.at(version):
             content = in_usual_form(cast(Descriptor, kind.DESCRIPTOR), content)
         return kind.FromString(content)
     except GogoError as error:

@@ -10,7 +10,7 @@ from typing import Final
 
 from .resources import ResourceName, parse_amount
 from .topology_settings import TopologySettings
-from .version import DEFAULT, Version, version
+from .version import DEFAULT, FEATURE_GATES, Version, version
 
 __all__ = ["DEFAULT_MACHINE", "KubeletConfig", "RuntimeKind"]
 
@@ -33,7 +33,7 @@ class KubeletConfig:
 
     Attributes:
         node: the node's name.
-        version: the Kubernetes minor it behaves as.
+        version: the Kubernetes release it behaves as.
         machine: native resources of the node, resource -> amount.
         topology: the topology manager's policy, scope and options, and the NUMA nodes of the machine.
         feature_gates: gate -> whether it is on; what is not named has the minor's default.
@@ -51,6 +51,6 @@ class KubeletConfig:
     serves_http: bool = False
     static_pod_path: Path | None = None
 
-    def is_on(self, gate: str, default: bool | None) -> bool:
-        """Whether a feature gate is on, where `default` is what the minor says; None where it has not the feature."""
-        return default is not None and self.feature_gates.get(gate, default)
+    def is_on(self, gate: str) -> bool:
+        """Whether one of `FEATURE_GATES` is on."""
+        return FEATURE_GATES[gate].is_on(self.version, self.feature_gates)

@@ -16,9 +16,36 @@ from typing import Final
 
 from ..container_manager.metrics import Histogram, Metrics, PodResourcesMethod
 from ..model.topology_settings import ScopeName
-from ..model.version import Version
+from ..model.version import Difference, Version
 
 __all__ = ["PluginSockets", "content_type", "exposition"]
+
+_METRICS_ESCAPING: Final = Difference(
+    "how the content type of /metrics says that names are escaped; none where it does not say",
+    {"1.26": None, "1.31": "values", "1.33": "underscores"},
+    "prometheus/common, expfmt/encode.go, ``Negotiate`` (v0.44.0, v0.55.0, v0.62.0); go.mod (kubernetes v1.30.14, "
+    "v1.31.14, v1.33.13)",
+)
+_HAS_ADMISSION_REJECTIONS_METRIC: Final = Difference(
+    "/metrics counts rejected pods by reason",
+    {"1.26": False, "1.32": True},
+    "kubelet/metrics/metrics.go (kubernetes v1.31.14, v1.32.13)",
+)
+_HAS_TOPOLOGY_METRICS: Final = Difference(
+    "/metrics has the admissions of the topology manager",
+    {"1.26": False, "1.27": True},
+    "kubelet/metrics/metrics.go (kubernetes v1.26.15, v1.27.16)",
+)
+_HAS_ALIGNMENT_METRICS: Final = Difference(
+    "/metrics counts the containers that single-numa-node admitted",
+    {"1.26": False, "1.32": True},
+    "kubelet/metrics/metrics.go (kubernetes v1.31.14, v1.32.13)",
+)
+_HAS_ALIGNMENT_FAILURE_METRICS: Final = Difference(
+    "/metrics counts the containers that single-numa-node rejected",
+    {"1.26": False, "1.33": True},
+    "kubelet/metrics/metrics.go (kubernetes v1.32.13, v1.33.13)",
+)
 
 _CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -83,7 +110,7 @@ def exposition(metrics: Metrics, plugins: PluginSockets, version: Version, *, is
 
 def content_type(version: Version) -> str:
     """The content type of /metrics, for who asks for no other."""
-    escaping = version.metrics_escaping
+    escaping = _METRICS_ESCAPING.at(version)
     return _CONTENT_TYPE if escaping is None else f"{_CONTENT_TYPE}; escaping={escaping}"
 
 
@@ -140,7 +167,7 @@ def _pod_resources_family(name: str, text: str, by_api: Mapping[str, int]) -> _F
 
 
 def _admission_families(metrics: Metrics, version: Version) -> list[_Family]:
-    if not version.has_admission_rejections_metric:
+    if not _HAS_ADMISSION_REJECTIONS_METRIC.at(version):
         return []
     return [
         _Family(
@@ -154,7 +181,7 @@ def _admission_families(metrics: Metrics, version: Version) -> list[_Family]:
 
 
 def _topology_families(metrics: Metrics, version: Version) -> list[_Family]:
-    if not version.has_topology_metrics:
+    if not _HAS_TOPOLOGY_METRICS.at(version):
         return []
     return [
         _Family(
@@ -184,7 +211,7 @@ def _topology_families(metrics: Metrics, version: Version) -> list[_Family]:
 
 def _alignment_families(metrics: Metrics, version: Version) -> list[_Family]:
     families = []
-    if version.has_alignment_metrics:
+    if _HAS_ALIGNMENT_METRICS.at(version):
         families.append(
             _alignment_family(
                 "kubelet_container_aligned_compute_resources_count",
@@ -192,7 +219,7 @@ def _alignment_families(metrics: Metrics, version: Version) -> list[_Family]:
                 metrics.topology.aligned,
             )
         )
-    if version.has_alignment_failure_metrics:
+    if _HAS_ALIGNMENT_FAILURE_METRICS.at(version):
         families.append(
             _alignment_family(
                 "kubelet_container_aligned_compute_resources_failure_count",

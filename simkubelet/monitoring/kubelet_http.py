@@ -15,9 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ..model.errors import HostError
-from ..model.version import Version
+from ..model.version import Difference, Version
 
-__all__ = ["Answer", "Check", "answer_of_all", "answer_of_one", "checks_of"]
+__all__ = ["HAS_DEVICE_PLUGIN_CHECK", "Answer", "Check", "answer_of_all", "answer_of_one", "checks_of"]
+
+HAS_DEVICE_PLUGIN_CHECK: Final = Difference(
+    "/healthz has the check ``device-plugin``",
+    {"1.26": False, "1.32": True},
+    "kubelet/server/server.go, ``InstallAuthNotRequiredHandlers``; devicemanager/manager.go, ``GetHealthChecker`` "
+    "(kubernetes v1.31.14, v1.32.13)",
+)
 
 Check = Callable[[], str | None]
 """Why something is not healthy, None when it is."""
@@ -46,7 +53,7 @@ def checks_of(version: Version, *, sync_loop: Check, device_plugin: Check) -> di
     Source: kubelet/server/server.go, ``InstallAuthNotRequiredHandlers`` (kubernetes v1.34.4).
     """
     checks: dict[str, Check] = {"ping": _well, "log": _well, "syncloop": sync_loop}
-    return {**checks, "device-plugin": device_plugin} if version.has_device_plugin_check else checks
+    return {**checks, "device-plugin": device_plugin} if HAS_DEVICE_PLUGIN_CHECK.at(version) else checks
 
 
 def answer_of_all(checks: Mapping[str, Check], *, excluded: Collection[str] = (), is_verbose: bool = False) -> Answer:

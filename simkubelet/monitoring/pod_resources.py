@@ -22,17 +22,42 @@ from ..container_manager.metrics import Metrics, PodResourcesMethod
 from ..golang.server import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
+from ..model.version import Difference
 from .pod_resources_messages import PodResourcesProvider, allocatable_devices, pod_resources, pod_resources_v1alpha1
 
 __all__ = ["SOCKET_NAME", "PodResourcesServer", "RateLimit"]
+
+_GET_ASKS_ITS_GATE: Final = Difference(
+    "Get of PodResources answers only with the gate KubeletPodResourcesGet",
+    {"1.26": True, "1.36": False},
+    "apis/podresources/server_v1.go, ``Get`` (kubernetes v1.35.4, v1.36.3)",
+)
+_LIMITS_POD_RESOURCES_RATE: Final = Difference(
+    "PodResources answers at most 100 calls a second",
+    {"1.26": False, "1.27": True},
+    "kubelet/server/server.go, ``ListenAndServePodResources`` (kubernetes v1.26.15, v1.27.16)",
+)
+_HAS_POD_RESOURCES_GET: Final = Difference(
+    "PodResources has the method Get",
+    {"1.26": False, "1.27": True},
+    "apis/podresources/server_v1.go (kubernetes v1.26.15, v1.27.16)",
+)
+_LISTS_SIDECARS: Final = Difference(
+    "PodResources lists restartable init containers",
+    {"1.26": False, "1.30": True},
+    "apis/podresources/server_v1.go, ``List`` (kubernetes v1.29.6, v1.30.14)",
+)
+_COUNTS_GET_ALLOCATABLE_TWICE: Final = Difference(
+    "a call of GetAllocatableResources counts as two requests in the metrics",
+    {"1.26": True, "1.27": False},
+    "apis/podresources/server_v1.go, ``GetAllocatableResources`` (kubernetes v1.26.15, v1.27.16)",
+)
 
 SOCKET_NAME: Final = "kubelet.sock"
 _CALLS_PER_SECOND: Final = 100
 _BURST: Final = 10
 _V1: Final = "v1"
 _V1ALPHA1: Final = "v1alpha1"
-_GET_GATE: Final = "KubeletPodResourcesGet"
-_LIST_ACTIVE_GATE: Final = "KubeletPodResourcesListUseActivePods"
 
 
 class RateLimit:
@@ -78,11 +103,10 @@ class PodResourcesServer:
         self._provider = provider
         self._version = version = config.version
         self._metrics = metrics
-        is_get_on = version.pod_resources_get_gate
-        self.is_get_on = is_get_on is None or config.is_on(_GET_GATE, is_get_on)
+        self.is_get_on = not _GET_ASKS_ITS_GATE.at(version) or config.is_on("KubeletPodResourcesGet")
         """Whether Get answers; its metrics are there with it only."""
-        self._lists_active = config.is_on(_LIST_ACTIVE_GATE, version.list_active_pods_gate)
-        self._limit = RateLimit(_CALLS_PER_SECOND, _BURST) if version.limits_pod_resources_rate else None
+        self._lists_active = config.is_on("KubeletPodResourcesListUseActivePods")
+        self._limit = RateLimit(_CALLS_PER_SECOND, _BURST) if _LIMITS_POD_RESOURCES_RATE.at(version) else None
         self._server: GrpcServer | None = None
 
     @property
@@ -129,12 +153,12 @@ class PodResourcesServer:
         self._metrics.pod_resources_called(_V1, PodResourcesMethod.LIST)
         pods = self._provider.active_pods() if self._lists_active else self._provider.pods()
         self._provider.update_allocated_devices()
-        sidecars = self._version.lists_sidecars
+        sidecars = _LISTS_SIDECARS.at(self._version)
         messages = [pod_resources(pod, self._provider, lists_sidecars=sidecars) for pod in pods]
         return v1.ListPodResourcesResponse(pod_resources=messages)
 
     async def Get(self, request: v1.GetPodResourcesRequest) -> v1.GetPodResourcesResponse:
-        if not self._version.has_pod_resources_get:
+        if not _HAS_POD_RESOURCES_GET.at(self._version):
             raise CallError(Code.UNIMPLEMENTED, "unknown method Get for service v1.PodResourcesLister")
         self._admit()
         self._metrics.pod_resources_called(_V1, PodResourcesMethod.GET)
@@ -144,13 +168,15 @@ class PodResourcesServer:
         pod = next((pod for pod in self._provider.pods() if (pod.namespace, pod.name) == wanted), None)
         if pod is None:
             raise self._failed_get(f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        message = pod_resources(pod, self._provider, lists_sidecars=self._version.lists_sidecars)
+        message = pod_resources(pod, self._provider, lists_sidecars=_LISTS_SIDECARS.at(self._version))
         return v1.GetPodResourcesResponse(pod_resources=message)
 
     async def GetAllocatableResources(self, request: v1.AllocatableResourcesRequest) -> v1.AllocatableResourcesResponse:
         self._admit()
         self._metrics.pod_resources_called(
-            _V1, PodResourcesMethod.GET_ALLOCATABLE, requests=2 if self._version.counts_get_allocatable_twice else 1
+            _V1,
+            PodResourcesMethod.GET_ALLOCATABLE,
+            requests=2 if _COUNTS_GET_ALLOCATABLE_TWICE.at(self._version) else 1,
         )
         return v1.AllocatableResourcesResponse(devices=allocatable_devices(self._provider.allocatable_devices()))
 

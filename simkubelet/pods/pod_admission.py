@@ -9,6 +9,7 @@ kubelet/lifecycle/predicate.go, ``Admit`` (kubernetes v1.34.4).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Final
 
 from ..admission import Rejection, resource_rejection, sidecar_rejection
 from ..container_manager.container_manager import ContainerManager
@@ -17,8 +18,15 @@ from ..model.config import KubeletConfig
 from ..model.fit import PODS
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
+from ..model.version import FEATURE_GATES, Difference
 
 __all__ = ["ActivePods", "PodAdmission"]
+
+_FORMATS_REJECTION_EVENT: Final = Difference(
+    "the message of a rejected pod's Event is a format of Go's fmt, so per cent signs in it are replaced",
+    {"1.26": True, "1.36": False},
+    "kubelet/kubelet.go, ``rejectPod`` (kubernetes v1.35.4, v1.36.3)",
+)
 
 
 class ActivePods(Set[PodUID]):
@@ -75,8 +83,8 @@ class PodAdmission:
         allocatable: Callable[[], Mapping[ResourceName, int]],
     ) -> None:
         self._version = config.version
-        gate = config.version.sidecar_containers
-        self._refuses_sidecars = gate is not None and not config.is_on("SidecarContainers", gate)
+        has_sidecars = FEATURE_GATES["SidecarContainers"].at(config.version) is not None
+        self._refuses_sidecars = has_sidecars and not config.is_on("SidecarContainers")
         self._containers = containers
         self._active = active
         self._allocatable = allocatable
@@ -100,4 +108,4 @@ class PodAdmission:
 
     def event_message(self, rejection: Rejection) -> str:
         """The message of the Event about a rejected pod."""
-        return formatted(rejection.message) if self._version.rejection_event_is_format else rejection.message
+        return formatted(rejection.message) if _FORMATS_REJECTION_EVENT.at(self._version) else rejection.message

@@ -24,12 +24,13 @@ from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus
 from ..model.resources import ResourceName
+from ..model.version import FEATURE_GATES
 from ..node.context import NodeContext
 from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
 from .pod_admission import ActivePods, PodAdmission
-from .pod_worker import PodTools, PodWorker
+from .pod_worker import ENDS_DELETED_PODS, PodTools, PodWorker
 from .static_pods import MirrorPods, read_static_pods, watch_static_pods
 from .status import StatusGenerator
 from .termination import end_orphan, terminated
@@ -207,7 +208,7 @@ class Pods:
 
     def _as_understood(self, pod: Pod) -> Pod:
         """A pod as this minor reads its manifest: an old one knows no sidecars."""
-        if self._config.version.sidecar_containers is not None:
+        if FEATURE_GATES["SidecarContainers"].at(self._config.version) is not None:
             return pod
         return pod.with_kinds({ContainerKind.SIDECAR: ContainerKind.INIT})
 
@@ -311,7 +312,7 @@ class Pods:
         """
         await self._end_orphan(pod)
         statuses = self._tools.statuses
-        status = statuses.status_of(pod, {}, is_over=self._config.version.ends_deleted_pods)
+        status = statuses.status_of(pod, {}, is_over=ENDS_DELETED_PODS.at(self._config.version))
         if status.phase is not PodPhase.SUCCEEDED:
             status = statuses.status_of(replace(pod, status=refused), {}, is_over=True)
         self._publish(pod, terminated(pod, pod.status, status))

@@ -23,6 +23,7 @@ from ..model.clock import Clock
 from ..model.config import KubeletConfig
 from ..model.pod import Container, ContainerKind, Pod
 from ..model.pod_status import PodPhase, PodStatus, Waiting
+from ..model.version import Difference
 from ..runtime.back_off import CrashLoopBackOff, go_duration
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
@@ -32,7 +33,31 @@ from .status import StatusGenerator
 from .termination import end_containers, terminated
 from .volumes import VolumeRetry, Volumes
 
-__all__ = ["PodTools", "PodWorker"]
+__all__ = ["ENDS_DELETED_PODS", "PodTools", "PodWorker"]
+
+_BACK_OFF_RETRY_S: Final = Difference(
+    "seconds until a container in back-off is tried again; none: at the end of its back-off. Up to 1.32 an error "
+    "that is a back-off should wait for the next resync but never does, as the results of a sync always have one "
+    "without an error",
+    {"1.26": 10.0, "1.35": None},
+    "kubelet/pod_workers.go, ``completeWork``; kubelet/kubelet.go, end of ``SyncPod`` (kubernetes v1.26.15, "
+    "v1.32.13, v1.34.4, v1.35.4), without their jitter",
+)
+_CREATED_EVENT: Final = Difference(
+    "message of a container's Created event, with ``{name}`` for its name",
+    {"1.26": "Created container {name}", "1.30": "Created container: {name}", "1.35": "Container created"},
+    "kuberuntime/kuberuntime_container.go, ``startContainer`` (kubernetes v1.29.6, v1.30.14, v1.34.4, v1.35.4)",
+)
+_STARTED_EVENT: Final = Difference(
+    "message of a container's Started event, with ``{name}`` for its name",
+    {"1.26": "Started container {name}", "1.35": "Container started"},
+    "kuberuntime/kuberuntime_container.go, ``startContainer`` (kubernetes v1.34.4, v1.35.4)",
+)
+ENDS_DELETED_PODS: Final = Difference(
+    "a deleted pod gets a terminal phase before its object is removed",
+    {"1.26": False, "1.27": True},
+    "kubelet/kubelet_pods.go, ``getPhase``; status/status_manager.go, ``TerminatePod`` (kubernetes v1.26.15, v1.27.16)",
+)
 
 _RETRY_S: Final = 10.0
 _RELIST_S: Final = 1.0
@@ -217,12 +242,12 @@ class PodWorker:
         pause = go_duration(self._tools.back_off.delay_s(self.pod.uid, container.name))
         message = f"back-off {pause} restarting failed container={container.name} pod={pod}"
         self._explain(container, Waiting(_BACK_OFF, message))
-        retry_s = self._tools.config.version.back_off_retry_s
+        retry_s = _BACK_OFF_RETRY_S.at(self._tools.config.version)
         return min(remaining_s, _LONGEST_RETRY_S) if retry_s is None else retry_s
 
     async def _start_container(self, container: Container) -> float | None:
         version = self._tools.config.version
-        created = version.created_event.format(name=container.name)
+        created = _CREATED_EVENT.at(version).format(name=container.name)
         try:
             options = await self._tools.containers.allocator.run_options(self.pod, container)
             env = environment(self.pod, container, self._tools.cluster)
@@ -242,7 +267,7 @@ class PodWorker:
             return _RETRY_S
         self._reasons.pop(container.name, None)
         self._tools.record(self.pod, "Normal", "Created", created, container.name)
-        started = version.started_event.format(name=container.name)
+        started = _STARTED_EVENT.at(version).format(name=container.name)
         self._tools.record(self.pod, "Normal", "Started", started, container.name)
         return None
 
@@ -302,8 +327,8 @@ class PodWorker:
 
     def _final_status(self) -> PodStatus:
         version = self._tools.config.version
-        status = terminated(self.pod, self._published, self._status(is_over=version.ends_deleted_pods))
-        if version.ends_deleted_pods and not status.phase.is_terminal and not self.pod.is_static:
+        status = terminated(self.pod, self._published, self._status(is_over=ENDS_DELETED_PODS.at(version)))
+        if ENDS_DELETED_PODS.at(version) and not status.phase.is_terminal and not self.pod.is_static:
             # A pod that was deleted before it ran.
             return replace(status, phase=PodPhase.FAILED)
         return status

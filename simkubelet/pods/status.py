@@ -162,12 +162,9 @@ class StatusGenerator:
     """Makes the statuses of one kubelet instance."""
 
     def __init__(self, config: KubeletConfig, containers: ContainerManager, records: ContainerRecords) -> None:
-        version = config.version
-        self.by_container = config.is_on("ContainerRestartRules", version.has_container_restart_rules)
-        self._has_sandbox_condition = config.is_on(
-            "PodReadyToStartContainersCondition", version.has_ready_to_start_condition
-        )
-        self.reports_health = config.is_on("ResourceHealthStatus", version.resource_health_status)
+        self.by_container = config.is_on("ContainerRestartRules")
+        self._has_sandbox_condition = config.is_on("PodReadyToStartContainersCondition")
+        self.reports_health = config.is_on("ResourceHealthStatus")
         self._containers = containers
         self._records = records
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
+from ..devices.plugin_endpoints import KEYS_ENDPOINTS_BY_SOCKET
 from ..model.resources import ResourceName
 from ..model.version import Version
 
@@ -69,4 +70,4 @@ class _ClientsBySocket(PluginClients[C]):
 
 def plugin_clients(version: Version) -> PluginClients[C]:
     """The connections of a new registration server."""
-    return _ClientsBySocket() if version.keys_endpoints_by_socket else PluginClients()
+    return _ClientsBySocket() if KEYS_ENDPOINTS_BY_SOCKET.at(version) else PluginClients()

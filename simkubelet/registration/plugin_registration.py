@@ -12,10 +12,18 @@ from typing import Final, Protocol
 
 from ..apis.grpcwire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .plugin_channel import PluginChannel
 
 __all__ = ["PluginTypeHandler", "RegisteredPlugin", "RegistrationAttempt", "RegistrationFailedError"]
+
+_RETRIES_FAILED_REGISTRATIONS: Final = Difference(
+    "a plugin whose registration through the plugin watcher fails is tried again; before, it counts as registered "
+    "until its socket is recreated",
+    {"1.26": False, "1.36": True},
+    "pluginmanager/operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc`` (kubernetes v1.35.4, "
+    "v1.36.3)",
+)
 
 _SERVICE: Final = "/pluginregistration.Registration"
 # Real seconds, as plugins are real processes.
@@ -138,13 +146,13 @@ class RegistrationAttempt:
         self._books.add(RegisteredPlugin(self._socket, self._generation, handler, info.name, endpoint))
         refusal = await handler.register(info.name, endpoint, versions)
         if refusal is not None:
-            if self._version.retries_failed_registrations:
+            if _RETRIES_FAILED_REGISTRATIONS.at(self._version):
                 self._books.remove(self._socket)
             text = f"RegisterPlugin error -- plugin registration failed with err: {refusal}"
             raise RegistrationFailedError(await self._told(channel, text))
         failure = await self._notify(channel, RegistrationStatus(plugin_registered=True))
         if failure is not None:
-            if self._version.retries_failed_registrations:
+            if _RETRIES_FAILED_REGISTRATIONS.at(self._version):
                 self._books.remove(self._socket)
                 await handler.deregister(info.name, endpoint)
             raise RegistrationFailedError(

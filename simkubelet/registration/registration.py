@@ -22,11 +22,24 @@ from ..golang.server import served_method
 from ..golang.text import quoted
 from ..model.errors import HostError
 from ..model.resources import ResourceName, is_extended_resource
-from ..model.version import Version
+from ..model.version import Difference, Version
 from .plugin_client import PluginClient, PluginHandler, RefusedError
 from .plugin_clients import PluginClients, plugin_clients
 
 __all__ = ["RegistrationHandler", "RegistrationServer"]
+
+_REPORTS_REGISTRATION_FAILURE: Final = Difference(
+    "the check ``device-plugin`` of /healthz has the reason why no plugin can register",
+    {"1.26": False, "1.32.11": True, "1.33": False, "1.33.7": True, "1.34": False, "1.34.3": True},
+    "devicemanager/plugin/v1beta1/server.go, ``setUnhealthy`` (kubernetes/kubernetes#135153, v1.32.11, v1.33.7, "
+    "v1.34.3, v1.35.0)",
+)
+_STOPS_DIALLING_WITH_CALLER: Final = Difference(
+    "when its caller cancels Register, the kubelet stops dialling the plugin and asking for its options; before, "
+    "both go on",
+    {"1.26": False, "1.35": True},
+    "plugin/v1beta1/server.go, ``Register`` (kubernetes v1.34.4, v1.35.4)",
+)
 
 T = TypeVar("T")
 
@@ -111,7 +124,7 @@ class RegistrationServer:
         self._remove_socket()
         await self._stop_listening()
         self.failure = _FAILED
-        if self._version.reports_registration_failure:
+        if _REPORTS_REGISTRATION_FAILURE.at(self._version):
             reason = f"accept unix {self.socket}: use of closed network connection"
             self.failure = f"device registration error: {_FAILED}: {reason}"
 
@@ -132,7 +145,9 @@ class RegistrationServer:
         refusal = refusal_of(request)
         if refusal is None:
             resource, socket = ResourceName(request.resource_name), self._socket_of(request.endpoint)
-            refusal = await self._connected(resource, socket, heeds_caller=self._version.stops_dialling_with_caller)
+            refusal = await self._connected(
+                resource, socket, heeds_caller=_STOPS_DIALLING_WITH_CALLER.at(self._version)
+            )
         if refusal is not None:
             self._handler.registration_refused(ResourceName(request.resource_name), request.endpoint, refusal)
             raise CallError(Code.UNKNOWN, refusal)

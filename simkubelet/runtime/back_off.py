@@ -48,7 +48,7 @@ class CrashLoopBackOff:
     @classmethod
     def of(cls, config: KubeletConfig, clock: Clock) -> CrashLoopBackOff:
         """The pauses of a kubelet; the gate ReduceDefaultCrashLoopBackOffDecay, off by default, makes them shorter."""
-        if config.is_on("ReduceDefaultCrashLoopBackOffDecay", default=False):
+        if config.is_on("ReduceDefaultCrashLoopBackOffDecay"):
             return cls(clock.now, initial_s=1.0, max_s=60.0)
         return cls(clock.now)
 

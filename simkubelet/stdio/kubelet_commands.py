@@ -10,6 +10,8 @@ from typing import Final
 
 from ..devices.pod_devices import DeviceID
 from ..model.resources import ResourceName
+from ..model.version import FEATURE_GATES
+from ..monitoring.kubelet_http import HAS_DEVICE_PLUGIN_CHECK
 from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields
@@ -70,7 +72,8 @@ async def do_abandon(node: Node, fields: Fields) -> Answer:
 async def do_set_gate(node: Node, fields: Fields) -> Answer:
     """Set a feature gate of the kubelet, for the next start."""
     name, value = fields.text("name"), fields.flag("value")
-    if name not in node.version.feature_gates:
+    gate = FEATURE_GATES.get(name)
+    if gate is None or not gate.exists(node.version):
         raise CommandFailedError(f"unrecognized feature gate: {name}")
     node.gates[name] = value
     return {}
@@ -106,7 +109,7 @@ async def do_should_reset(node: Node, fields: Fields) -> Answer:
 @commands.add()
 async def do_health(node: Node, fields: Fields) -> Answer:
     """What the check device-plugin of /healthz says."""
-    if not node.version.has_device_plugin_check:
+    if not HAS_DEVICE_PLUGIN_CHECK.at(node.version):
         raise CommandFailedError("this Kubernetes has no check of the device manager: it came in 1.32")
     reason = node.manager.registration.failure
     return {"name": "device-plugin", "healthy": reason is None} | ({"reason": reason} if reason else {})

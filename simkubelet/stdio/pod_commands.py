@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..admission import AllocationError
+from ..devices.health_updates import HEALTH_UPDATE_QUEUE
 from ..devices.run_options import DeviceRunOptions
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus
@@ -119,7 +120,7 @@ async def do_updates(node: Node, fields: Fields) -> Answer:
 
 
 def _check_tells_health(node: Node) -> None:
-    if node.version.health_update_queue is None:
+    if HEALTH_UPDATE_QUEUE.at(node.version) is None:
         raise CommandFailedError("this Kubernetes tells no device health: ResourceHealthStatus came in 1.31")
 
 

@@ -15,9 +15,39 @@ from typing import Final
 
 from ..model.errors import InputError
 from ..model.topology_settings import PolicyName, TopologySettings
-from ..model.version import Version
+from ..model.version import FEATURE_GATES, Difference, Version
 
 __all__ = ["PolicyOptions", "policy_options"]
+
+_CHECKS_OPTIONS_OF_POLICY_NONE: Final = Difference(
+    "the topology manager's options are checked with the policy none too",
+    {"1.26": True, "1.28": False},
+    "topologymanager/topology_manager.go, ``NewManager`` (kubernetes v1.27.16, v1.28.15)",
+)
+_GATES_NAMED_IN_ERROR: Final = Difference(
+    "the gates in the error for options with TopologyManagerPolicyOptions off",
+    {"1.26": '"TopologyManager", "TopologyManagerPolicyOptions"', "1.27": '"TopologyManagerPolicyOptions"'},
+    "cmd/kubelet/app/server.go, ``run`` (kubernetes v1.26.15, v1.27.16)",
+)
+_CLOSEST_LEVEL: Final = Difference(
+    "level of the topology manager's option ``prefer-closest-numa-nodes``: ``alpha`` and ``beta`` have a gate "
+    "each, ``stable`` has none",
+    {"1.26": "alpha", "1.28": "beta", "1.32": "stable"},
+    "topologymanager/policy_options.go (kubernetes v1.27.16, v1.28.15, v1.30.14, v1.31.14, v1.32.13, v1.34.4, v1.35.4)",
+)
+_MAX_NODES_LEVEL: Final = Difference(
+    "level of the option ``max-allowable-numa-nodes``; none where it is unknown",
+    {"1.26": None, "1.31": "beta", "1.35": "stable"},
+    "topologymanager/policy_options.go (kubernetes v1.27.16, v1.28.15, v1.30.14, v1.31.14, v1.32.13, v1.34.4, v1.35.4)",
+)
+_LEVEL_ERROR: Final = Difference(
+    "the error for an option whose level's gate is off, with ``{level}`` or ``{Level}``, and ``{option}``",
+    {
+        "1.26": 'Topology Manager Policy {Level}-level Options not enabled, but option "{option}" provided',
+        "1.33": 'topology manager policy {level}-level options not enabled, but option "{option}" provided',
+    },
+    "topologymanager/policy_options.go (kubernetes v1.32.13, v1.33.13)",
+)
 
 _CLOSEST: Final = "prefer-closest-numa-nodes"
 _MAX_NODES: Final = "max-allowable-numa-nodes"
@@ -51,7 +81,7 @@ def policy_options(settings: TopologySettings, version: Version, gates: Mapping[
         InputError: the kubelet would not start.
     """
     _check_gate(settings, version, gates)
-    if settings.policy == PolicyName.NONE and not version.checks_topology_options_always:
+    if settings.policy == PolicyName.NONE and not _CHECKS_OPTIONS_OF_POLICY_NONE.at(version):
         return PolicyOptions()
     options = PolicyOptions()
     for name, value in sorted(settings.options.items()):
@@ -68,22 +98,21 @@ def policy_options(settings: TopologySettings, version: Version, gates: Mapping[
 
 
 def _check_gate(settings: TopologySettings, version: Version, gates: Mapping[str, bool]) -> None:
-    if not settings.options or gates.get("TopologyManagerPolicyOptions", version.has_topology_options):
+    if not settings.options or FEATURE_GATES["TopologyManagerPolicyOptions"].is_on(version, gates):
         return
     given = " ".join(f"{name}:{value}" for name, value in sorted(settings.options.items()))
-    needed = ", ".join(f'"{gate}"' for gate in version.topology_options_gates)
+    needed = _GATES_NAMED_IN_ERROR.at(version)
     raise InputError(f"topology manager policy options map[{given}] require feature gates {needed} enabled")
 
 
 def _check_level(name: str, version: Version, gates: Mapping[str, bool]) -> None:
-    level = {_CLOSEST: version.prefer_closest_level, _MAX_NODES: version.max_numa_nodes_level}.get(name)
+    level = {_CLOSEST: _CLOSEST_LEVEL.at(version), _MAX_NODES: _MAX_NODES_LEVEL.at(version)}.get(name)
     if level is None:
         raise InputError(f'unknown Topology Manager Policy option: "{name}"')
     if level == "stable":
         return
-    is_on_by_default = level == "beta" and version.has_topology_options
-    if not gates.get(f"TopologyManagerPolicy{level.capitalize()}Options", is_on_by_default):
-        error = version.topology_option_level_error
+    if not FEATURE_GATES[f"TopologyManagerPolicy{level.capitalize()}Options"].is_on(version, gates):
+        error = _LEVEL_ERROR.at(version)
         raise InputError(error.format(level=level, Level=level.capitalize(), option=name))
 
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -21,7 +20,8 @@ from scenarios.story.document import load
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import E, Entry, read_lines
 from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
-from simkubelet.model.version import DEFAULT, SUPPORTED, Version, version
+from simkubelet.model.version import DEFAULT, SUPPORTED, version
+from tools.generate import version_table
 
 STORIES = list(stories.builtin())
 FIRST_STORIES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
@@ -29,8 +29,6 @@ GPU_STORIES = ["device-unhealthy", "kubelet-restart"]
 SCENARIOS = {name: load(path).scenario for name, path in stories.builtin().items()}
 VERSIONS = {name: scenario.versions for name, scenario in SCENARIOS.items() if scenario.versions is not None}
 """Stories that are played on several versions without being asked to."""
-ROWS = [field.name for field in fields(Version) if field.name not in ("minor", "kubelet_version", "feature_gates")]
-"""The rows of the version table, except for those that differ on each minor."""
 DIFFERENT = ("1.26", "1.28", "1.31", "1.37")
 """With the usual one, minors that have each value of each row."""
 
@@ -108,9 +106,9 @@ def test_stories_pass_on_a_minor_that_differs(run: Any, minor: str, played: list
 
 
 def test_each_value_of_the_version_table_is_played() -> None:
-    for row in ROWS:
-        played = {getattr(version(minor), row) for minor in (DEFAULT, *DIFFERENT)}
-        assert played == {getattr(version(minor), row) for minor in SUPPORTED}, row
+    for row in version_table.differences():
+        played = {row.at(version(minor)) for minor in (DEFAULT, *DIFFERENT)}
+        assert played == {row.at(version(minor)) for minor in SUPPORTED}, row.text
 
 
 def verdicts(run: Any) -> dict[str, tuple[bool, str]]:

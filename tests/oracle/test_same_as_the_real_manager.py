@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule, run_state_machine_as_test
 
-from simkubelet.model.version import version
+from simkubelet.devices.health_updates import FINDS_PODS_BY_RESOURCE, HEALTH_UPDATE_QUEUE
+from simkubelet.model.version import FEATURE_GATES, version
 from tests.support.compared_managers import SECOND, STUB, ComparedManagers
 from tests.support.kubelet_sides import Programs, Sides
 
@@ -105,8 +106,9 @@ class BothManagers(ComparedManagers):
     ) -> None:
         behaviour = version(self.minor)
         # Without a queue (1.31) a manager waits, and holds its lock, until somebody takes each change of health.
-        self.tells_health = bool(behaviour.health_update_queue) and (has_gate or behaviour.resource_health_status)
-        if "ResourceHealthStatus" in behaviour.feature_gates:
+        gate = FEATURE_GATES["ResourceHealthStatus"]
+        self.tells_health = bool(HEALTH_UPDATE_QUEUE.at(behaviour)) and (has_gate or bool(gate.at(behaviour)))
+        if gate.exists(behaviour):
             self.kubelet("set_gate", name="ResourceHealthStatus", value=self.tells_health)
         topology = {"numa": list(range(nodes)), "topology_policy": policy, "topology_scope": scope}
         self.set_up(layout, prefers=prefers, lists=lists, **topology)
@@ -304,7 +306,7 @@ class BothManagers(ComparedManagers):
         Source: devicemanager/pod_devices.go, ``getPodAndContainerForDevice`` (kubernetes v1.34.4).
         """
         real, ours = self.sides.ask("kubelet", "updates", timeout_ms=0, want=0)
-        if self.resources["a"] != self.resources["b"] and not version(self.minor).finds_pods_by_resource:
+        if self.resources["a"] != self.resources["b"] and not FINDS_PODS_BY_RESOURCE.at(version(self.minor)):
             assert len(ours["updates"]) == len(real["updates"]), f"{ours}, and the real one {real}"
         else:
             self.check(real, ours, "kubelet", "updates", {})
@@ -316,7 +318,7 @@ class BothManagers(ComparedManagers):
 
     def look_at_a_pod(self, uid: str) -> None:
         self.kubelet("update_plugin_resources", pod=uid, node_allocatable={STUB: 1})
-        if version(self.minor).health_update_queue is not None:
+        if HEALTH_UPDATE_QUEUE.at(version(self.minor)) is not None:
             self.kubelet("allocated_status", pod=uid)
         self.kubelet("pod_resources", call="get", name=uid, namespace="default")
         for container, _ in self.pods[uid]:

@@ -14,6 +14,7 @@ from typing import Any
 from hypothesis import note, reject
 from hypothesis.stateful import RuleBasedStateMachine
 
+from simkubelet.devices.plugin_endpoints import KEYS_ENDPOINTS_BY_SOCKET
 from simkubelet.model.version import version
 from tests.support.kubelet_sides import Answer, Sides
 from tests.support.stream_book import StreamBook
@@ -38,7 +39,7 @@ class ComparedManagers(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.streams = StreamBook(keys_by_socket=version(self.minor).keys_endpoints_by_socket)
+        self.streams = StreamBook(keys_by_socket=KEYS_ENDPOINTS_BY_SOCKET.at(version(self.minor)))
         self.is_running = False
         self.is_over = False
         self.marks = 0

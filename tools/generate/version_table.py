@@ -1,78 +1,135 @@
-"""Write ``docs/versions.md``: what differs between Kubernetes minors, from ``simkubelet/model/version.py``.
+"""Collect what differs between Kubernetes releases from the modules of simkubelet, and write ``docs/versions.md``.
 
-The text of each row is that of the attribute's documentation, its values are those that `version` gives to every patch
-of every minor. With ``--check`` nothing is written and the exit status says whether the committed page is fresh.
+Each `Difference` is a row: declared as a constant of the module that asks for it, and each `Gate` of
+``simkubelet/model/version.py``. With ``--check`` nothing is written and the exit status says whether the committed page
+is up to date. Tests use `minors_to_play` to leave out minors on which nothing differs.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
-import re
 import sys
-import textwrap
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
+from typing import Any
+from unittest.mock import patch
 
-from simkubelet.model.version import SUPPORTED, Version, version
+import simkubelet
+from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version, version
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "versions.md"
-PATCHES = range(30)
-NAMES_ITSELF = ("minor", "kubelet_version")
 
-HEAD = """\
+HEAD = f"""\
 # What differs between Kubernetes minors
 
-`simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, select a minor, {first} to {last},
-or one of its patches where a fix came in between. The table lists every difference: a value applies from the version
-before it up to the next one. `python -m tools.generate.version_table` writes this page.
+`simkubelet run --kubelet-version`, and the key `kubernetes` of a node in a story, choose a minor,
+{SUPPORTED[0]} to {SUPPORTED[-1]}, or one of its patches where a fix came in between. The tables have all that
+depends on it: a value counts from its version up to the next one. `python -m tools.generate.version_table` collects
+them from the code that asks.
 
-| what | from version: value | source |
+## Behaviour
+
+| what | asked in | from version: value | source |
+| --- | --- | --- | --- |
+"""
+
+GATES_HEAD = """
+## Feature gates
+
+What each switches, and its default; none where a release does not have it.
+
+| gate | from version: default | source |
 | --- | --- | --- |
 """
 
 
-def attributes() -> dict[str, str]:
-    """Return the documentation of each field of `Version`, on one line."""
-    text = inspect.cleandoc(Version.__doc__ or "").partition("Attributes:\n")[2]
-    found = re.findall(r"^(\w+): (.*(?:\n(?!\w+: ).*)*)", textwrap.dedent(text), re.MULTILINE)
-    return {name: " ".join(about.split()) for name, about in found}
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A difference, with the name and the module of its constant."""
+
+    name: str
+    module: str
+    difference: Difference[Any]
 
 
-def values(name: str) -> Iterator[tuple[str, object]]:
-    """Yield each version at which a field's value changes, with the new value; first the oldest of all."""
-    last: object = ...
-    for minor in SUPPORTED:
-        for patch in PATCHES:
-            value = getattr(version(f"{minor}.{patch}"), name)
-            if value != last:
-                yield minor if patch == 0 else f"{minor}.{patch}", value
-                last = value
+@cache
+def rows() -> tuple[Row, ...]:
+    """Return the differences of all modules but the gates, by module and in their order there."""
+    names = sorted(found.name for found in walk_packages(simkubelet.__path__, "simkubelet."))
+    modules = [import_module(name) for name in names if not name.endswith("__main__")]
+    return tuple(
+        Row(name.strip("_").lower(), module.__name__, difference)
+        for module in modules
+        # An imported constant has no annotation.
+        for name in getattr(module, "__annotations__", ())
+        if isinstance(difference := vars(module).get(name), Difference)
+    )
 
 
-def row(name: str, about: str) -> str:
-    """Return a field's row."""
-    what, _, source = re.sub(" Source of (both|all): ", " Source: ", about).partition(" Source: ")
-    shown = "<br>".join(f"{since}: {_shown(value)}" for since, value in values(name))
-    line = f"| `{name}`: {what} | {shown} | {source or 'see the next'} |"
-    return line.replace("``", "`")
+def differences() -> tuple[Difference[Any], ...]:
+    """Return all differences, those of gates too."""
+    return (*(row.difference for row in rows()), *FEATURE_GATES.values())
+
+
+def minors_to_play(asked: Collection[Difference[Any]], default: str) -> list[str]:
+    """Return one minor for each combination of values that these differences have: `default` for its own one.
+
+    Only what a minor's name stands for counts: fixes that came with other patches are in none of them.
+    """
+    chosen: dict[tuple[object, ...], str] = {}
+    for minor in (default, *reversed(SUPPORTED)):
+        chosen.setdefault(tuple(each.at(version(minor)) for each in asked), minor)
+    return sorted(chosen.values(), key=SUPPORTED.index)
+
+
+@contextmanager
+def recorded() -> Iterator[dict[Difference[Any], set[object]]]:
+    """Record which differences the code of this process asks, each with the values that it got."""
+    asked: dict[Difference[Any], set[object]] = {}
+    answer = Difference.at
+
+    def at(difference: Difference[Any], release: Version) -> object:
+        value = answer(difference, release)
+        asked.setdefault(difference, set()).add(value)
+        return value
+
+    with patch.object(Difference, "at", at):
+        yield asked
+
+
+def line(row: Row) -> str:
+    """Return a difference's line of the page."""
+    module = row.module.removeprefix("simkubelet.").replace(".", "/")
+    what, source = row.difference.text, row.difference.source
+    return f"| `{row.name}`: {what} | `{module}.py` | {_values(row.difference)} | {source} |".replace("``", "`")
+
+
+def gate_line(gate: Gate) -> str:
+    """Return a gate's line of the page."""
+    removed = f"<br>{gate.removed}: the gate is gone, the feature on" if gate.removed else ""
+    return f"| `{gate.name}`: {gate.text} | {_values(gate)}{removed} | {gate.source} |".replace("``", "`")
+
+
+def _values(difference: Difference[Any]) -> str:
+    return "<br>".join(f"{since}: {_shown(value)}" for since, value in difference.values.items())
 
 
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value is None:
-        return "none"
-    return f"`{', '.join(value) if isinstance(value, tuple) else value}`"
+    return "none" if value is None else f"`{value}`"
 
 
 def page() -> str:
     """Return the whole page."""
-    texts = attributes()
-    names = [field.name for field in fields(Version) if field.name not in NAMES_ITSELF]
-    ordered = sorted(names, key=list(texts).index)
-    return HEAD.format(first=SUPPORTED[0], last=SUPPORTED[-1]) + "\n".join(row(n, texts[n]) for n in ordered) + "\n"
+    behaviour = "".join(f"{line(row)}\n" for row in rows())
+    gates = "".join(f"{gate_line(gate)}\n" for gate in FEATURE_GATES.values())
+    return f"{HEAD}{behaviour}{GATES_HEAD}{gates}"
 
 
 def main() -> int:

@@ -25,12 +25,13 @@ from ...model.pod_status import (
     Waiting,
 )
 from ...model.resources import ResourceName
-from ...model.version import Version
+from ...model.version import Difference, Version
 from .container_images import container_id, image_id, image_name
 from .objects import JSON, Key
 from .wall_time import WallTime
 
 __all__ = [
+    "OBSERVES_GENERATION",
     "condition_json",
     "deleting_json",
     "kubelet_status_json",
@@ -40,6 +41,22 @@ __all__ = [
     "reread_pod",
     "with_condition",
 ]
+
+OBSERVES_GENERATION: Final = Difference(
+    "a pod's status and its conditions have the generation of the pod that they are about",
+    {"1.26": False, "1.34": True},
+    "pkg/features/kube_features.go, ``PodObservedGenerationTracking`` (kubernetes v1.34.4)",
+)
+_REPORTS_CONTAINER_RESOURCES: Final = Difference(
+    "a container's status repeats the resources that it requested",
+    {"1.26": False, "1.33": True},
+    "pkg/features/kube_features.go, ``InPlacePodVerticalScaling`` (kubernetes v1.34.4)",
+)
+_REPORTS_VOLUME_MOUNTS: Final = Difference(
+    "a container's status repeats its volume mounts",
+    {"1.26": False, "1.31": True},
+    "pkg/features/kube_features.go, ``RecursiveReadOnlyMounts`` (kubernetes v1.34.4)",
+)
 
 _BY_KUBELET: Final = frozenset(ConditionType) - {ConditionType.DISRUPTION_TARGET}
 _UNSEEN_END: Final = "ContainerStatusUnknown"
@@ -63,7 +80,7 @@ def kubelet_status_json(
         addresses: the node's and the pod's; empty where there is none.
     """
     old = stored.get("status") or {}
-    generation = stored["metadata"].get("generation", 0) if version.observes_generation else 0
+    generation = stored["metadata"].get("generation", 0) if OBSERVES_GENERATION.at(version) else 0
     now = wall_time.now()
     by_type = {condition["type"]: condition for condition in old.get("conditions") or ()}
     conditions = [condition for type_, condition in by_type.items() if type_ not in _BY_KUBELET]
@@ -191,9 +208,9 @@ class _ContainerStatuses:
         }
         if is_between or not isinstance(status.state, Waiting):
             new.update(image=image_name(image), imageID=image_id(image), containerID=current)
-            if self._version.reports_container_resources:
+            if _REPORTS_CONTAINER_RESOURCES.at(self._version):
                 new.update(_resources_json(spec.get("resources") or {}))
-        if self._version.reports_volume_mounts and spec.get("volumeMounts"):
+        if _REPORTS_VOLUME_MOUNTS.at(self._version) and spec.get("volumeMounts"):
             new["volumeMounts"] = [_mount_json(mount) for mount in spec["volumeMounts"]]
         if status.resources:
             new["allocatedResourcesStatus"] = [_health_json(each) for each in status.resources]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
 
-from ...model.version import Version
+from ...model.version import Difference, Version
 from .cluster_state import ClusterState, NodeInfo
 from .filters import Filters
 from .plugins import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
@@ -20,6 +20,17 @@ from .preemption import Candidate, Dismissal, Preemption, best_candidate
 from .scores import PreferredNodes, scores
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]
+
+_COUNTS_EXCLUDED_NODES: Final = Difference(
+    "the FailedScheduling text counts the nodes that the pod excludes by name",
+    {"1.26": False, "1.32": True},
+    "scheduler/schedule_one.go, ``findNodesThatFitPod`` (kubernetes v1.31.14, v1.32.13)",
+)
+_HAS_DYNAMIC_RESOURCES: Final = Difference(
+    'dynamic resource allocation is on by default; the FailedScheduling text then has "no new claims to deallocate"',
+    {"1.26": False, "1.34": True},
+    "pkg/features/kube_features.go (kubernetes v1.34.4)",
+)
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
@@ -104,7 +115,7 @@ class _Cycle:
             return Assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
         if feasible:
             return Assignment(feasible[0].name)
-        others = len(self._nodes) - len(self._refusals) if self._version.counts_filtered_out_nodes else 0
+        others = len(self._nodes) - len(self._refusals) if _COUNTS_EXCLUDED_NODES.at(self._version) else 0
         refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
         rejectors = {refusal.plugin for refusal in self._refusals.values()}
         reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))
@@ -138,13 +149,13 @@ class _Cycle:
         Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4).
         """
         reasons = f"{nodes_available(len(self._nodes), ())} {_CONFLICT}."
-        if not self._version.tries_dynamic_resources:
+        if not _HAS_DYNAMIC_RESOURCES.at(self._version):
             return self._failure(reasons, {Plugin.NODE_AFFINITY})
         message = failed_scheduling(reasons, ("not found",), self._version)
         return Failure(message, frozenset({Plugin.NODE_AFFINITY}), nominated_node=None)
 
     def _failure(self, reasons: str, rejectors: Iterable[Plugin]) -> Failure:
-        claims = ["no new claims to deallocate"] if self._version.tries_dynamic_resources else []
+        claims = ["no new claims to deallocate"] if _HAS_DYNAMIC_RESOURCES.at(self._version) else []
         outcome = self._preempt()
         if isinstance(outcome, Candidate):
             displaced = tuple(

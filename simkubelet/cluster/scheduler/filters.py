@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from ...model.fit import insufficient_resources
-from ...model.version import Version
+from ...model.version import Difference, Version
 from ..objects.node_selection import matches_required_affinity, tolerates, untolerated_taint
 from .cluster_state import NodeInfo
 from .plugins import Plugin, Refusal
@@ -18,6 +18,17 @@ from .pod_affinity import PodAffinityFilter
 from .pod_info import PodInfo
 
 __all__ = ["HARD_TAINTS", "Filters", "tolerates_cordon"]
+
+_UNTOLERATED_TAINT: Final = Difference(
+    "the scheduler's text for a taint, with ``{key}`` and ``{value}``",
+    {"1.26": "node(s) had untolerated taint {{{key}: {value}}}", "1.34": "node(s) had untolerated taint(s)"},
+    "tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.33.13, v1.34.4)",
+)
+_HAS_UNRESOLVABLE_REQUESTS: Final = Difference(
+    "no preemption is tried for a request above the node's allocatable, and the FailedScheduling text says so",
+    {"1.26": False, "1.34": True},
+    "noderesources/fit.go, ``fitsRequest`` (kubernetes v1.33.13, v1.34.4)",
+)
 
 HARD_TAINTS: Final = ("NoSchedule", "NoExecute")
 _CORDON: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -84,7 +95,7 @@ class Filters:
         taint = untolerated_taint(node.taints, self._pod.tolerations, HARD_TAINTS)
         if taint is None:
             return None
-        reason = self._version.untolerated_taint.format(key=taint.get("key") or "", value=taint.get("value") or "")
+        reason = _UNTOLERATED_TAINT.at(self._version).format(key=taint.get("key") or "", value=taint.get("value") or "")
         return Refusal(Plugin.TAINT_TOLERATION, (reason,))
 
     def _node_affinity(self, node: NodeInfo) -> Refusal | None:
@@ -99,7 +110,7 @@ class Filters:
         if not missing:
             return None
         reasons = tuple(each.reason for each in missing)
-        is_hopeless = self._version.knows_unresolvable_requests and any(each.is_unresolvable for each in missing)
+        is_hopeless = _HAS_UNRESOLVABLE_REQUESTS.at(self._version) and any(each.is_unresolvable for each in missing)
         return Refusal(Plugin.NODE_RESOURCES_FIT, reasons, is_resolvable=not is_hopeless)
 
 

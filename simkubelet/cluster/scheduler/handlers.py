@@ -14,7 +14,7 @@ from .cluster_state import ClusterState
 from .filters import Filters
 from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
 from .pod_info import DEFAULT_SCHEDULER, PodInfo
-from .queue import SchedulingQueue
+from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
 
 __all__ = ["Handlers"]
 
@@ -109,7 +109,7 @@ class Handlers:
 
         Source: pkg/scheduler/eventhandlers.go, ``preCheckForNode`` (kubernetes v1.31.14).
         """
-        if self._version.has_queueing_hints:
+        if HAS_QUEUEING_HINTS.at(self._version):
             return lambda pod: True
         info = self._state.nodes[node.name]
         return lambda pod: Filters(pod, (), self._version).refusal(info) is None

@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ...model.version import Version
+from ...model.version import Difference, Version
 
 __all__ = ["NO_NODES", "Plugin", "Refusal", "event_note", "failed_scheduling", "nodes_available"]
+
+_ENDS_WITH_TWO_FULL_STOPS: Final = Difference(
+    "the FailedScheduling text ends with two full stops, as the text of the preemption attempt has its own",
+    {"1.26": True, "1.29": False},
+    "scheduler/framework/types.go, ``FitError.Error`` (kubernetes v1.28.15, v1.29.6)",
+)
 NO_NODES: Final = "no nodes available to schedule pods"
 _MOST_OF_AN_EVENT: Final = 1024
 _CUT: Final = " ..."
@@ -59,7 +65,7 @@ def failed_scheduling(reasons: str, preemption: Iterable[str], version: Version)
         version: whose words they are.
     """
     attempts = ", ".join(preemption)
-    end = "." if version.failed_scheduling_ends_twice else ""
+    end = "." if _ENDS_WITH_TWO_FULL_STOPS.at(version) else ""
     return f"{reasons} {attempts}{end}" if attempts else reasons
 
 

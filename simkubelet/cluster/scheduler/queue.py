@@ -14,12 +14,25 @@ from itertools import count
 from typing import Final
 
 from ...model.pod import PodUID
-from ...model.version import Version
+from ...model.version import Difference, Version
 from .hints import NodeEvent, PodEvent, is_of_interest, is_worth_a_try, pod_changes
 from .plugins import Plugin
 from .pod_info import PodInfo
 
-__all__ = ["Place", "QueuedPod", "SchedulingQueue"]
+__all__ = ["HAS_QUEUEING_HINTS", "Place", "QueuedPod", "SchedulingQueue"]
+
+HAS_QUEUEING_HINTS: Final = Difference(
+    "a pending pod is tried again only after a change that may help it; before, after every change of a node that "
+    "it now fits, and after every pod that goes",
+    {"1.26": False, "1.32": True},
+    "scheduler/scheduler.go, ``buildQueueingHintMap``; eventhandlers.go, ``preCheckForNode`` (kubernetes "
+    "v1.31.14); the gate SchedulerQueueingHints is on by default from 1.32 (pkg/features/kube_features.go)",
+)
+_POPS_FROM_BACKOFF: Final = Difference(
+    "a scheduler with nothing else to do tries a pod before its back-off is over",
+    {"1.26": False, "1.33": True},
+    "pkg/features/kube_features.go, ``SchedulerPopFromBackoffQ`` (kubernetes v1.32.13, v1.33.13)",
+)
 
 _INITIAL_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 10.0
@@ -97,7 +110,7 @@ class SchedulingQueue:
             self.add(new)
             return
         waiting.pod = new
-        if self._version.has_queueing_hints:
+        if HAS_QUEUEING_HINTS.at(self._version):
             helps = any(self._helps(waiting, event) for event in pod_changes(old, new))
         else:
             helps = old.spec != new.spec or old.labels != new.labels
@@ -116,7 +129,7 @@ class SchedulingQueue:
             del self.active.pods[waiting.pod.uid]
         else:
             ready = [one for one in self.backoff.pods.values() if one.rejectors]
-            if not ready or not self._version.pops_from_backoff:
+            if not ready or not _POPS_FROM_BACKOFF.at(self._version):
                 return None
             waiting = min(ready, key=lambda one: (self._backoff_end(one), one.turn))
             del self.backoff.pods[waiting.pod.uid]
@@ -162,7 +175,7 @@ class SchedulingQueue:
         yield from (self._timeout(one) for one in self.unschedulable.pods.values() if not one.pod.is_gated)
 
     def _helps(self, waiting: QueuedPod, event: NodeEvent | PodEvent) -> bool:
-        asks = is_worth_a_try if self._version.has_queueing_hints else is_of_interest
+        asks = is_worth_a_try if HAS_QUEUEING_HINTS.at(self._version) else is_of_interest
         return any(asks(plugin, waiting.pod, event) for plugin in waiting.rejectors)
 
     def _requeue(self, waiting: QueuedPod) -> None:
@@ -199,7 +212,7 @@ class SchedulingQueue:
         if not tries:
             return -math.inf
         end = waiting.since + min(_INITIAL_BACKOFF_S * 2.0 ** (tries - 1), _MAX_BACKOFF_S)
-        return math.floor(end) + 1.0 if self._version.pops_from_backoff else end
+        return math.floor(end) + 1.0 if _POPS_FROM_BACKOFF.at(self._version) else end
 
     def _timeout(self, waiting: QueuedPod) -> float:
         """The first flush of the unschedulable pods after a pod has waited for too long."""

@@ -13,7 +13,7 @@ from typing import Final
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
-from ...model.version import Version
+from ...model.version import Difference, Version
 from ..objects.objects import Verb, Written
 from ..store.store import Store
 from .cluster_state import ClusterState
@@ -24,6 +24,12 @@ from .pod_info import DEFAULT_SCHEDULER, PodInfo
 from .queue import SchedulingQueue
 
 __all__ = ["Scheduler"]
+
+_PREEMPTED_EVENT: Final = Difference(
+    "message of a victim's Preempted event, with ``{pod}`` for the uid of the preempting pod and ``{node}``",
+    {"1.26": "Preempted by a pod on node {node}", "1.29": "Preempted by pod {pod} on node {node}"},
+    "scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6)",
+)
 
 _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
@@ -103,7 +109,7 @@ class Scheduler:
         target = Condition(ConditionType.DISRUPTION_TARGET, True, "PreemptionByScheduler", _PREEMPTING)
         self._store.patch_pod_status(victim.uid, target)
         self._store.delete_pod(victim.uid)
-        message = self._version.preempted_event.format(pod=by, node=node)
+        message = _PREEMPTED_EVENT.at(self._version).format(pod=by, node=node)
         self._store.record(victim, "Normal", "Preempted", message, DEFAULT_SCHEDULER, action="Preempting")
 
     def _forget_nomination(self, pod: Pod) -> None:

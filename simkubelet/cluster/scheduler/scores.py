@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ...model.version import Version
+from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value
 from ..objects.node_selection import as_integer, matches_term, tolerates
@@ -19,6 +19,12 @@ from .pod_affinity import pod_affinity_scores
 from .pod_info import CPU, MEMORY, PodInfo
 
 __all__ = ["PreferredNodes", "scores"]
+
+_SKIPS_BALANCE_OF_BEST_EFFORT: Final = Difference(
+    "pods that request no CPU and no memory are not scored by the balance of both",
+    {"1.26": False, "1.33": True},
+    "noderesources/balanced_allocation.go, ``PreScore`` (kubernetes v1.32.13, v1.33.13)",
+)
 _MAX: Final = 100
 _TAINT_TOLERATION_WEIGHT: Final = 3
 _NODE_AFFINITY_WEIGHT: Final = 2
@@ -71,7 +77,7 @@ def scores(pod: PodInfo, feasible: Collection[NodeInfo], nodes: Iterable[NodeInf
         version: of the scheduler.
     """
     total = {node.name: _least_allocated(pod, node) for node in feasible}
-    if any(pod.requests.get(name) for name in (CPU, MEMORY)) or not version.spares_best_effort_balance:
+    if any(pod.requests.get(name) for name in (CPU, MEMORY)) or not _SKIPS_BALANCE_OF_BEST_EFFORT.at(version):
         for node in feasible:
             total[node.name] += _balanced(pod, node)
     taints = _normalized({node.name: _soft_taints(pod, node) for node in feasible if node.taints})

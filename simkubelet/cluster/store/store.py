@@ -24,6 +24,7 @@ from ..objects.events import EventRecorder, KubeEvent
 from ..objects.node_json import HOST
 from ..objects.objects import JSON, Key, Objects, Verb, Written
 from ..objects.pod_json import (
+    OBSERVES_GENERATION,
     condition_json,
     deleting_json,
     kubelet_status_json,
@@ -213,7 +214,7 @@ class Store(ClusterApi):
         pod = self._pods.get(uid)
         if pod is None:
             return
-        generation = pod.manifest["metadata"].get("generation", 0) if self._control_plane.observes_generation else 0
+        generation = pod.manifest["metadata"].get("generation", 0) if OBSERVES_GENERATION.at(self._control_plane) else 0
         status = with_condition(pod.manifest, self._condition_json(pod, condition, generation))
         if nominated_node_name is not None:
             status["nominatedNodeName"] = nominated_node_name

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scenarios.story.kubernetes import is_met, versions_in
 from scenarios.story.model import Scenario
-from simkubelet.model.version import SUPPORTED, release
+from simkubelet.model.version import SUPPORTED, version
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_condition_compares_releases(condition: str, kubernetes: str, expected: 
 @given(st.sampled_from(SUPPORTED), st.sampled_from(SUPPORTED))
 def test_older_and_newer_exclude_each_other(here: str, there: str) -> None:
     assert is_met(f"<{there}", here) is not is_met(f">={there}", here)
-    assert is_met(f"<{there}", here) is (release(here) < release(there))
+    assert is_met(f"<{there}", here) is (version(here) < version(there))
 
 
 def test_versions_of_a_condition_can_be_checked() -> None:

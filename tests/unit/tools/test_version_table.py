@@ -1,12 +1,13 @@
-"""The page about versions says what the code does."""
+"""The page about versions is what the code declares, and minors are left out only where nothing differs."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
-from simkubelet.model.version import Version
+import simkubelet
+from simkubelet.model.version import DEFAULT, FEATURE_GATES, SUPPORTED, Difference, version
 from tools.generate import version_table
 
 
@@ -14,18 +15,36 @@ def test_page_is_that_of_the_code():
     assert version_table.PAGE.read_text() == version_table.page()
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(Version)])
-def test_every_field_is_documented_on_one_row(field):
-    about = version_table.attributes()[field]
+def test_every_declared_difference_is_a_row():
+    sources = Path(simkubelet.__file__).parent.rglob("*.py")
+    declared = sum(source.read_text().count(": Final = Difference(") for source in sources)
 
-    assert about
-    assert "|" not in about
+    assert len(version_table.rows()) == declared > 40
 
 
-def test_values_are_listed_at_the_patches_that_changed_them():
-    assert list(version_table.values("checks_devices_of_known_pods")) == [
-        ("1.26", False),
-        ("1.26.5", True),
-        ("1.27", False),
-        ("1.27.2", True),
-    ]
+@pytest.mark.parametrize("row", version_table.rows(), ids=lambda row: row.name)
+def test_row_fits_into_the_table(row):
+    assert "|" not in row.difference.text + row.difference.source
+    assert len(row.difference.values) > 1
+
+
+def test_minors_that_agree_are_played_once():
+    old, new = Difference("", {"1.26": 1, "1.28": 2}, ""), Difference("", {"1.26": 1, "1.36": 2}, "")
+
+    assert version_table.minors_to_play([], DEFAULT) == [DEFAULT]
+    assert version_table.minors_to_play([old, new], DEFAULT) == ["1.27", DEFAULT, "1.37"]
+
+
+def test_every_minor_differs_from_its_neighbour():
+    assert version_table.minors_to_play(version_table.differences(), DEFAULT) == list(SUPPORTED)
+
+
+def test_what_code_asks_is_recorded():
+    gate, row = FEATURE_GATES["SidecarContainers"], Difference("", {"1.26": 1, "1.28": 2}, "")
+
+    with version_table.recorded() as asked:
+        gate.is_on(version("1.34"), {})
+        row.at(version("1.26"))
+        row.at(version("1.28"))
+
+    assert asked == {gate: {True}, row: {1, 2}}
