@@ -16,10 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import grpc
-
 from simkubelet.apis import deviceplugin as api
-from tests.support.node import Node, StubPlugin, running_node
+from tests.support.grpc_peers import DEVICE_PLUGIN, calls
+from tests.support.node import FakePlugin, Node, running_node
 
 ROUNDS = 300
 
@@ -35,12 +34,11 @@ async def admissions_ms(node: Node) -> list[float]:
     return times
 
 
-async def calls_ms(plugin: StubPlugin, device: str) -> list[float]:
+async def calls_ms(plugin: FakePlugin, device: str) -> list[float]:
     """The bare Allocate call on an open connection."""
     request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[device])])
     times = []
-    async with grpc.aio.insecure_channel(f"unix:{plugin.folder / plugin.endpoint}") as channel:
-        stub = api.DevicePluginStub(channel)
+    async with calls(plugin.folder / plugin.endpoint, DEVICE_PLUGIN) as stub:
         await stub.Allocate(request)
         for _ in range(ROUNDS):
             began = time.perf_counter()

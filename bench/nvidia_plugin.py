@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import statistics
 import subprocess
 import sys
@@ -26,18 +25,15 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent import futures
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
-
-import grpc
+from typing import Final
 
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
 from simkubelet.host import NodeView, check_sandbox, sandboxed
 from simkubelet.model.errors import HostError
 from tests.support.bare_connection import BareConnection
+from tests.support.plugin_kubelet import KubeletThread
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 GPUS: Final = 16
@@ -54,37 +50,6 @@ XID: Final = 79
 Figures = dict[str, list[float]]
 
 
-class Registrations(api.RegistrationServicer):
-    """Accepts every registration on ``kubelet.sock``; a registration may be waited for."""
-
-    def __init__(self, folder: Path) -> None:
-        self._requests: queue.Queue[api.RegisterRequest] = queue.Queue()
-        self._server = grpc.server(futures.ThreadPoolExecutor(1))
-        api.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{folder / api.KUBELET_SOCKET_NAME}")
-
-    def __enter__(self) -> Self:
-        self._server.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._server.stop(None).wait()
-
-    def Register(self, request: api.RegisterRequest, context: grpc.ServicerContext) -> api.Empty:
-        self._requests.put(request)
-        return api.Empty()
-
-    def next(self) -> api.RegisterRequest:
-        """The next registration.
-
-        Raises:
-            queue.Empty: none has come for half a minute.
-        """
-        return self._requests.get(timeout=30)
-
-
 def took_ms(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
@@ -98,13 +63,13 @@ def resident_mib(pid: int) -> float:
     raise RuntimeError(f"no VmRSS of process {pid}")
 
 
-def turn(command: list[str], machine: Machine, registrations: Registrations, figures: Figures) -> None:
+def turn(command: list[str], machine: Machine, kubelet: KubeletThread, figures: Figures) -> None:
     """Start a plugin, measure, and kill it."""
     folder = Path(api.DEVICE_PLUGIN_PATH)
     began = time.perf_counter()
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
-            socket = folder / registrations.next().endpoint
+            socket = folder / kubelet.registration().endpoint
             with BareConnection(socket) as connection:
                 lists = connection.begin("ListAndWatch", api.Empty())
                 first = api.ListAndWatchResponse.FromString(connection.message(lists))
@@ -145,11 +110,11 @@ def inside(machine: Machine, nvidia: str) -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     commands = {"simkubelet": [sys.executable, "-m", "plugin", "nvidia"], "nvidia": [nvidia]}
     measured: dict[str, Figures] = {name: defaultdict(list) for name in commands}
-    with Registrations(Path(api.DEVICE_PLUGIN_PATH)) as registrations:
+    with KubeletThread(Path(api.DEVICE_PLUGIN_PATH)) as kubelet:
         for number in range(TURNS + 1):
             for name, command in commands.items():
                 # The first turn fills the caches of the file system.
-                turn(command, machine, registrations, measured[name] if number else defaultdict(list))
+                turn(command, machine, kubelet, measured[name] if number else defaultdict(list))
     for what, at_most in AT_MOST.items():
         medians = {name: statistics.median(figures[what]) for name, figures in measured.items()}
         unit = UNITS.get(what, "ms")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.plugin_cases import CASES, PluginCase
-from tests.support.plugin_kubelet import PluginKubelet, plugin_process
+from tests.support.plugin_kubelet import FakeKubelet, plugin_process
 
 KUBELETS: Final = 1000
 FIRST: Final = 1000
@@ -35,7 +35,7 @@ def resident_kib(pid: int) -> int:
 async def measure(case: PluginCase, folder: Path) -> None:
     for name in ("node", "sockets"):
         (folder / name).mkdir()
-    async with case.node(folder / "node") as node, PluginKubelet(folder / "sockets") as kubelet:
+    async with case.node(folder / "node") as node, FakeKubelet(folder / "sockets") as kubelet:
         arguments = (*node.arguments, "--kubelet-dir", str(kubelet.folder))
         async with plugin_process(arguments, folder / "log", node.environment) as process:
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -20,7 +20,7 @@ from simkubelet.apis.grpcwire.served_call import CallError, Method, StreamMethod
 from .device import DeviceID, DeviceList
 from .device_plugin import AllocationRefusedError, DevicePlugin
 
-__all__ = ["DeviceFeed", "DevicePluginService"]
+__all__ = ["DeviceFeed", "DevicePluginService", "methods_of"]
 
 
 class DeviceFeed:
@@ -73,14 +73,7 @@ class DevicePluginService:
 
     def methods(self) -> Mapping[str, Method]:
         """What is served, by path."""
-        methods: dict[str, Method] = {
-            "GetDevicePluginOptions": UnaryMethod(api.Empty.FromString, self._options),
-            "ListAndWatch": StreamMethod(api.Empty.FromString, self._lists),
-            "Allocate": UnaryMethod(api.AllocateRequest.FromString, self._allocate),
-            "GetPreferredAllocation": UnaryMethod(api.PreferredAllocationRequest.FromString, self._preferred),
-            "PreStartContainer": UnaryMethod(api.PreStartContainerRequest.FromString, self._pre_start),
-        }
-        return {f"/{_SERVICE}/{name}": method for name, method in methods.items()}
+        return methods_of(self._options, self._lists, self._allocate, self._preferred, self._pre_start)
 
     async def _options(self, request: api.Empty) -> api.DevicePluginOptions:
         return self._plugin.options.to_message()
@@ -124,6 +117,24 @@ class DevicePluginService:
         with _refusals():
             await self._plugin.pre_start(_device_ids(request.devices_ids))
         return api.PreStartContainerResponse()
+
+
+def methods_of(
+    options: Callable[[api.Empty], Awaitable[api.DevicePluginOptions]],
+    lists: Callable[[api.Empty], AsyncGenerator[api.ListAndWatchResponse, None]],
+    allocate: Callable[[api.AllocateRequest], Awaitable[api.AllocateResponse]],
+    preferred: Callable[[api.PreferredAllocationRequest], Awaitable[api.PreferredAllocationResponse]],
+    pre_start: Callable[[api.PreStartContainerRequest], Awaitable[api.PreStartContainerResponse]],
+) -> Mapping[str, Method]:
+    """Return the methods of the service DevicePlugin by path, as a `GrpcServer` takes them."""
+    methods: dict[str, Method] = {
+        "GetDevicePluginOptions": UnaryMethod(api.Empty.FromString, options),
+        "ListAndWatch": StreamMethod(api.Empty.FromString, lists),
+        "Allocate": UnaryMethod(api.AllocateRequest.FromString, allocate),
+        "GetPreferredAllocation": UnaryMethod(api.PreferredAllocationRequest.FromString, preferred),
+        "PreStartContainer": UnaryMethod(api.PreStartContainerRequest.FromString, pre_start),
+    }
+    return {f"/{_SERVICE}/{name}": method for name, method in methods.items()}
 
 
 @contextmanager

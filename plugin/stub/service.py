@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
-
-import grpc
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.served_call import CallError, Method
 
 from ..framework import DeviceList
+from ..framework.service import methods_of
 from .behaviour import Answer, Behaviour, Rpc
 
 __all__ = ["ENVIRONMENT_VARIABLE", "StubService"]
@@ -18,12 +18,11 @@ __all__ = ["ENVIRONMENT_VARIABLE", "StubService"]
 ENVIRONMENT_VARIABLE = "STUB_DEVICES"
 """Set in a container to the ids that it was given, joined by commas."""
 
-Context = grpc.aio.ServicerContext[Any, Any]
 OnCall = Callable[[Rpc, Sequence[str]], None]
 """Told of each call as it arrives, with the device ids that it names."""
 
 
-class StubService(api.DevicePluginServicer):
+class StubService:
     """Answers as its `Behaviour` says; one object for each server of the stub."""
 
     def __init__(self, behaviour: Behaviour, on_call: OnCall) -> None:
@@ -31,6 +30,10 @@ class StubService(api.DevicePluginServicer):
         self._on_call = on_call
         self._streams = 0
         self._changed = asyncio.Event()
+
+    def methods(self) -> Mapping[str, Method]:
+        """What is served, by path."""
+        return methods_of(self._options, self._lists, self._allocate, self._preferred, self._pre_start)
 
     def send_list(self, devices: DeviceList) -> None:
         """Send a list on every open stream; later streams begin with it."""
@@ -42,37 +45,33 @@ class StubService(api.DevicePluginServicer):
         self._streams += 1
         self._wake_streams()
 
-    async def GetDevicePluginOptions(self, request: api.Empty, context: Context) -> api.DevicePluginOptions:
+    async def _options(self, request: api.Empty) -> api.DevicePluginOptions:
         """The options that the stub was started with."""
-        answer = await self._begin(Rpc.OPTIONS, (), context)
+        answer = await self._begin(Rpc.OPTIONS, ())
         return api.DevicePluginOptions() if answer.is_empty else self._behaviour.options.to_message()
 
-    async def ListAndWatch(
-        self, request: api.Empty, context: Context
-    ) -> AsyncGenerator[api.ListAndWatchResponse, None]:
+    async def _lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         """The list, then each newer one, until `end_streams`."""
-        answer = await self._begin(Rpc.LIST, (), context)
+        answer = await self._begin(Rpc.LIST, ())
         opened_in = self._streams
         while opened_in == self._streams and not answer.is_empty:
             changed = self._changed
             yield api.ListAndWatchResponse(devices=[device.to_message() for device in self._behaviour.devices])
             await changed.wait()
 
-    async def Allocate(self, request: api.AllocateRequest, context: Context) -> api.AllocateResponse:
+    async def _allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
         """One answer for each container: its ids in `ENVIRONMENT_VARIABLE`."""
         asked = [list(container.devices_ids) for container in request.container_requests]
-        answer = await self._begin(Rpc.ALLOCATE, [device_id for ids in asked for device_id in ids], context)
+        answer = await self._begin(Rpc.ALLOCATE, [device_id for ids in asked for device_id in ids])
         response = api.AllocateResponse()
         for device_ids in [] if answer.is_empty else asked:
             response.container_responses.add(envs={ENVIRONMENT_VARIABLE: ",".join(device_ids)})
         return response
 
-    async def GetPreferredAllocation(
-        self, request: api.PreferredAllocationRequest, context: Context
-    ) -> api.PreferredAllocationResponse:
+    async def _preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
         """For each container what it must have, then the first ids by name."""
         offered = [device_id for asked in request.container_requests for device_id in asked.available_deviceIDs]
-        answer = await self._begin(Rpc.PREFERRED, offered, context)
+        answer = await self._begin(Rpc.PREFERRED, offered)
         response = api.PreferredAllocationResponse()
         for asked in [] if answer.is_empty else request.container_requests:
             required = list(asked.must_include_deviceIDs)
@@ -80,14 +79,12 @@ class StubService(api.DevicePluginServicer):
             response.container_responses.add(deviceIDs=[*required, *free][: asked.allocation_size])
         return response
 
-    async def PreStartContainer(
-        self, request: api.PreStartContainerRequest, context: Context
-    ) -> api.PreStartContainerResponse:
+    async def _pre_start(self, request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
         """Nothing to prepare."""
-        await self._begin(Rpc.PRE_START, list(request.devices_ids), context)
+        await self._begin(Rpc.PRE_START, list(request.devices_ids))
         return api.PreStartContainerResponse()
 
-    async def _begin(self, rpc: Rpc, device_ids: Sequence[str], context: Context) -> Answer:
+    async def _begin(self, rpc: Rpc, device_ids: Sequence[str]) -> Answer:
         """Do what was ordered for a call before its answer."""
         answer = self._behaviour.next_answer(rpc)
         self._on_call(rpc, device_ids)
@@ -97,7 +94,7 @@ class StubService(api.DevicePluginServicer):
         if answer.is_never:
             await asyncio.Event().wait()
         if answer.error is not None:
-            await context.abort(grpc.StatusCode.UNKNOWN, answer.error)
+            raise CallError(Code.UNKNOWN, answer.error)
         return answer
 
     def _wake_streams(self) -> None:

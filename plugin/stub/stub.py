@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import grpc
-
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.server import GrpcServer
 
 from ..errors import HostError
 from ..framework import DeviceList
@@ -55,7 +54,7 @@ class Stub:
         self._socket = plugin_socket(kubelet_dir, behaviour.socket_name)
         self._reports = reports
         self._service = StubService(behaviour, reports.called)
-        self._server: grpc.aio.Server | None = None
+        self._server: GrpcServer | None = None
 
     async def run(self) -> None:
         """Serve, register if that is wanted, and again for each new kubelet if that is wanted; until cancelled."""
@@ -81,22 +80,23 @@ class Stub:
         if self._server is not None and self._socket.exists():
             return
         await self.stop_server()
-        server = grpc.aio.server()
-        api.add_DevicePluginServicer_to_server(self._service, server)
+        server = GrpcServer(self._service.methods())
         try:
             self._socket.unlink(missing_ok=True)
-            server.add_insecure_port(f"unix:{self._socket}")
-        except (OSError, RuntimeError) as error:
-            raise HostError(f"cannot make the socket {self._socket}: {error}; see who may write there") from error
+            server.listen(self._socket)
+        except OSError as error:
+            reason = error.strerror
+            raise HostError(f"cannot make the socket {self._socket}: {reason}; see who may write there") from error
         self._server = server
-        await server.start()
 
     async def stop_server(self) -> None:
         """Stop serving: streams break off, the socket goes; may be called in any state."""
         server, self._server = self._server, None
         if server is not None:
             self._service.end_streams()
-            await server.stop(None)
+            await server.stop()
+            if self._socket.is_socket():
+                self._socket.unlink()
 
     async def register(
         self, resource: str | None = None, endpoint: str | None = None, version: str = api.VERSION, times: int = 1

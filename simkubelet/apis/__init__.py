@@ -2,6 +2,6 @@
 
 ``deviceplugin`` (v1beta1), ``pluginregistration`` (v1), ``podresources`` (v1) and ``podresources_v1alpha1``.
 
-One module per API, with its messages, its gRPC stubs and servicers, and the constants that both sides agree on.
-The messages live in a descriptor pool of our own (``_pool``). ``grpc_wire`` is what goes over the sockets.
+One module per API, with its messages and the constants that both sides agree on. The messages live in a descriptor
+pool of our own (``_pool``). ``grpcwire`` is what goes over the sockets.
 """

@@ -3,7 +3,7 @@
 Source: k8s.io/kubelet v0.34.4, pkg/apis/deviceplugin/v1beta1 (api.proto and constants.go).
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ._generated.deviceplugin_v1beta1_pb2 import (
     AllocateRequest,
@@ -27,19 +27,6 @@ from ._generated.deviceplugin_v1beta1_pb2 import (
     RegisterRequest,
     TopologyInfo,
 )
-from ._stubs import stubs_of
-
-if TYPE_CHECKING:
-    from ._generated.deviceplugin_v1beta1_pb2_grpc import DevicePluginAsyncStub as DevicePluginAsyncStub
-    from ._generated.deviceplugin_v1beta1_pb2_grpc import (
-        DevicePluginServicer,
-        DevicePluginStub,
-        RegistrationServicer,
-        RegistrationStub,
-        add_DevicePluginServicer_to_server,
-        add_RegistrationServicer_to_server,
-    )
-    from ._generated.deviceplugin_v1beta1_pb2_grpc import RegistrationAsyncStub as RegistrationAsyncStub
 
 __all__ = [
     "DEVICE_PLUGIN_PATH",
@@ -57,8 +44,6 @@ __all__ = [
     "ContainerPreferredAllocationResponse",
     "Device",
     "DevicePluginOptions",
-    "DevicePluginServicer",
-    "DevicePluginStub",
     "DeviceSpec",
     "Empty",
     "ListAndWatchResponse",
@@ -69,11 +54,7 @@ __all__ = [
     "PreferredAllocationRequest",
     "PreferredAllocationResponse",
     "RegisterRequest",
-    "RegistrationServicer",
-    "RegistrationStub",
     "TopologyInfo",
-    "add_DevicePluginServicer_to_server",
-    "add_RegistrationServicer_to_server",
 ]
 
 VERSION: Final = "v1beta1"
@@ -82,5 +63,3 @@ UNHEALTHY: Final = "Unhealthy"
 DEVICE_PLUGIN_PATH: Final = "/var/lib/kubelet/device-plugins"
 KUBELET_SOCKET_NAME: Final = "kubelet.sock"
 PRE_START_CONTAINER_TIMEOUT_S: Final = 30.0
-
-__getattr__ = stubs_of(__name__, "deviceplugin_v1beta1_pb2_grpc", __all__)

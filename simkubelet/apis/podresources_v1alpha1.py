@@ -3,8 +3,6 @@
 Source: k8s.io/kubelet v0.34.4, pkg/apis/podresources/v1alpha1.
 """
 
-from typing import TYPE_CHECKING
-
 from ._generated.podresources_v1alpha1_pb2 import (
     ContainerDevices,
     ContainerResources,
@@ -12,14 +10,6 @@ from ._generated.podresources_v1alpha1_pb2 import (
     ListPodResourcesResponse,
     PodResources,
 )
-from ._stubs import stubs_of
-
-if TYPE_CHECKING:
-    from ._generated.podresources_v1alpha1_pb2_grpc import (
-        PodResourcesListerServicer,
-        PodResourcesListerStub,
-        add_PodResourcesListerServicer_to_server,
-    )
 
 __all__ = [
     "ContainerDevices",
@@ -27,9 +17,4 @@ __all__ = [
     "ListPodResourcesRequest",
     "ListPodResourcesResponse",
     "PodResources",
-    "PodResourcesListerServicer",
-    "PodResourcesListerStub",
-    "add_PodResourcesListerServicer_to_server",
 ]
-
-__getattr__ = stubs_of(__name__, "podresources_v1alpha1_pb2_grpc", __all__)

@@ -17,7 +17,8 @@ import pytest
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
 from tests.support.gpu_memory_world import World, gpu_memory_world
-from tests.support.plugin_kubelet import LIMIT_S, PluginKubelet, PluginProcess, plugin_process
+from tests.support.patience import LIMIT_S
+from tests.support.plugin_kubelet import FakeKubelet, PluginProcess, plugin_process
 
 VGPU = ("volcano", "--gpu-strategy", "vgpu", "--gpu-memory-factor", "1024")
 
@@ -25,7 +26,7 @@ VGPU = ("volcano", "--gpu-strategy", "vgpu", "--gpu-memory-factor", "1024")
 class Node:
     """A node with two GPUs, its kubelet, and the cluster's API server."""
 
-    def __init__(self, world: World, kubelet: PluginKubelet, machine: Machine, folder: Path) -> None:
+    def __init__(self, world: World, kubelet: FakeKubelet, machine: Machine, folder: Path) -> None:
         self.world = world
         self.kubelet = kubelet
         self._folder = folder
@@ -55,7 +56,7 @@ async def node(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[N
     (folder / "sockets").mkdir()
     machine = Machine.create(folder / "machine", profile="t4", count=2, seed="gpu-memory")
     try:
-        async with gpu_memory_world(monkeypatch) as world, PluginKubelet(folder / "sockets") as kubelet:
+        async with gpu_memory_world(monkeypatch) as world, FakeKubelet(folder / "sockets") as kubelet:
             yield Node(world, kubelet, machine, folder)
     finally:
         machine.destroy()

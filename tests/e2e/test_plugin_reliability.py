@@ -14,14 +14,16 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import grpc
 import pytest
 
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from tests.support.bare_connection import BareConnection
+from tests.support.patience import LIMIT_S
 from tests.support.plugin_cases import CASES, PluginCase, PluginNode
-from tests.support.plugin_kubelet import LIMIT_S, PluginKubelet, PluginProcess, plugin_process
+from tests.support.plugin_kubelet import FakeKubelet, PluginProcess, plugin_process
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +39,7 @@ every_restarting_plugin = pytest.mark.parametrize("case", [case for case in CASE
 class World:
     """A kubelet, a node with devices, and the plugin's processes on it."""
 
-    def __init__(self, case: PluginCase, node: PluginNode, kubelet: PluginKubelet, folder: Path) -> None:
+    def __init__(self, case: PluginCase, node: PluginNode, kubelet: FakeKubelet, folder: Path) -> None:
         self.case = case
         self.node = node
         self.kubelet = kubelet
@@ -71,7 +73,7 @@ def folder() -> Iterator[Path]:
 async def world(case: PluginCase, folder: Path) -> AsyncIterator[World]:
     (folder / "node").mkdir()
     (folder / "sockets").mkdir()
-    async with case.node(folder / "node") as node, PluginKubelet(folder / "sockets") as kubelet:
+    async with case.node(folder / "node") as node, FakeKubelet(folder / "sockets") as kubelet:
         yield World(case, node, kubelet, folder)
 
 
@@ -250,9 +252,9 @@ async def test_plugin_survives_nvml_failing_later(world: World) -> None:
         request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=ids[:1])])
         assert len((await plugin.Allocate(request)).container_responses) == 1
         wanted = api.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=2)
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
+        with pytest.raises(RpcError) as refused:
             await plugin.GetPreferredAllocation(api.PreferredAllocationRequest(container_requests=[wanted]))
-        assert refused.value.code() is grpc.StatusCode.UNKNOWN
+        assert refused.value.code == Code.UNKNOWN
         for gpu in range(len(ids)):
             machine.heal(gpu)
         await world.kubelet.restart()

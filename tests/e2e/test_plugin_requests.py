@@ -8,18 +8,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import grpc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
+from tests.support.grpc_peers import DEVICE_PLUGIN, calls
+from tests.support.patience import LIMIT_S
 from tests.support.plugin_cases import CASES, MORE_FORMS, PluginCase
-from tests.support.plugin_kubelet import LIMIT_S, PluginKubelet, plugin_process
+from tests.support.plugin_kubelet import FakeKubelet, plugin_process
 
 pytestmark = pytest.mark.slow
 
-_CODES = {grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN}
+_CODES = {Code.OK, Code.UNKNOWN}
 """A plugin in Go answers a request that it cannot serve with an error of no code of its own."""
 
 
@@ -31,9 +34,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def kubelet(folder: Path) -> AsyncIterator[PluginKubelet]:
+async def kubelet(folder: Path) -> AsyncIterator[FakeKubelet]:
     (folder / "sockets").mkdir()
-    async with PluginKubelet(folder / "sockets") as kubelet:
+    async with FakeKubelet(folder / "sockets") as kubelet:
         yield kubelet
 
 
@@ -68,7 +71,7 @@ def _requests(known: Sequence[str]) -> st.SearchStrategy[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("case", [*CASES, *MORE_FORMS], ids=str)
-async def test_no_request_of_a_kubelet_breaks_a_plugin(case: PluginCase, kubelet: PluginKubelet, folder: Path) -> None:
+async def test_no_request_of_a_kubelet_breaks_a_plugin(case: PluginCase, kubelet: FakeKubelet, folder: Path) -> None:
     (folder / "node").mkdir()
     async with case.node(folder / "node") as node:
         arguments = (*node.arguments, "--kubelet-dir", str(kubelet.folder))
@@ -84,23 +87,25 @@ async def test_no_request_of_a_kubelet_breaks_a_plugin(case: PluginCase, kubelet
 
 
 def _ask(socket: Path, known: Sequence[str]) -> None:
-    with grpc.insecure_channel(f"unix:{socket}", options=[("grpc.use_local_subchannel_pool", 1)]) as channel:
-        plugin = api.DevicePluginStub(channel)
+    with asyncio.Runner() as runner:
+        connection = calls(socket, DEVICE_PLUGIN)
+        plugin = runner.run(connection.__aenter__())
 
         @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
         @given(_requests(known))
         def answers(asked: tuple[str, Any]) -> None:
             method, request = asked
-            answer, code = _answer(getattr(plugin, method), request)
+            answer, code = runner.run(_answer(getattr(plugin, method), request))
             assert code in _CODES
             if answer is not None and method == "Allocate":
                 assert len(answer.container_responses) == len(request.container_requests)
 
         answers()
+        runner.run(connection.__aexit__(None, None, None))
 
 
-def _answer(method: Any, request: Any) -> tuple[Any, grpc.StatusCode]:
+async def _answer(method: Any, request: Any) -> tuple[Any, int]:
     try:
-        return method(request, timeout=LIMIT_S), grpc.StatusCode.OK
-    except grpc.RpcError as error:
-        return None, error.code()
+        return await method(request, timeout=LIMIT_S), Code.OK
+    except RpcError as error:
+        return None, error.code

@@ -1,7 +1,7 @@
 """A node under test: a kubelet in a folder of its own, plugins that say what a test tells them, and a manual clock.
 
 The plugins are served in the test's own event loop but over real sockets; what they are asked is kept in
-`StubPlugin.calls`. What happens on the node is kept in `Node.events`.
+`FakePlugin.calls`. What happens on the node is kept in `Node.events`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import grpc
 from faker import Faker
 
 from simkubelet._internal.change import Change
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.served_call import Method
+from simkubelet.apis.grpcwire.server import GrpcServer
 from simkubelet.cluster import Objects, Scheduler, Store, WallTime
 from simkubelet.kubelet.kubelet import Kubelet
 from simkubelet.model.clock import ManualClock
@@ -28,12 +30,13 @@ from simkubelet.model.pod_status import ContainerStatus, PodStatus
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
 from simkubelet.node.context import NodeContext
+from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
 
 RESOURCE = "example.com/stub"
 WAIT_S = 10.0
 
 
-class StubPlugin(api.DevicePluginServicer):
+class FakePlugin:
     """A device plugin whose answers a test sets; by default every Allocate tells the ids in the environment."""
 
     def __init__(self, folder: Path, endpoint: str = "stub.sock", resource: str = RESOURCE) -> None:
@@ -49,13 +52,14 @@ class StubPlugin(api.DevicePluginServicer):
         self.pre_start_error: str | None = None
         self.stream_ended = Change()
         self._changed = Change()
-        self._server: grpc.aio.Server | None = None
+        self._server: GrpcServer | RealServer | None = None
 
     async def serve(self) -> None:
-        self._server = grpc.aio.server()
-        api.add_DevicePluginServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.folder / self.endpoint}")
-        await self._server.start()
+        self._server = await serve(self.methods(), self.folder / self.endpoint)
+
+    def methods(self) -> dict[str, Method]:
+        """What is served, by path."""
+        return methods_of(self, DEVICE_PLUGIN)
 
     async def register(self, **changes: Any) -> None:
         fields: dict[str, Any] = {
@@ -64,14 +68,15 @@ class StubPlugin(api.DevicePluginServicer):
             "resource_name": self.resource,
             **changes,
         }
-        options = [("grpc.use_local_subchannel_pool", 1)]
-        async with grpc.aio.insecure_channel(f"unix:{self.folder / 'kubelet.sock'}", options=options) as channel:
-            await api.RegistrationStub(channel).Register(api.RegisterRequest(**fields))
+        async with calls(self.folder / api.KUBELET_SOCKET_NAME, REGISTRATION) as kubelet:
+            await kubelet.Register(api.RegisterRequest(**fields))
 
     async def stop(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)
+            await server.stop()
+            if (socket := self.folder / self.endpoint).is_socket():
+                socket.unlink()
 
     def list(self, healthy: Iterable[str] = (), unhealthy: Iterable[str] = (), numa_node: int | None = None) -> None:
         topology = None if numa_node is None else api.TopologyInfo(nodes=[api.NUMANode(ID=numa_node)])
@@ -86,11 +91,11 @@ class StubPlugin(api.DevicePluginServicer):
             while self.streams:
                 await self.stream_ended.wait(self.stream_ended.count)
 
-    async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:
+    async def GetDevicePluginOptions(self, request: api.Empty, context: Context) -> api.DevicePluginOptions:
         self.calls.append(("GetDevicePluginOptions", None))
         return self.options
 
-    async def ListAndWatch(self, request: api.Empty, context: Any) -> AsyncIterator[api.ListAndWatchResponse]:
+    async def ListAndWatch(self, request: api.Empty, context: Context) -> AsyncIterator[api.ListAndWatchResponse]:
         self.calls.append(("ListAndWatch", None))
         self.streams += 1
         try:
@@ -102,7 +107,7 @@ class StubPlugin(api.DevicePluginServicer):
             self.streams -= 1
             self.stream_ended.notify()
 
-    async def GetPreferredAllocation(self, request: Any, context: Any) -> api.PreferredAllocationResponse:
+    async def GetPreferredAllocation(self, request: Any, context: Context) -> api.PreferredAllocationResponse:
         asked = request.container_requests[0]
         self.calls.append(
             ("GetPreferredAllocation", (list(asked.available_deviceIDs), list(asked.must_include_deviceIDs)))
@@ -112,18 +117,18 @@ class StubPlugin(api.DevicePluginServicer):
         answer = api.ContainerPreferredAllocationResponse(deviceIDs=self.preferred)
         return api.PreferredAllocationResponse(container_responses=[answer])
 
-    async def Allocate(self, request: api.AllocateRequest, context: Any) -> api.AllocateResponse:
+    async def Allocate(self, request: api.AllocateRequest, context: Context) -> api.AllocateResponse:
         self.calls.append(("Allocate", [list(asked.devices_ids) for asked in request.container_requests]))
         try:
             return self.allocate_answer(request)
         except ValueError as error:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            await context.abort(Code.RESOURCE_EXHAUSTED, str(error))
             raise
 
-    async def PreStartContainer(self, request: Any, context: Any) -> api.PreStartContainerResponse:
+    async def PreStartContainer(self, request: Any, context: Context) -> api.PreStartContainerResponse:
         self.calls.append(("PreStartContainer", list(request.devices_ids)))
         if self.pre_start_error is not None:
-            await context.abort(grpc.StatusCode.INTERNAL, self.pre_start_error)
+            await context.abort(Code.INTERNAL, self.pre_start_error)
         return api.PreStartContainerResponse()
 
 
@@ -153,7 +158,7 @@ class Node:
     events: list[NodeEvent]
     changed: Change
     faker: Faker = field(default_factory=_names)
-    plugins: list[StubPlugin] = field(default_factory=list)
+    plugins: list[FakePlugin] = field(default_factory=list)
 
     async def until(self, condition: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
@@ -166,9 +171,9 @@ class Node:
                     for wait in waits:
                         wait.cancel()
 
-    async def plugin(self, *healthy: str, **settings: Any) -> StubPlugin:
+    async def plugin(self, *healthy: str, **settings: Any) -> FakePlugin:
         """A plugin that is served, registered and has listed `healthy`."""
-        plugin = StubPlugin(self.folder, **settings)
+        plugin = FakePlugin(self.folder, **settings)
         self.plugins.append(plugin)
         plugin.list(healthy)
         await plugin.serve()

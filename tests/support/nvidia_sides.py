@@ -24,7 +24,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
@@ -36,6 +35,8 @@ from google.protobuf.message import Message
 from fakegpu import Machine
 from simkubelet._internal.sandbox import NodeView, sandboxed, tied_to_parent
 from simkubelet.apis import deviceplugin as api
+from tests.support.grpc_peers import DEVICE_PLUGIN, real_stub
+from tests.support.plugin_kubelet import KubeletThread
 
 __all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin"]
 
@@ -159,7 +160,7 @@ class SidePlugin:
         if config is not None:
             self.config_file.write_text(config)
             self._variables.setdefault("CONFIG_FILE", str(self.config_file))
-        self._kubelet = _Kubelet(self.sockets)
+        self._kubelet = KubeletThread(self.sockets)
         self._channels: dict[str, grpc.Channel] = {}
         self._streams: list[ListStream] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -246,12 +247,12 @@ class SidePlugin:
         """
 
         def found() -> list[Answer] | None:
-            requests = self._kubelet.requests[:count]
+            requests = [_plain(request) for request in self._kubelet.seen[:count]]
             return (
                 sorted(requests, key=lambda request: str(request["resource_name"])) if len(requests) == count else None
             )
 
-        return _until(found, lambda: f"{len(self._kubelet.requests)} of {count} registrations; log:\n{self.log}", self)
+        return _until(found, lambda: f"{len(self._kubelet.seen)} of {count} registrations; log:\n{self.log}", self)
 
     @property
     def has_ended(self) -> bool:
@@ -262,7 +263,7 @@ class SidePlugin:
         """End the kubelet and start another, which removes all sockets first and knows no registration."""
         self._close_channels()
         self._kubelet.stop()
-        self._kubelet = _Kubelet(self.sockets)
+        self._kubelet = KubeletThread(self.sockets)
         self._kubelet.start()
 
     def list_and_watch(self, resource: str = "nvidia.com/gpu") -> ListStream:
@@ -304,13 +305,13 @@ class SidePlugin:
         """File name -> CDI specification, of all that the plugin wrote."""
         return {path.name: json.loads(path.read_text()) for path in sorted(self.cdi.iterdir())}
 
-    def _stub(self, resource: str) -> api.DevicePluginStub:
+    def _stub(self, resource: str) -> Any:
         socket = self.sockets / f"nvidia-{resource.partition('/')[2]}.sock"
         if resource not in self._channels:
             channel = grpc.insecure_channel(f"unix:{socket}", options=_CHANNEL_OPTIONS)
             grpc.channel_ready_future(channel).result(LIMIT_S)
             self._channels[resource] = channel
-        return api.DevicePluginStub(self._channels[resource])
+        return real_stub(self._channels[resource], DEVICE_PLUGIN)
 
     def _close_channels(self) -> None:
         for stream in self._streams:
@@ -364,32 +365,6 @@ class ListStream:
             for message in self._call:
                 self._lists.put(_plain(message))
         self._lists.put(None)
-
-
-class _Kubelet(api.RegistrationServicer):
-    """Accepts registrations on ``kubelet.sock`` and keeps them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.requests: list[Answer] = []
-        self._folder = folder
-        self._pool = ThreadPoolExecutor(2)
-        self._server = grpc.server(self._pool)
-        api.add_RegistrationServicer_to_server(self, self._server)
-
-    def start(self) -> None:
-        for path in self._folder.iterdir():
-            if path.is_socket():
-                path.unlink()
-        self._server.add_insecure_port(f"unix:{self._folder / api.KUBELET_SOCKET_NAME}")
-        self._server.start()
-
-    def stop(self) -> None:
-        self._server.stop(None).wait()
-        self._pool.shutdown()
-
-    def Register(self, request: api.RegisterRequest, context: Any) -> api.Empty:
-        self.requests.append(_plain(request))
-        return api.Empty()
 
 
 def _plain(message: Message) -> Answer:

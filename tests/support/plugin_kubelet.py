@@ -2,7 +2,7 @@
 
 ::
 
-    async with PluginKubelet(folder) as kubelet, plugin_process(command, log) as process:
+    async with FakeKubelet(folder) as kubelet, plugin_process(command, log) as process:
         request = await kubelet.registration()
         async with kubelet.plugin(request.endpoint) as stub: ...
         await kubelet.restart()
@@ -13,45 +13,51 @@ The kubelet keeps what plugins register and calls nobody by itself.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+import threading
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
-
-import grpc
+from typing import Any, Final, Self, TypeVar
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.server import GrpcServer
+from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Answers, Calls, Context, calls, methods_of, serve
+from tests.support.patience import LIMIT_S, until
 
-__all__ = ["LIMIT_S", "PluginKubelet", "PluginProcess", "plugin_process"]
+__all__ = ["FakeKubelet", "KubeletThread", "PluginProcess", "plugin_process"]
 
-LIMIT_S: Final = 60.0
-"""A guard only, for a busy machine: nothing waits for it to pass."""
+T = TypeVar("T")
 
 _ROOT: Final = Path(__file__).parents[2]
-_POLL_S: Final = 0.02
-_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1),)
 
 
-class PluginKubelet(api.RegistrationServicer):
+class FakeKubelet:
     """Serves ``kubelet.sock`` in a folder.
 
     Attributes:
         refusal: What registrations are answered with, if set.
+        refused_resource: The resource whose registrations alone are answered so, if set.
         may_answer: Registrations are answered while it is set, as it is at first.
+        requests: The registrations that were not asked for yet.
+        seen: All registrations.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.socket = folder / api.KUBELET_SOCKET_NAME
         self.refusal: str | None = None
+        self.refused_resource: str | None = None
         self.may_answer = asyncio.Event()
         self.may_answer.set()
-        self._requests: asyncio.Queue[api.RegisterRequest] = asyncio.Queue()
-        self._server: grpc.aio.Server | None = None
+        self.requests: asyncio.Queue[api.RegisterRequest] = asyncio.Queue()
+        self.seen: list[api.RegisterRequest] = []
+        self._server: GrpcServer | None = None
         self._streams = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -68,12 +74,9 @@ class PluginKubelet(api.RegistrationServicer):
         for path in self.folder.iterdir():
             if path.is_socket():
                 path.unlink(missing_ok=True)
-        self._server = grpc.aio.server()
-        api.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.socket}")
-        await self._server.start()
+        self._server = await serve(methods_of(self, REGISTRATION), self.socket)
 
-    async def stop(self, grace_s: float | None = None) -> None:
+    async def stop(self, grace_s: float = 0.0) -> None:
         """End without a trace but the socket's file, as a killed kubelet does; in a grace calls are still answered."""
         server, self._server = self._server, None
         await self._streams.aclose()
@@ -88,50 +91,47 @@ class PluginKubelet(api.RegistrationServicer):
     async def registration(self) -> api.RegisterRequest:
         """The next registration that was not asked for yet."""
         async with asyncio.timeout(LIMIT_S):
-            return await self._requests.get()
+            return await self.requests.get()
 
     @property
     def registrations(self) -> int:
         """How many registrations were not asked for yet."""
-        return self._requests.qsize()
+        return self.requests.qsize()
 
     @asynccontextmanager
-    async def plugin(self, endpoint: str) -> AsyncIterator[api.DevicePluginAsyncStub]:
+    async def plugin(self, endpoint: str) -> AsyncIterator[Calls]:
         """A connection to a plugin's socket."""
-        async with grpc.aio.insecure_channel(f"unix:{self.folder / endpoint}", options=_OPTIONS) as channel:
-            async with asyncio.timeout(LIMIT_S):
-                await channel.channel_ready()
-            yield api.DevicePluginStub(channel)
+        async with calls(self.folder / endpoint, DEVICE_PLUGIN, waits=True) as plugin:
+            yield plugin
 
     async def listed(self, endpoint: str) -> list[api.Device]:
         """The first list of a stream that stays open as long as this kubelet."""
         plugin = await self._streams.enter_async_context(self.plugin(endpoint))
-        async with asyncio.timeout(LIMIT_S):
-            stream = plugin.ListAndWatch(api.Empty())
-            self._streams.callback(stream.cancel)
-            return await _devices_in(stream)
+        stream = plugin.ListAndWatch(api.Empty())
+        self._streams.push_async_callback(stream.cancel)
+        return await _devices_in(stream)
 
     async def first_list(self, endpoint: str) -> list[api.Device]:
         """The first list of a stream that is opened for it."""
-        async with self.plugin(endpoint) as plugin, asyncio.timeout(LIMIT_S):
+        async with self.plugin(endpoint) as plugin:
             stream = plugin.ListAndWatch(api.Empty())
             found = await _devices_in(stream)
-            stream.cancel()
+            await stream.cancel()
             return found
 
-    async def Register(
-        self, request: api.RegisterRequest, context: grpc.aio.ServicerContext[api.RegisterRequest, api.Empty]
-    ) -> api.Empty:
-        self._requests.put_nowait(request)
+    async def Register(self, request: api.RegisterRequest, context: Context) -> api.Empty:
+        self.seen.append(request)
+        self.requests.put_nowait(request)
         await self.may_answer.wait()
-        if self.refusal is not None:
-            await context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
+        if self.refusal is not None and self.refused_resource in (None, request.resource_name):
+            await context.abort(Code.UNKNOWN, self.refusal)
         return api.Empty()
 
 
-async def _devices_in(stream: Any) -> list[api.Device]:
+async def _devices_in(stream: Answers) -> list[api.Device]:
     """Of the next list."""
-    return list((await stream.read()).devices)
+    async with asyncio.timeout(LIMIT_S):
+        return list((await stream.read()).devices)
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,46 @@ class Held:
 
     def __le__(self, other: Held) -> bool:
         return self.descriptors <= other.descriptors and self.threads <= other.threads
+
+
+class KubeletThread:
+    """A `FakeKubelet` on a thread of its own, for tests and benchmarks that block."""
+
+    def __init__(self, folder: Path) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._kubelet = FakeKubelet(folder)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._thread.start()
+        self._run(self._kubelet.start())
+
+    def stop(self) -> None:
+        self._run(self._kubelet.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def registration(self) -> api.RegisterRequest:
+        """The next registration that was not asked for yet."""
+        return self._run(self._kubelet.registration())
+
+    @property
+    def seen(self) -> list[api.RegisterRequest]:
+        """All registrations."""
+        return list(self._kubelet.seen)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(LIMIT_S)
 
 
 class PluginProcess:
@@ -168,22 +208,13 @@ class PluginProcess:
 
     async def held_at_rest(self, at_most: Held) -> Held:
         """What it holds once that is no more than `at_most`, or after the limit."""
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                while not (held := self.held()) <= at_most:  # noqa: ASYNC110 - another process sets no event
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            return self.held()
-        return held
+        with contextlib.suppress(AssertionError):
+            await until(lambda: self.held() <= at_most)
+        return self.held()
 
     async def logged(self, text: str, times: int = 1) -> None:
         """Wait until the log has a text so many times."""
-        try:
-            async with asyncio.timeout(LIMIT_S):
-                while self.log.count(text) < times:  # noqa: ASYNC110 - another process sets no event
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            raise AssertionError(f"not {times} times {text!r} in\n{self.log}") from None
+        await until(lambda: self.log.count(text) >= times, lambda: f"not {times} times {text!r} in\n{self.log}")
 
     def signal(self, number: int) -> None:
         """Send it a signal."""

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
-
 from simkubelet._internal.change import Change
 from simkubelet.apis import pluginregistration as api
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.server import GrpcServer
 from simkubelet.model.clock import Clock, ManualClock
+from tests.support.grpc_peers import WATCHED_REGISTRATION, Context, RealServer, methods_of, serve
 
 __all__ = ["AttendedClock", "WatchedPlugin"]
 
@@ -42,7 +43,7 @@ class AttendedClock(ManualClock):
                 await self.leap()
 
 
-class WatchedPlugin(api.RegistrationServicer):
+class WatchedPlugin:
     """Answers GetInfo with `info`; keeps when it was asked and each verdict, (registered, error).
 
     The texts in `info_errors` and `notify_errors` are answered first, one a call.
@@ -59,19 +60,16 @@ class WatchedPlugin(api.RegistrationServicer):
         self.notify_errors: list[str] = []
         self.told = Change()
         self._clock = clock
-        self._server: grpc.aio.Server | None = None
+        self._server: GrpcServer | RealServer | None = None
 
     async def serve(self) -> None:
-        self._server = grpc.aio.server()
-        api.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.socket}")
-        await self._server.start()
+        self._server = await serve(methods_of(self, WATCHED_REGISTRATION), self.socket)
 
     async def stop(self) -> None:
         """End; the socket goes with the server."""
         server, self._server = self._server, None
         if server is not None:
-            await server.stop(None)
+            await server.stop()
             self.socket.unlink(missing_ok=True)
 
     async def verdict(self, number: int = 1) -> tuple[bool, str]:
@@ -82,17 +80,17 @@ class WatchedPlugin(api.RegistrationServicer):
                 seen = await self.told.wait(seen)
         return self.verdicts[number - 1]
 
-    async def GetInfo(self, request: api.InfoRequest, context: Any) -> api.PluginInfo:
+    async def GetInfo(self, request: api.InfoRequest, context: Context) -> api.PluginInfo:
         self.asked_at.append(self._clock.now())
         if self.info_errors:
-            await context.abort(grpc.StatusCode.INTERNAL, self.info_errors.pop(0))
+            await context.abort(Code.INTERNAL, self.info_errors.pop(0))
         return self.info
 
     async def NotifyRegistrationStatus(
-        self, request: api.RegistrationStatus, context: Any
+        self, request: api.RegistrationStatus, context: Context
     ) -> api.RegistrationStatusResponse:
         self.verdicts.append((request.plugin_registered, request.error))
         self.told.notify()
         if self.notify_errors:
-            await context.abort(grpc.StatusCode.INTERNAL, self.notify_errors.pop(0))
+            await context.abort(Code.INTERNAL, self.notify_errors.pop(0))
         return api.RegistrationStatusResponse()

@@ -44,8 +44,7 @@ def generate(target: Path) -> dict[str, str]:
     from grpc_tools import protoc
 
     well_known = str(files("grpc_tools").joinpath("_proto"))
-    options = [f"--{kind}={target}" for kind in ("python_out", "grpc_python_out")]
-    options += [f"--{kind}=quiet:{target}" for kind in ("mypy_out", "mypy_grpc_out")]
+    options = [f"--python_out={target}", f"--mypy_out=quiet:{target}"]
     names = sorted(path.name for path in PROTOS.glob("*.proto"))
     status = protoc.main(["protoc", f"-I{PROTOS}", f"-I{well_known}", *options, *names])
     if status != 0:

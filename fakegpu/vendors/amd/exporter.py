@@ -8,6 +8,8 @@ Source: ROCm/k8s-device-plugin, internal/pkg/exporter: service ``metricssvc.Metr
 
 from __future__ import annotations
 
+import importlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     import grpc
 
 SOCKET: Final = Path("/var/lib/amd-metrics-exporter/amdgpu_device_metrics_exporter_grpc.socket")
+_VERBOSITY: Final = "GRPC_VERBOSITY"
 _SERVICE: Final = "metricssvc.MetricsService"
 _LENGTH_DELIMITED: Final = 2
 _STATES: Final = 1
@@ -43,8 +46,7 @@ def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
         InputError: there are no AMD GPUs in ``root``.
         HostError: the socket cannot be made.
     """
-    import grpc
-
+    grpc = _quiet_grpc()
     health(root)
 
     def answer(request: bytes, _context: Any) -> bytes:
@@ -52,7 +54,7 @@ def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
         known = health(root)
         return _message(known if not wanted else {name: known[name] for name in known if name in wanted})
 
-    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer)
+    handler = grpc.unary_unary_rpc_method_handler(answer)
     methods = dict.fromkeys(("List", "GetGPUState"), handler)
     server = grpc.server(ThreadPoolExecutor(max_workers=2))
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(_SERVICE, methods)])
@@ -66,6 +68,20 @@ def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
     finally:
         server.stop(None).wait()
         socket.unlink(missing_ok=True)
+
+
+def _quiet_grpc() -> Any:
+    """Load gRPC's library so that it prints nothing for its own developers, as where a client ends.
+
+    It is the one server of this package, which has no gRPC of its own. The setting is read when the library is loaded.
+    """
+    if _VERBOSITY in os.environ:
+        return importlib.import_module("grpc")
+    os.environ[_VERBOSITY] = "NONE"
+    try:
+        return importlib.import_module("grpc")
+    finally:
+        del os.environ[_VERBOSITY]
 
 
 def _message(states: Mapping[str, str]) -> bytes:

@@ -23,8 +23,9 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import asdict
+from inspect import isawaitable
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from simkubelet.runtime import CriCall
 from ...tap.cri_tap import CriTap
 from ...tap.tap import Tap
 from ..world.marked_processes import catches, signal_first, signal_marked
+from ..world.pod_resources import ask
 from .agent_changes import HOST, PLACE, AgentDevices, AgentFiles
 
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
@@ -43,8 +45,6 @@ TAPS: Final = PLACE / "taps"
 CRI: Final = PLACE / "cri.sock"
 CONTAINERD: Final = Path("/run/containerd/containerd.sock")
 POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
-_CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
-_API_LIMIT_S: Final = 5.0
 _EXIT_CODE: Final = "exit-code"
 _HANDLER_WITHIN_S: Final = 5.0
 
@@ -107,10 +107,12 @@ class Agent:
             for line in lines:
                 _tell(output=file.stem, line=line.decode())
 
-    def _obey(self, order: Mapping[str, Any]) -> None:
+    async def _obey(self, order: Mapping[str, Any]) -> None:
         number = order["number"]
         try:
             value = self._verb("do_" + order["do"])(**order["with"])
+            if isawaitable(value):
+                value = await value
         except Exception as error:  # whatever it is, the other side has to know
             _tell(answer=number, error=getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
         else:
@@ -183,30 +185,9 @@ class Agent:
                 continue
         return found
 
-    def do_pod_resources(self, pods: Collection[str]) -> dict[str, Any]:
-        """What the kubelet's PodResources API tells, as a `PodResourcesAnswers`; Get is asked of some pods."""
-        import grpc
-
-        from simkubelet.apis import podresources as api
-
-        from ..world.pod_resources import NAMESPACE, PodResourcesAnswers, answers_of
-
-        def get(pod: str) -> api.GetPodResourcesResponse | str:
-            request = api.GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
-            try:
-                answer: api.GetPodResourcesResponse = stub.Get(request, timeout=_API_LIMIT_S)
-            except grpc.RpcError as error:
-                return str(error.details()) or error.code().name
-            return answer
-
-        with grpc.insecure_channel(f"unix:{POD_RESOURCES}", options=_CHANNEL_OPTIONS) as channel:
-            stub = api.PodResourcesListerStub(channel)
-            try:
-                listed = stub.List(api.ListPodResourcesRequest(), timeout=_API_LIMIT_S)
-                allocatable = stub.GetAllocatableResources(api.AllocatableResourcesRequest(), timeout=_API_LIMIT_S)
-            except grpc.RpcError:
-                return asdict(PodResourcesAnswers())
-            return asdict(answers_of(listed, allocatable, {pod: get(pod) for pod in pods}))
+    async def do_pod_resources(self, pods: Collection[str]) -> dict[str, Any]:
+        """What the kubelet's PodResources API reports, as `PodResourcesAnswers`; Get is asked of some pods."""
+        return asdict(await ask(POD_RESOURCES, pods))
 
 
 def _await_handler(pid: int, number: signal.Signals) -> None:
@@ -227,11 +208,11 @@ def _tell(**line: Any) -> None:
     sys.stdout.flush()
 
 
-async def _lines(obey: Any) -> None:
+async def _lines(obey: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
     reader = asyncio.StreamReader(limit=16 * 1024 * 1024)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        obey(json.loads(line))
+        await obey(json.loads(line))
 
 
 if __name__ == "__main__":

@@ -6,19 +6,10 @@ The PodResources API is asked as a monitoring agent asks it: over its socket, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
-import grpc
-
-from simkubelet.apis.podresources import (
-    AllocatableResourcesRequest,
-    GetPodResourcesRequest,
-    GetPodResourcesResponse,
-    ListPodResourcesRequest,
-    PodResourcesListerStub,
-)
 from simkubelet.cluster import Store
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.node import Node
@@ -27,11 +18,10 @@ from simkubelet.model.pod_status import ContainerStatus
 from simkubelet.model.resources import ResourceName
 
 from ...trace.snapshot import KubeletState, NodeView, PodEvent, PodView
-from ..world.pod_resources import NAMESPACE, PodResourcesAnswers, answers_of
+from ..world.pod_resources import PodResourcesAnswers, ask
 
 _PAUSE_S: Final = 0.02
 """For each call; the kubelet answers a hundred calls in a second."""
-_CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 
 
 def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic: str | None) -> NodeView:
@@ -103,24 +93,4 @@ class PodResourcesAgent:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._next_at - loop.time())
         self._next_at = loop.time() + _PAUSE_S * (2 + len(self._pods))
-        # A channel for each look: one that was there before a new kubelet would wait out its back-off.
-        async with grpc.aio.insecure_channel(f"unix:{self._socket}", options=_CHANNEL_OPTIONS) as channel:
-            stub = PodResourcesListerStub(channel)
-            try:
-                listed = await stub.List(ListPodResourcesRequest())
-                allocatable = await stub.GetAllocatableResources(AllocatableResourcesRequest())
-            except grpc.aio.AioRpcError:
-                return PodResourcesAnswers()
-            return answers_of(listed, allocatable, {pod: await _answer(stub.Get(_request(pod))) for pod in self._pods})
-
-
-def _request(pod: str) -> GetPodResourcesRequest:
-    return GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
-
-
-async def _answer(call: Awaitable[GetPodResourcesResponse]) -> GetPodResourcesResponse | str:
-    """What a call brings, or the text with which it is refused."""
-    try:
-        return await call
-    except grpc.aio.AioRpcError as error:
-        return error.details() or error.code().name
+        return await ask(self._socket, self._pods)

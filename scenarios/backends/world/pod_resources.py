@@ -1,23 +1,34 @@
-"""What a kubelet's PodResources API says, as plain data that may travel as JSON: the same in every world."""
+"""Asks a kubelet's PodResources API; the answer is plain data that may travel as JSON: the same in every world."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from pathlib import Path
+from typing import Final, TypeVar
 
+from google.protobuf.message import Message
+
+from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 from simkubelet.apis.podresources import (
+    AllocatableResourcesRequest,
     AllocatableResourcesResponse,
     ContainerDevices,
+    GetPodResourcesRequest,
     GetPodResourcesResponse,
+    ListPodResourcesRequest,
     ListPodResourcesResponse,
     PodResources,
 )
 
 from ...trace.snapshot import PlacedIds, together
 
+M = TypeVar("M", bound=Message)
+
 NAMESPACE: Final = "default"
 """Of a story's pods."""
+_SERVICE: Final = "/v1.PodResourcesLister"
+_LIMIT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,37 @@ class PodResourcesAnswers:
     pods: Mapping[str, Mapping[str, PlacedIds]] = field(default_factory=dict)
     allocatable: PlacedIds = field(default_factory=dict)
     get: Mapping[str, PlacedIds | str] = field(default_factory=dict)
+
+
+async def ask(socket: Path, pods: Collection[str]) -> PodResourcesAnswers:
+    """Ask List, GetAllocatableResources, and Get of some pods; return nothing where no kubelet answers."""
+    # A connection for each time: one that was there before a new kubelet would wait out its back-off.
+    connection = ClientConnection(str(socket))
+    try:
+        await connection.open()
+        listed = await _call(connection, "List", ListPodResourcesRequest(), ListPodResourcesResponse)
+        allocatable = await _call(
+            connection, "GetAllocatableResources", AllocatableResourcesRequest(), AllocatableResourcesResponse
+        )
+        return answers_of(listed, allocatable, {pod: await _get(connection, pod) for pod in pods})
+    except RpcError:
+        return PodResourcesAnswers()
+    finally:
+        connection.close()
+
+
+async def _get(connection: ClientConnection, pod: str) -> GetPodResourcesResponse | str:
+    """Return what Get answers, or the text with which it is refused."""
+    request = GetPodResourcesRequest(pod_name=pod, pod_namespace=NAMESPACE)
+    try:
+        return await _call(connection, "Get", request, GetPodResourcesResponse)
+    except RpcError as error:
+        return error.text
+
+
+async def _call(connection: ClientConnection, method: str, request: Message, answer: type[M]) -> M:
+    received = await connection.call(f"{_SERVICE}/{method}", request.SerializeToString(), _LIMIT_S)
+    return answer.FromString(received)
 
 
 def answers_of(

@@ -69,11 +69,17 @@ _HTTP_CODES: Final = {
 
 
 class RpcError(Exception):
-    """A call failed; the message is as Go prints it."""
+    """A call failed; the message is as Go prints it.
+
+    Attributes:
+        code: With which it ended.
+        text: What the server said of it.
+    """
 
     def __init__(self, code: Code | int, text: str) -> None:
         super().__init__(error_text(code, text))
         self.code = code
+        self.text = text
 
 
 class ConnectionClosedError(RpcError):

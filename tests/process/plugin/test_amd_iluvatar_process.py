@@ -7,11 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from fakegpu.vendors.amd.machine import write_amd
@@ -19,6 +18,7 @@ from fakegpu.vendors.amd.model import load_amd_profile
 from fakegpu.vendors.iluvatar import write_iluvatar
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
+from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
 
 _PATIENCE_S = 60.0
 _ROOT = Path(__file__).parents[3]
@@ -37,12 +37,8 @@ async def _process(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.P
         await process.communicate()
 
 
-@asynccontextmanager
-async def _stub(socket: Path) -> AsyncIterator[Any]:
-    async with grpc.aio.insecure_channel(
-        f"unix:{socket}", options=[("grpc.default_authority", "localhost")]
-    ) as channel:
-        yield api.DevicePluginStub(channel)
+def _stub(socket: Path) -> AbstractAsyncContextManager[Calls]:
+    return calls(socket, DEVICE_PLUGIN)
 
 
 async def _until(is_true: Callable[[], bool]) -> None:
@@ -104,7 +100,7 @@ async def test_end_of_a_stream_ends_amd_with_1(kubelet: Any, kubelet_dir: Path, 
         async with _stub(kubelet_dir / request.endpoint) as stub:
             lists = stub.ListAndWatch(api.Empty())
             first = await lists.read()
-            lists.cancel()
+            await lists.cancel()
 
             assert await _exit_status(process) == 1
 

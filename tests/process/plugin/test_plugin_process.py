@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from fakegpu import Machine
@@ -116,12 +115,10 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
     (tmp_path / "sys").symlink_to(machine.sys)
     uuids = [gpu.uuid for gpu in machine.gpus]
     arguments = ("nvidia", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path), "--gds-enabled=false")
-    options = (("grpc.use_local_subchannel_pool", 1),)
 
     async with _process(*arguments, **machine.environment()) as process, asyncio.timeout(_PATIENCE_S):
         request = await kubelet.registration()
-        async with grpc.aio.insecure_channel(f"unix:{kubelet_dir}/nvidia-gpu.sock", options=options) as channel:
-            stub = api.DevicePluginStub(channel)
+        async with kubelet.plugin("nvidia-gpu.sock") as stub:
             stream = stub.ListAndWatch(api.Empty())
             first = await stream.read()
             machine.fail(0, xid=13)
@@ -132,8 +129,7 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
             )
             process.send_signal(signal.SIGHUP)
             await kubelet.registration()
-        async with grpc.aio.insecure_channel(f"unix:{kubelet_dir}/nvidia-gpu.sock", options=options) as channel:
-            third = await api.DevicePluginStub(channel).ListAndWatch(api.Empty()).read()
+        third = await kubelet.first_list("nvidia-gpu.sock")
         process.terminate()
         assert await _exit_status(process) == 0
 
@@ -146,7 +142,7 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
         "NVIDIA_GDRCOPY": "enabled",
         "NVIDIA_MOFED": "enabled",
     }
-    assert third == first
+    assert third == list(first.devices)
     assert not (kubelet_dir / "nvidia-gpu.sock").exists()
 
 

@@ -12,10 +12,11 @@ from scenarios.backends.kind.image import image_source
 
 PROGRAMS = """
 from plugin.cli import PLUGINS, plugins
+import asyncio
 from scenarios.backends.kind import agent, agent_changes
 from scenarios.backends.world import nvidia_gpus, vendor_devices
 
-agent.Agent().do_pod_resources([])
+asyncio.run(agent.Agent().do_pod_resources([]))
 assert all(plugins.get_command(None, plugin) for plugin in PLUGINS)
 """
 

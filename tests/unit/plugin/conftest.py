@@ -5,7 +5,6 @@ Observed are the registrations, the answers on the plugin's own socket, and what
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import queue
 import shutil
@@ -15,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from plugin.nvml.nvml import (
@@ -27,50 +25,7 @@ from plugin.nvml.nvml import (
     NvmlEvent,
     NvmlReturn,
 )
-from simkubelet.apis import deviceplugin as api
-
-_PATIENCE_S = 20.0
-
-
-class FakeKubelet(api.RegistrationServicer):
-    """Serves ``kubelet.sock`` and keeps what plugins tell it.
-
-    `refusal` is the answer to every registration, if set; with `refused_resource` to those of that resource alone.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.socket = folder / api.KUBELET_SOCKET_NAME
-        self.refusal: str | None = None
-        self.refused_resource: str | None = None
-        self.requests: asyncio.Queue[api.RegisterRequest] = asyncio.Queue()
-        self._server: grpc.aio.Server | None = None
-
-    async def Register(self, request: api.RegisterRequest, context: grpc.aio.ServicerContext) -> api.Empty:
-        self.requests.put_nowait(request)
-        if self.refusal is not None and self.refused_resource in (None, request.resource_name):
-            await context.abort(grpc.StatusCode.UNKNOWN, self.refusal)
-        return api.Empty()
-
-    async def start(self) -> None:
-        """Remove every socket of the folder and serve, as a new kubelet does."""
-        for path in self.folder.iterdir():
-            if path.is_socket():
-                path.unlink()
-        self._server = grpc.aio.server()
-        api.add_RegistrationServicer_to_server(self, self._server)
-        self._server.add_insecure_port(f"unix:{self.socket}")
-        await self._server.start()
-
-    async def stop(self) -> None:
-        if self._server is not None:
-            await self._server.stop(None)
-            self._server = None
-
-    async def registration(self) -> api.RegisterRequest:
-        """The next registration."""
-        async with asyncio.timeout(_PATIENCE_S):
-            return await self.requests.get()
+from tests.support.plugin_kubelet import FakeKubelet
 
 
 @pytest.fixture(autouse=True)
@@ -93,10 +48,8 @@ def kubelet_dir() -> Iterator[Path]:
 @pytest.fixture
 async def kubelet(kubelet_dir: Path) -> AsyncIterator[FakeKubelet]:
     """A kubelet that is up."""
-    fake = FakeKubelet(kubelet_dir)
-    await fake.start()
-    yield fake
-    await fake.stop()
+    async with FakeKubelet(kubelet_dir) as fake:
+        yield fake
 
 
 @dataclass(frozen=True)

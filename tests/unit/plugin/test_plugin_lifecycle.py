@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import grpc
 import pytest
 from asyncinotify import Inotify, Mask
 
@@ -29,7 +28,10 @@ from plugin.framework import (
 )
 from plugin.framework.plugin_server import serving
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.server import GrpcServer
+from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
 
 _PATIENCE_S = 20.0
 
@@ -122,11 +124,8 @@ async def _running(folder: Path, policy: RestartPolicy, *makes: Callable[[], Scr
         await asyncio.gather(task, return_exceptions=True)
 
 
-@asynccontextmanager
-async def _stub(folder: Path) -> AsyncIterator[Any]:
-    options = (("grpc.use_local_subchannel_pool", 1),)
-    async with grpc.aio.insecure_channel(f"unix:{folder}/scripted.sock", options=options) as channel:
-        yield api.DevicePluginStub(channel)
+def _stub(folder: Path) -> AbstractAsyncContextManager[Calls]:
+    return calls(folder / "scripted.sock", DEVICE_PLUGIN)
 
 
 async def _read(stream: Any) -> list[tuple[str, str]]:
@@ -205,10 +204,10 @@ async def test_refused_allocation_reaches_the_kubelet_as_unknown_with_its_text(k
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS):
         await kubelet.registration()
         async with _stub(kubelet_dir) as stub:
-            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            with pytest.raises(RpcError) as refusal:
                 await stub.Allocate(request)
 
-    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.UNKNOWN, "no bad devices")
+    assert (refusal.value.code, refusal.value.text) == (Code.UNKNOWN, "no bad devices")
 
 
 async def test_two_streams_both_get_every_update_also_after_a_third_has_ended(kubelet: Any, kubelet_dir: Path) -> None:
@@ -218,7 +217,7 @@ async def test_two_streams_both_get_every_update_also_after_a_third_has_ended(ku
             streams = [stub.ListAndWatch(api.Empty()) for _ in range(3)]
             for stream in streams:
                 assert await _read(stream) == [("d0", "Healthy"), ("d1", "Healthy")]
-            streams.pop().cancel()
+            await streams.pop().cancel()
             for name in ("d2", "d3"):
                 running.plugins[0].lists.put_nowait(_devices(name, health=Health.UNHEALTHY))
                 for stream in streams:

@@ -6,12 +6,11 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import grpc
 import pytest
 
 from plugin.errors import FatalError
@@ -31,6 +30,9 @@ from plugin.framework import (
     run_plugins,
 )
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
+from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
 
 _PATIENCE_S = 20.0
 
@@ -114,11 +116,8 @@ async def running(
         await asyncio.gather(found.task, return_exceptions=True)
 
 
-@asynccontextmanager
-async def _stub(folder: Path) -> AsyncIterator[Any]:
-    options = (("grpc.use_local_subchannel_pool", 1),)
-    async with grpc.aio.insecure_channel(f"unix:{folder}/seats.sock", options=options) as channel:
-        yield api.DevicePluginStub(channel)
+def _stub(folder: Path) -> AbstractAsyncContextManager[Calls]:
+    return calls(folder / "seats.sock", DEVICE_PLUGIN)
 
 
 async def test_new_kubelet_is_nothing_to_a_plugin_that_does_not_look(kubelet: Any, kubelet_dir: Path) -> None:
@@ -231,7 +230,7 @@ async def test_last_list_reaches_the_kubelet_before_the_stream_ends(kubelet: Any
             last, end = await stream.read(), await stream.read()
             await plugin.status()
 
-    assert (len(first.devices), len(last.devices), end) == (1, 0, grpc.aio.EOF)
+    assert (len(first.devices), len(last.devices), end) == (1, 0, None)
     await plugin.sees("begins", "stream ended", "ends")
 
 
@@ -241,7 +240,7 @@ async def test_stream_that_the_kubelet_ends_is_reported(kubelet: Any, kubelet_di
         async with _stub(kubelet_dir) as stub:
             stream = stub.ListAndWatch(api.Empty())
             await stream.read()
-            stream.cancel()
+            await stream.cancel()
             await plugin.sees("begins", "stream ended")
 
 
@@ -255,11 +254,11 @@ async def test_whole_call_and_container_start_reach_the_plugin(kubelet: Any, kub
         async with _stub(kubelet_dir) as stub:
             answer = await stub.Allocate(request)
             await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["s0"]))
-            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            with pytest.raises(RpcError) as refusal:
                 await stub.PreStartContainer(api.PreStartContainerRequest(devices_ids=["s9"]))
 
     assert [dict(one.envs) for one in answer.container_responses] == [{"ALL": "a,b,c"}] * 2
-    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.UNKNOWN, "no such seat")
+    assert (refusal.value.code, refusal.value.text) == (Code.UNKNOWN, "no such seat")
 
 
 async def test_absent_kubelet_ends_a_plugin_with_its_own_status(

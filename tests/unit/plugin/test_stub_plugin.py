@@ -8,13 +8,15 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from plugin.framework import Device, DeviceID, DeviceList, ResourceName
 from plugin.stub.behaviour import Answer, Behaviour, Registers, Rpc
 from plugin.stub.stub import Registration, Stub
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
+from tests.support.grpc_peers import DEVICE_PLUGIN, calls
 
 RESOURCE = ResourceName("example.com/gpu")
 PATIENCE_S = 20
@@ -60,9 +62,8 @@ async def running(stub: Stub) -> AsyncIterator[asyncio.Task[None]]:
 @asynccontextmanager
 async def calls_to(stub: Stub, folder: Path) -> AsyncIterator[Any]:
     await stub.start_server()
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(f"unix:{folder / 'stub.sock'}", options=options) as channel:
-        yield api.DevicePluginStub(channel)
+    async with calls(folder / "stub.sock", DEVICE_PLUGIN) as plugin:
+        yield plugin
     await stub.stop_server()
 
 
@@ -124,7 +125,7 @@ async def test_list_and_watch_sends_each_list_until_the_stream_is_ended(kubelet_
 
         assert [device.ID for device in first.devices] == ["a", "b"]
         assert [device.ID for device in second.devices] == ["c"]
-        assert await stream.read() is grpc.aio.EOF
+        assert await stream.read() is None
         assert (await allocate(plugin, "c")).container_responses[0].envs == {"STUB_DEVICES": "c"}
 
 
@@ -134,20 +135,20 @@ async def test_calls_are_answered_as_ordered_and_then_as_usual(kubelet_dir: Path
     answers = stub.behaviour.answers
     async with calls_to(stub, kubelet_dir) as plugin:
         answers[Rpc.ALLOCATE] = Answer(error="busy", times=1)
-        with pytest.raises(grpc.aio.AioRpcError, match="busy") as refused:
+        with pytest.raises(RpcError, match="busy") as refused:
             await allocate(plugin, "a")
         answers[Rpc.ALLOCATE] = Answer(is_empty=True, times=2)
         empty = [len((await allocate(plugin, "a")).container_responses) for _ in range(3)]
         answers[Rpc.ALLOCATE] = Answer(is_empty=True, skip=1, times=1)
         second = [len((await allocate(plugin, "a")).container_responses) for _ in range(3)]
         answers[Rpc.ALLOCATE] = Answer(is_never=True)
-        with pytest.raises(grpc.aio.AioRpcError) as hung:
+        with pytest.raises(RpcError) as hung:
             await allocate(plugin, "a", timeout_s=0.2)
 
-        assert refused.value.code() is grpc.StatusCode.UNKNOWN
+        assert refused.value.code == Code.UNKNOWN
         assert empty == [0, 0, 1]
         assert second == [1, 0, 1]
-        assert hung.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert hung.value.code == Code.DEADLINE_EXCEEDED
         assert notes.calls == [("Allocate", ["a"])] * 8
 
 

@@ -5,6 +5,10 @@ import sys
 
 import pytest
 
+from simkubelet.apis import deviceplugin, pluginregistration, podresources, podresources_v1alpha1
+
+APIS = (deviceplugin, pluginregistration, podresources, podresources_v1alpha1)
+
 _PROGRAM = """
 from simkubelet.apis import deviceplugin as api
 
@@ -23,3 +27,17 @@ def test_messages_work_with_each_implementation_of_protobuf(before: str) -> None
 def test_messages_leave_protobufs_implementation_in_python_unloaded() -> None:
     program = f"{_PROGRAM}\nimport sys\nassert 'google.protobuf.internal.python_message' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_neither_kubelet_nor_plugins_load_a_grpc_library() -> None:
+    program = (
+        "import sys, simkubelet.kubelet.kubelet, simkubelet.stdio.node, plugin.stub.launch, plugin.framework.lifecycle,"
+        "scenarios.backends.sim.backend; assert 'grpc' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__.rpartition(".")[2])
+def test_api_has_all_that_it_exports(api) -> None:
+    assert api.__all__
+    assert [name for name in api.__all__ if getattr(api, name, None) is None] == []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from simkubelet.stdio.commands import COMMANDS
 from tests.support.kubelet_sides import LineProgram
-from tests.support.node import StubPlugin
+from tests.support.node import FakePlugin
 from tests.support.oracle import OracleProcess
 from tests.support.protocol import DEVICES, EXAMPLES, WITH_PLUGIN, WITHOUT_PLUGIN, Example
 
@@ -54,7 +54,7 @@ def test_examples_name_every_command_and_every_field():
 
 
 async def test_every_command_answers_with_its_fields(tmp_path: Path):
-    plugin = StubPlugin(tmp_path)
+    plugin = FakePlugin(tmp_path)
     plugin.list(DEVICES)
     async with OracleProcess(COMMAND, tmp_path) as kubelet:
         for example in WITHOUT_PLUGIN:

@@ -14,7 +14,7 @@ import pytest
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.stdio.commands import COMMANDS
-from tests.support.node import RESOURCE, StubPlugin
+from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
 
 COMMAND = [sys.executable, "-m", "simkubelet.stdio"]
@@ -27,14 +27,14 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[OracleProcess]:
 
 
 @pytest.fixture
-async def plugin(tmp_path: Path) -> AsyncIterator[StubPlugin]:
-    stub = StubPlugin(tmp_path)
+async def plugin(tmp_path: Path) -> AsyncIterator[FakePlugin]:
+    stub = FakePlugin(tmp_path)
     stub.list(["d1", "d2"])
     yield stub
     await stub.stop()
 
 
-async def start(kubelet: OracleProcess, plugin: StubPlugin) -> None:
+async def start(kubelet: OracleProcess, plugin: FakePlugin) -> None:
     """A manager that knows the plugin's two devices and a pod `u1` that wants one."""
     assert (await kubelet.ask(cmd="start", sources_ready=True))["ok"]
     await plugin.serve()
@@ -44,7 +44,7 @@ async def start(kubelet: OracleProcess, plugin: StubPlugin) -> None:
     await kubelet.ask(cmd="add_pod", uid="u1", containers=[{"name": "c", "limits": {RESOURCE: 1}}])
 
 
-async def test_pod_is_given_what_the_plugin_answers(kubelet: OracleProcess, plugin: StubPlugin):
+async def test_pod_is_given_what_the_plugin_answers(kubelet: OracleProcess, plugin: FakePlugin):
     await start(kubelet, plugin)
 
     assert (await kubelet.ask(cmd="admit", pod="u1"))["ok"]
@@ -54,7 +54,7 @@ async def test_pod_is_given_what_the_plugin_answers(kubelet: OracleProcess, plug
     assert answer["options"]["envs"] == {"STUB": device["id"]}
 
 
-async def test_pod_that_wants_too_much_is_refused_in_the_kubelets_words(kubelet: OracleProcess, plugin: StubPlugin):
+async def test_pod_that_wants_too_much_is_refused_in_the_kubelets_words(kubelet: OracleProcess, plugin: FakePlugin):
     await start(kubelet, plugin)
     await kubelet.ask(cmd="add_pod", uid="u2", containers=[{"name": "c", "limits": {RESOURCE: 3}}])
 
@@ -66,7 +66,7 @@ async def test_pod_that_wants_too_much_is_refused_in_the_kubelets_words(kubelet:
     assert (answer["reason"], answer["container"]) == ("UnexpectedAdmissionError", "c")
 
 
-async def test_pod_keeps_its_device_over_a_restart(kubelet: OracleProcess, plugin: StubPlugin):
+async def test_pod_keeps_its_device_over_a_restart(kubelet: OracleProcess, plugin: FakePlugin):
     await start(kubelet, plugin)
     await kubelet.ask(cmd="admit", pod="u1")
     before = await kubelet.ask(cmd="devices", pod="u1", container="c")
@@ -86,7 +86,7 @@ async def test_pod_keeps_its_device_over_a_restart(kubelet: OracleProcess, plugi
     ],
 )
 async def test_answer_without_containers_is_printed_as_by_its_minor(tmp_path: Path, minor: str, printed: str):
-    plugin = StubPlugin(tmp_path)
+    plugin = FakePlugin(tmp_path)
     plugin.list(["d1", "d2"])
     plugin.allocate_answer = lambda request: api.AllocateResponse()
     async with OracleProcess([*COMMAND, "--kubelet-version", minor], tmp_path) as kubelet:
@@ -108,7 +108,7 @@ async def test_gate_is_known_from_its_minor_on(tmp_path: Path, minor: str, is_kn
     assert is_known or answer["error"] == "unrecognized feature gate: ResourceHealthStatus"
 
 
-async def test_killed_kubelet_leaves_its_socket_as_it_was(kubelet: OracleProcess, plugin: StubPlugin, tmp_path: Path):
+async def test_killed_kubelet_leaves_its_socket_as_it_was(kubelet: OracleProcess, plugin: FakePlugin, tmp_path: Path):
     await start(kubelet, plugin)
     before = (tmp_path / "kubelet.sock").stat()
 
@@ -120,7 +120,7 @@ async def test_killed_kubelet_leaves_its_socket_as_it_was(kubelet: OracleProcess
     assert (await kubelet.ask(cmd="start"))["ok"]
 
 
-async def test_stopped_kubelet_takes_its_socket_away(kubelet: OracleProcess, plugin: StubPlugin, tmp_path: Path):
+async def test_stopped_kubelet_takes_its_socket_away(kubelet: OracleProcess, plugin: FakePlugin, tmp_path: Path):
     await start(kubelet, plugin)
 
     await kubelet.ask(cmd="stop")
@@ -137,7 +137,7 @@ async def test_manager_runs_only_once(kubelet: OracleProcess):
     assert answer["error"] == "a manager runs already: stop it first, or restart"
 
 
-async def test_command_in_the_background_answers_when_it_is_awaited(kubelet: OracleProcess, plugin: StubPlugin):
+async def test_command_in_the_background_answers_when_it_is_awaited(kubelet: OracleProcess, plugin: FakePlugin):
     await start(kubelet, plugin)
     waiting: dict[str, Any] = {"cmd": "wait_capacity", "resource": RESOURCE, "allocatable": 1, "timeout_ms": 10_000}
 
@@ -151,7 +151,7 @@ async def test_command_in_the_background_answers_when_it_is_awaited(kubelet: Ora
     assert late["answer"]["allocatable"] == {RESOURCE: 1}
 
 
-async def test_capacity_that_does_not_come_is_an_error_with_what_there_is(kubelet: OracleProcess, plugin: StubPlugin):
+async def test_capacity_that_does_not_come_is_an_error_with_what_there_is(kubelet: OracleProcess, plugin: FakePlugin):
     await start(kubelet, plugin)
 
     answer = await kubelet.ask(cmd="wait_capacity", resource=RESOURCE, allocatable=3, timeout_ms=1)

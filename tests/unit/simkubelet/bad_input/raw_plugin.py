@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import grpc
-
-from simkubelet.apis import deviceplugin as api
-from tests.support.node import StubPlugin
-
-_REQUESTS = {
-    "GetDevicePluginOptions": api.Empty,
-    "GetPreferredAllocation": api.PreferredAllocationRequest,
-    "Allocate": api.AllocateRequest,
-    "PreStartContainer": api.PreStartContainerRequest,
-}
+from simkubelet.apis.grpcwire.served_call import Method, StreamMethod, UnaryMethod
+from tests.support.node import FakePlugin
 
 
-class RawPlugin(StubPlugin):
-    """A stub plugin.
+class RawPlugin(FakePlugin):
+    """A fake plugin.
 
     Attributes:
-        answers: method -> its answer's bytes; the other methods answer as a stub plugin does. The bytes for
+        answers: method -> its answer's bytes; the other methods answer as a fake plugin does. The bytes for
             ListAndWatch are sent in the place of every list.
     """
 
@@ -31,25 +22,39 @@ class RawPlugin(StubPlugin):
         super().__init__(folder, **settings)
         self.answers = dict(answers or {})
 
-    async def serve(self) -> None:
-        handlers: dict[str, Any] = {
-            name: grpc.unary_unary_rpc_method_handler(self._method(name), request.FromString)
-            for name, request in _REQUESTS.items()
-        }
-        handlers["ListAndWatch"] = grpc.unary_stream_rpc_method_handler(self._lists, api.Empty.FromString)
-        unlimited = [("grpc.max_send_message_length", -1)]
-        self._server = grpc.aio.server(options=unlimited)
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", handlers),))
-        self._server.add_insecure_port(f"unix:{self.folder / self.endpoint}")
-        await self._server.start()
+    def methods(self) -> dict[str, Method]:
+        return answered_raw(super().methods(), self.answers.get)
 
-    def _method(self, name: str) -> Callable[[Any, Any], Awaitable[bytes]]:
-        async def answer(request: Any, context: Any) -> bytes:
-            message = await getattr(super(RawPlugin, self), name)(request, context)
-            return self.answers.get(name) or message.SerializeToString()
 
-        return answer
+def answered_raw(methods: Mapping[str, Method], answer_of: Callable[[str], bytes | None]) -> dict[str, Method]:
+    """Return methods that answer with the bytes that there are for their name, the others as before."""
 
-    async def _lists(self, request: Any, context: Any) -> AsyncIterator[bytes]:
-        async for message in super().ListAndWatch(request, context):
-            yield self.answers.get("ListAndWatch") or message.SerializeToString()
+    def changed(path: str, method: Method) -> Method:
+        def chosen(message: Any) -> Any:
+            content = answer_of(path.rpartition("/")[2])
+            return message if content is None else _Answer(content)
+
+        if isinstance(method, StreamMethod):
+            return StreamMethod(method.read, _each(method.answers, chosen))
+
+        async def answer(request: Any) -> Any:
+            return chosen(await method.answer(request))
+
+        return UnaryMethod(method.read, answer)
+
+    return {path: changed(path, method) for path, method in methods.items()}
+
+
+class _Answer(bytes):
+    """Bytes that are sent as a message."""
+
+    def SerializeToString(self) -> bytes:  # noqa: N802 - as messages have it
+        return self
+
+
+def _each(answers: Callable[[Any], AsyncGenerator[Any, None]], change: Callable[[Any], Any]) -> Any:
+    async def changed(request: Any) -> AsyncGenerator[Any, None]:
+        async for message in answers(request):
+            yield change(message)
+
+    return changed

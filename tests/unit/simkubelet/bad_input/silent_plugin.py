@@ -9,7 +9,8 @@ from typing import Any
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis import pluginregistration
-from tests.support.node import WAIT_S, Node, StubPlugin
+from tests.support.grpc_peers import DEVICE_PLUGIN, WATCHED_REGISTRATION, RealServer
+from tests.support.node import WAIT_S, FakePlugin, Node
 from tests.support.watched_plugin import WatchedPlugin
 
 ASKING = api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
@@ -57,12 +58,17 @@ class Silence:
         await asyncio.wait_for(self._is_given_up.wait(), WAIT_S)
 
 
-class SilentPlugin(StubPlugin):
+class SilentPlugin(FakePlugin):
     def __init__(self, folder: Path, call: str, **settings: Any) -> None:
         super().__init__(folder, **settings)
         self.silence = Silence(call)
         if call in ("PreStartContainer", "GetPreferredAllocation"):
             self.options = ASKING
+
+    async def serve(self) -> None:
+        # Its methods see the deadlines of calls.
+        self._server = RealServer(self, DEVICE_PLUGIN)
+        await self._server.listen(self.folder / self.endpoint)
 
     async def GetDevicePluginOptions(self, request: Any, context: Any) -> api.DevicePluginOptions:
         await self.silence.fall("GetDevicePluginOptions", context)
@@ -90,6 +96,10 @@ class SilentRegistrar(WatchedPlugin):
     def __init__(self, *args: Any, call: str, **info: Any) -> None:
         super().__init__(*args, **info)
         self.silence = Silence(call)
+
+    async def serve(self) -> None:
+        self._server = RealServer(self, WATCHED_REGISTRATION)
+        await self._server.listen(self.socket)
 
     async def GetInfo(self, request: Any, context: Any) -> pluginregistration.PluginInfo:
         await self.silence.fall("GetInfo", context)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.node import Node, StubPlugin
+from tests.support.node import FakePlugin, Node
 
 from .wire_plugin import WirePlugin, message
 
@@ -41,7 +41,7 @@ class Flood(WirePlugin):
 
     def __init__(self, node: Node, pieces: Iterator[bytes]) -> None:
         super().__init__(node.folder / "flood.sock", {"GetDevicePluginOptions": [message(b"")], "ListAndWatch": pieces})
-        self._registrar = StubPlugin(node.folder, endpoint="flood.sock")
+        self._registrar = FakePlugin(node.folder, endpoint="flood.sock")
         node.plugins.append(self)  # type: ignore[arg-type] - it is stopped like the others
 
     async def begin(self) -> None:
@@ -120,7 +120,7 @@ async def test_plugin_that_is_given_up_in_the_middle_of_a_flood_is_not_read_any_
 
     # The end of a stream disconnects the newest of the resource, which is the flood.
     old = await node.plugin("d0", endpoint="old.sock")
-    again = StubPlugin(node.folder, endpoint="flood.sock")
+    again = FakePlugin(node.folder, endpoint="flood.sock")
     await again.register()
     await old.stop()
     await asyncio.wait_for(flood.has_ended.wait(), LIMIT_S)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc
 import pytest
 
+from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.devices import endpoint
 from tests.support.node import Node
 
@@ -114,7 +114,7 @@ async def test_options_for_the_last_kubelet_register_nobody_at_the_next_one(node
 
     await node.kubelet.restart()
     plugin.silence.may_answer.set()
-    with pytest.raises(grpc.aio.AioRpcError):
+    with pytest.raises(RpcError):
         await registering
     await node.tick()
 

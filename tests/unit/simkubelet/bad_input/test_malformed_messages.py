@@ -14,17 +14,18 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.apis import pluginregistration
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_channel
-from tests.support.node import Node, StubPlugin
+from tests.support.grpc_peers import WATCHED_REGISTRATION, connected, methods_of, serve
+from tests.support.node import FakePlugin, Node
 from tests.support.watched_plugin import WatchedPlugin
 
-from .raw_plugin import RawPlugin
+from .raw_plugin import RawPlugin, answered_raw
 from .silent_plugin import until_true
 
 NO_PROTOBUF = "proto: cannot parse invalid wire-format data"
@@ -60,13 +61,11 @@ methods = pytest.mark.parametrize(
 
 async def ask(node: Node, socket: str, method: str, content: bytes) -> tuple[str, str | None]:
     """What a server of the kubelet answers to bytes: code and details."""
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(f"unix:{(node.folder / socket).resolve()}", options=options) as channel:
-        call: Any = channel.unary_unary(method)
+    async with connected((node.folder / socket).resolve()) as connection:
         try:
-            await call(content, timeout=10)
-        except grpc.aio.AioRpcError as error:
-            return error.code().name, error.details()
+            await connection.call(method, content, 10)
+        except RpcError as error:
+            return Code(error.code).name, error.text
     return "OK", None
 
 
@@ -163,12 +162,12 @@ async def test_options_that_are_not_a_message_refuse_the_plugin(node: Node) -> N
 
     for content in NO_MESSAGES.values():
         plugin.answers["GetDevicePluginOptions"] = content
-        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+        with pytest.raises(RpcError) as refusal:
             await plugin.register()
-        refusals.append((refusal.value.code(), refusal.value.details()))
+        refusals.append((refusal.value.code, refusal.value.text))
 
     text = f"failed to get device plugin options: {UNREADABLE}{NO_PROTOBUF}"
-    assert refusals == [(grpc.StatusCode.UNKNOWN, text)] * len(NO_MESSAGES)
+    assert refusals == [(Code.UNKNOWN, text)] * len(NO_MESSAGES)
     assert {call for call, _ in plugin.calls} == {"GetDevicePluginOptions"}
 
 
@@ -306,10 +305,10 @@ async def test_socket_that_speaks_no_grpc_is_dialled_until_the_time_is_over(
 ) -> None:
     monkeypatch.setattr(plugin_channel, "_DIAL_TIMEOUT_S", 0.1)
     async with listener(node.folder / "stub.sock", talk):
-        with pytest.raises(grpc.aio.AioRpcError) as refusal:
-            await StubPlugin(node.folder).register()
+        with pytest.raises(RpcError) as refusal:
+            await FakePlugin(node.folder).register()
 
-    assert refusal.value.details() == "failed to dial device plugin: context deadline exceeded"
+    assert refusal.value.text == "failed to dial device plugin: context deadline exceeded"
 
 
 # What the plugin watcher is answered
@@ -323,25 +322,11 @@ class RawWatchedPlugin(WatchedPlugin):
         self.answers = answers
 
     async def serve(self) -> None:
-        def method(name: str, request: Any) -> Any:
-            async def answer(message: Any, context: Any) -> bytes:
-                given = (await getattr(self, name)(message, context)).SerializeToString()
-                return self.answers.pop(name, given)
-
-            return grpc.unary_unary_rpc_method_handler(answer, request.FromString)
-
-        handlers = {
-            "GetInfo": method("GetInfo", pluginregistration.InfoRequest),
-            "NotifyRegistrationStatus": method("NotifyRegistrationStatus", pluginregistration.RegistrationStatus),
-        }
-        self._server = grpc.aio.server()
-        service = grpc.method_handlers_generic_handler("pluginregistration.Registration", handlers)
-        self._server.add_generic_rpc_handlers((service,))
-        self._server.add_insecure_port(f"unix:{self.socket}")
-        await self._server.start()
+        methods = methods_of(self, WATCHED_REGISTRATION)
+        self._server = await serve(answered_raw(methods, lambda name: self.answers.pop(name, None)), self.socket)
 
 
-async def watched(node: Node, name: str, service: StubPlugin, answers: dict[str, bytes]) -> RawWatchedPlugin:
+async def watched(node: Node, name: str, service: FakePlugin, answers: dict[str, bytes]) -> RawWatchedPlugin:
     socket = node.folder.parent / PLUGINS_REGISTRY / name
     plugin = RawWatchedPlugin(
         socket, node.clock, answers=answers, name=service.resource, endpoint=str(service.folder / service.endpoint)
@@ -351,8 +336,8 @@ async def watched(node: Node, name: str, service: StubPlugin, answers: dict[str,
     return plugin
 
 
-async def served(node: Node, **settings: Any) -> StubPlugin:
-    plugin = StubPlugin(node.folder, **settings)
+async def served(node: Node, **settings: Any) -> FakePlugin:
+    plugin = FakePlugin(node.folder, **settings)
     node.plugins.append(plugin)
     plugin.list(["d0"])
     await plugin.serve()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.node import Node, StubPlugin
+from tests.support.node import FakePlugin, Node
 
 from .raw_plugin import RawPlugin
 
@@ -38,7 +38,7 @@ def too_large_list(largest_list: bytes) -> bytes:
     return largest_list.removesuffix(device(b"d" * 36)) + device(b"d" * 37)
 
 
-async def plugins(node: Node, answers: dict[str, bytes]) -> tuple[RawPlugin, StubPlugin]:
+async def plugins(node: Node, answers: dict[str, bytes]) -> tuple[RawPlugin, FakePlugin]:
     """The one that goes to the limit, registered, and another one that must not notice."""
     other = await node.plugin("o0", "o1", endpoint="other.sock", resource=OTHER)
     plugin = RawPlugin(node.folder, answers)
@@ -49,7 +49,7 @@ async def plugins(node: Node, answers: dict[str, bytes]) -> tuple[RawPlugin, Stu
     return plugin, other
 
 
-async def assert_other_is_served(node: Node, other: StubPlugin) -> None:
+async def assert_other_is_served(node: Node, other: FakePlugin) -> None:
     other.list(["o0", "o1", "o2"])
     await node.until(
         lambda: any(event.resource == OTHER and len(event.healthy) == 3 for event in node.of("devices-listed"))

@@ -11,15 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
+from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.errors import HostError
 from simkubelet.registration import plugin_channel
 from simkubelet.registration.device_plugin_handler import DEPRECATION_FILE_NAME
-from tests.support.node import Node, StubPlugin, running_node
+from tests.support.node import FakePlugin, Node, running_node
 from tests.support.watched_plugin import WatchedPlugin
 
 from .silent_plugin import until_true
@@ -95,27 +95,27 @@ async def test_endpoint_that_is_not_a_socket_is_dialled_until_the_time_is_over(
 
     refusals = await asyncio.gather(
         *(
-            StubPlugin(node.folder, endpoint=endpoint, resource=f"example.com/{number}").register()
+            FakePlugin(node.folder, endpoint=endpoint, resource=f"example.com/{number}").register()
             for number, endpoint in enumerate(endpoints)
         ),
         return_exceptions=True,
     )
 
-    assert {type(refusal) for refusal in refusals} == {grpc.aio.AioRpcError}
-    assert {refusal.details() for refusal in refusals if isinstance(refusal, grpc.aio.AioRpcError)} == {
+    assert {type(refusal) for refusal in refusals} == {RpcError}
+    assert {refusal.text for refusal in refusals if isinstance(refusal, RpcError)} == {
         "failed to dial device plugin: context deadline exceeded"
     }
     await node.plugin("d0")
 
 
 async def test_endpoint_may_be_a_link_to_a_socket_elsewhere(node: Node, elsewhere: Path) -> None:
-    plugin = StubPlugin(elsewhere)
+    plugin = FakePlugin(elsewhere)
     node.plugins.append(plugin)
     plugin.list(["d0"])
     await plugin.serve()
     (node.folder / "link.sock").symlink_to(elsewhere / plugin.endpoint)
 
-    await StubPlugin(node.folder, endpoint="link.sock").register()
+    await FakePlugin(node.folder, endpoint="link.sock").register()
     await node.until(lambda: node.of("devices-listed"))
     await node.tick()
 
@@ -230,7 +230,7 @@ async def test_registry_finds_sockets_and_links_to_them_among_odd_files(
     if where == "later":
         for path in odd:
             (elsewhere / path.name).rename(path)
-    service = StubPlugin(node.folder)
+    service = FakePlugin(node.folder)
     service.list(["d0"])
     await service.serve()
     endpoint = str(node.folder / service.endpoint)

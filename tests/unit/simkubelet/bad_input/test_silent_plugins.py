@@ -10,13 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 import pytest
 
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.devices import endpoint
 from simkubelet.kubelet.services import PLUGINS_REGISTRY
 from simkubelet.registration import plugin_registration
-from tests.support.node import Node, StubPlugin
+from tests.support.node import FakePlugin, Node
 from tests.support.watched_plugin import WatchedPlugin
 
 from .silent_plugin import SilentRegistrar, listed_silent_plugin, silent_plugin, until_true
@@ -62,9 +63,9 @@ async def test_options_keep_nobody_but_the_caller_waiting(node: Node) -> None:
 
     await assert_kubelet_restarts(node)
     await plugin.silence.until_given_up()
-    with pytest.raises(grpc.aio.AioRpcError) as failure:
+    with pytest.raises(RpcError) as failure:
         await registering
-    assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert failure.value.code == Code.UNAVAILABLE
 
 
 async def test_plugin_without_list_has_no_resource(node: Node) -> None:
@@ -170,7 +171,7 @@ def watch(node: Node) -> Callable[..., Any]:
     """Serves a plugin and its registrar: ``await watch("x.sock", OTHER, call="GetInfo")``."""
 
     async def serve(name: str, resource: str, call: str | None = None) -> WatchedPlugin:
-        service = StubPlugin(node.folder, endpoint=name, resource=resource)
+        service = FakePlugin(node.folder, endpoint=name, resource=resource)
         service.list(["d0"])
         await service.serve()
         socket = node.folder.parent / PLUGINS_REGISTRY / name

@@ -8,11 +8,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 
 from simkubelet.apis import podresources as v1
 from simkubelet.apis import podresources_v1alpha1 as v1alpha1
+from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.container_manager.metrics import Metrics, PodResourcesMethod
 from simkubelet.devices.pod_devices import NO_NUMA_NODE
 from simkubelet.model.config import KubeletConfig
@@ -21,6 +22,7 @@ from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.version import version
 from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit
 from simkubelet.monitoring.pod_resources_messages import allocatable_devices, container_devices
+from tests.support.grpc_peers import POD_RESOURCES, POD_RESOURCES_V1ALPHA1, Calls, calls, connected
 
 GPU = "example.com/gpu"
 NIC = "example.com/nic"
@@ -64,17 +66,15 @@ def metrics() -> Metrics:
 
 @pytest.fixture
 async def serve(short_folder: Path, books: Books, metrics: Metrics) -> AsyncIterator[Callable[..., Any]]:
-    """Serves the API of a minor and gives a channel to it: ``await serve("1.33")``."""
+    """Serves the API of a minor and gives a connection to it: ``await serve("1.33")``."""
     async with AsyncExitStack() as stack:
 
-        async def serve(minor: str = "1.34", **gates: bool) -> grpc.aio.Channel:
+        async def serve(minor: str = "1.34", **gates: bool) -> ClientConnection:
             config = KubeletConfig("node", version(minor), feature_gates=gates)
             server = PodResourcesServer(short_folder / "pod-resources", books, config, metrics)
             server.start()
             stack.push_async_callback(server.stop)
-            options = [("grpc.use_local_subchannel_pool", 1)]
-            channel = grpc.aio.insecure_channel(f"unix:{server.socket}", options=options)
-            return await stack.enter_async_context(channel)
+            return await stack.enter_async_context(connected(server.socket))
 
         yield serve
 
@@ -137,7 +137,7 @@ async def test_list_reports_sidecars_and_app_containers_in_order(serve, books: B
         (pod.uid, "i"): {GPU: {0: ["c"]}},
     }
 
-    response = await v1.PodResourcesListerStub(await serve()).List(v1.ListPodResourcesRequest())
+    response = await Calls(await serve(), POD_RESOURCES).List(v1.ListPodResourcesRequest())
 
     (told,) = response.pod_resources
     assert (told.name, told.namespace) == ("p", "team")
@@ -153,7 +153,7 @@ async def test_list_reports_sidecars_and_app_containers_in_order(serve, books: B
 async def test_sidecars_are_reported_from_1_30(serve, books: Books, minor: str, names: list[str]):
     books.known = [make_pod("p", sidecars=("s",))]
 
-    response = await v1.PodResourcesListerStub(await serve(minor)).List(v1.ListPodResourcesRequest())
+    response = await Calls(await serve(minor), POD_RESOURCES).List(v1.ListPodResourcesRequest())
 
     assert [container.name for container in response.pod_resources[0].containers] == names
 
@@ -170,7 +170,7 @@ async def test_ended_pods_are_listed_up_to_1_33(serve, books: Books, minor: str,
     books.known = [make_pod("ended"), make_pod("runs")]
     books.ended = {"ended"}
 
-    response = await v1.PodResourcesListerStub(await serve(minor, **gates)).List(v1.ListPodResourcesRequest())
+    response = await Calls(await serve(minor, **gates), POD_RESOURCES).List(v1.ListPodResourcesRequest())
 
     assert [pod.name for pod in response.pod_resources] == names
 
@@ -180,7 +180,7 @@ async def test_get_finds_a_pod_that_has_ended(serve, books: Books):
     books.ended = {"p"}
     request = v1.GetPodResourcesRequest(pod_name="p", pod_namespace="team")
 
-    response = await v1.PodResourcesListerStub(await serve()).Get(request)
+    response = await Calls(await serve(), POD_RESOURCES).Get(request)
 
     assert response.pod_resources.namespace == "team"
 
@@ -202,12 +202,12 @@ async def test_get_finds_a_pod_that_has_ended(serve, books: Books):
     ],
 )
 async def test_get_that_fails(serve, minor: str, gates: Any, code: str, text: str):
-    stub = v1.PodResourcesListerStub(await serve(minor, **gates))
+    stub = Calls(await serve(minor, **gates), POD_RESOURCES)
 
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+    with pytest.raises(RpcError) as refusal:
         await stub.Get(v1.GetPodResourcesRequest(pod_name="p", pod_namespace="default"))
 
-    assert (refusal.value.code().name, refusal.value.details()) == (code, text)
+    assert (Code(refusal.value.code).name, refusal.value.text) == (code, text)
 
 
 async def test_v1alpha1_lists_all_pods_and_app_containers_without_topology(serve, books: Books):
@@ -215,7 +215,7 @@ async def test_v1alpha1_lists_all_pods_and_app_containers_without_topology(serve
     books.known, books.ended = [pod], {"p"}
     books.held = {(pod.uid, "app"): {GPU: {0: ["a"], 1: ["a"]}}}
 
-    response = await v1alpha1.PodResourcesListerStub(await serve()).List(v1alpha1.ListPodResourcesRequest())
+    response = await Calls(await serve(), POD_RESOURCES_V1ALPHA1).List(v1alpha1.ListPodResourcesRequest())
 
     (container,) = response.pod_resources[0].containers
     assert container.name == "app"
@@ -225,7 +225,7 @@ async def test_v1alpha1_lists_all_pods_and_app_containers_without_topology(serve
 async def test_allocatable_devices_are_reported(serve, books: Books):
     books.healthy = {GPU: {"a": [1]}, NIC: {}}
 
-    response = await v1.PodResourcesListerStub(await serve()).GetAllocatableResources(v1.AllocatableResourcesRequest())
+    response = await Calls(await serve(), POD_RESOURCES).GetAllocatableResources(v1.AllocatableResourcesRequest())
 
     assert as_tuples(response.devices) == [(GPU, "a", 1)]
     assert not response.cpu_ids
@@ -233,21 +233,19 @@ async def test_allocatable_devices_are_reported(serve, books: Books):
 
 
 async def test_calls_beyond_the_burst_are_rejected(serve):
-    stub = v1.PodResourcesListerStub(await serve())
+    stub = Calls(await serve(), POD_RESOURCES)
 
     answers = await asyncio.gather(
         *(stub.List(v1.ListPodResourcesRequest()) for _ in range(200)), return_exceptions=True
     )
 
-    errors = [answer for answer in answers if isinstance(answer, grpc.aio.AioRpcError)]
-    assert {(error.code(), error.details()) for error in errors} == {
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
-    }
+    errors = [answer for answer in answers if isinstance(answer, RpcError)]
+    assert {(error.code, error.text) for error in errors} == {(Code.RESOURCE_EXHAUSTED, "rejected by rate limit")}
     assert len(answers) - len(errors) >= 10
 
 
 async def test_1_26_takes_any_number_of_calls(serve):
-    stub = v1.PodResourcesListerStub(await serve("1.26"))
+    stub = Calls(await serve("1.26"), POD_RESOURCES)
 
     for _ in range(50):
         await stub.List(v1.ListPodResourcesRequest())
@@ -265,13 +263,13 @@ def test_rate_limit_fills_up_with_time_to_the_burst():
 
 
 async def test_calls_are_counted(serve, metrics: Metrics):
-    channel = await serve()
-    stub = v1.PodResourcesListerStub(channel)
+    connection = await serve()
+    stub = Calls(connection, POD_RESOURCES)
     await stub.List(v1.ListPodResourcesRequest())
     await stub.GetAllocatableResources(v1.AllocatableResourcesRequest())
-    with pytest.raises(grpc.aio.AioRpcError):
+    with pytest.raises(RpcError):
         await stub.Get(v1.GetPodResourcesRequest(pod_name="p"))
-    await v1alpha1.PodResourcesListerStub(channel).List(v1alpha1.ListPodResourcesRequest())
+    await Calls(connection, POD_RESOURCES_V1ALPHA1).List(v1alpha1.ListPodResourcesRequest())
 
     assert metrics.pod_resources_requests == {"v1": 3, "v1alpha1": 1}
     assert metrics.pod_resources_methods == Counter({(method, "v1"): 1 for method in PodResourcesMethod})
@@ -279,7 +277,7 @@ async def test_calls_are_counted(serve, metrics: Metrics):
 
 
 async def test_1_26_counts_get_allocatable_resources_twice(serve, metrics: Metrics):
-    stub = v1.PodResourcesListerStub(await serve("1.26"))
+    stub = Calls(await serve("1.26"), POD_RESOURCES)
 
     await stub.GetAllocatableResources(v1.AllocatableResourcesRequest())
 
@@ -294,12 +292,12 @@ async def test_1_26_counts_get_allocatable_resources_twice(serve, metrics: Metri
     ],
 )
 async def test_unknown_call_is_answered_as_by_a_go_server(serve, method: str, text: str):
-    call = (await serve()).unary_unary(method)
+    connection = await serve()
 
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        await call(b"")
+    with pytest.raises(RpcError) as refusal:
+        await connection.call(method, b"")
 
-    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.UNIMPLEMENTED, text)
+    assert (refusal.value.code, refusal.value.text) == (Code.UNIMPLEMENTED, text)
 
 
 async def test_socket_of_the_last_kubelet_is_replaced_and_outlives_this_one(short_folder: Path, books, metrics):
@@ -310,8 +308,8 @@ async def test_socket_of_the_last_kubelet_is_replaced_and_outlives_this_one(shor
     server = PodResourcesServer(folder, books, KubeletConfig("node"), metrics)
 
     server.start()
-    async with grpc.aio.insecure_channel(f"unix:{server.socket}") as channel:
-        await v1.PodResourcesListerStub(channel).List(v1.ListPodResourcesRequest())
+    async with calls(server.socket, POD_RESOURCES) as stub:
+        await stub.List(v1.ListPodResourcesRequest())
     await server.stop()
     await server.stop()
 

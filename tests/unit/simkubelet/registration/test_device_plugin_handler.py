@@ -12,7 +12,7 @@ from simkubelet.model.version import version
 from simkubelet.registration.device_plugin_handler import DevicePluginHandler
 from simkubelet.registration.plugin_manager import PluginManager
 from simkubelet.registration.registration import RegistrationServer
-from tests.support.node import RESOURCE, StubPlugin
+from tests.support.node import RESOURCE, FakePlugin
 from tests.support.watched_plugin import WAIT_S, WatchedPlugin
 
 
@@ -63,8 +63,8 @@ async def start(short_folder: Path, reports: Reports) -> AsyncIterator[Callable[
 
 
 @pytest.fixture
-async def device_plugin(short_folder: Path) -> AsyncIterator[StubPlugin]:
-    plugin = StubPlugin(short_folder, endpoint="service.sock")
+async def device_plugin(short_folder: Path) -> AsyncIterator[FakePlugin]:
+    plugin = FakePlugin(short_folder, endpoint="service.sock")
     plugin.list(["d0"])
     await plugin.serve()
     yield plugin
@@ -72,7 +72,7 @@ async def device_plugin(short_folder: Path) -> AsyncIterator[StubPlugin]:
 
 
 async def test_plugin_lives_from_its_registration_socket_to_the_end_of_it(
-    start, short_folder: Path, reports: Reports, device_plugin: StubPlugin
+    start, short_folder: Path, reports: Reports, device_plugin: FakePlugin
 ):
     start()
     registrar = WatchedPlugin(
@@ -124,7 +124,7 @@ async def test_refused_plugin_gets_the_kubelet_s_error(
 
 
 async def test_plugin_without_options_is_refused_and_stays_in_the_books(
-    start, short_folder: Path, reports: Reports, device_plugin: StubPlugin
+    start, short_folder: Path, reports: Reports, device_plugin: FakePlugin
 ):
     (short_folder / "plugins_registry").mkdir()
     # The registration socket serves no device plugin.

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.node import StubPlugin, env_of_ids
+from simkubelet.apis.grpcwire.client import RpcError
+from tests.support.node import FakePlugin, env_of_ids
 from tests.unit.simkubelet.bad_input.silent_plugin import SilentPlugin, silent_plugin
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
@@ -58,16 +58,16 @@ async def test_old_stream_that_ends_while_the_options_are_asked_refuses_the_new_
     await new.silence.until_asked()
 
     old.is_cut.set()
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+    with pytest.raises(RpcError) as refusal:
         await asyncio.wait_for(registering, 10)
 
-    assert refusal.value.details() == f"failed to get device plugin options: {CLOSING}"
+    assert refusal.value.text == f"failed to get device plugin options: {CLOSING}"
 
 
 async def test_old_stream_that_ends_during_the_dial_lets_the_new_plugin_register(node: Any) -> None:
     old = await cut_plugin(node, endpoint="old.sock")
     await old.register()
-    new = StubPlugin(node.folder, endpoint="new.sock")
+    new = FakePlugin(node.folder, endpoint="new.sock")
     node.plugins.append(new)
     new.list(["d0", "d1"])
     registering = asyncio.create_task(new.register())
@@ -82,7 +82,7 @@ async def test_old_stream_that_ends_during_the_dial_lets_the_new_plugin_register
     assert [event.endpoint for event in node.of("plugin-registered")] == ["old.sock", "new.sock"]
 
 
-class VanishingPlugin(StubPlugin):
+class VanishingPlugin(FakePlugin):
     """Takes the device off its list before it answers Allocate for it."""
 
     async def Allocate(self, request: Any, context: Any) -> api.AllocateResponse:

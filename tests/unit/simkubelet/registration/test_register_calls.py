@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
-import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.model.version import version
 from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
-from tests.support.node import RESOURCE, Node, StubPlugin
+from tests.support.node import RESOURCE, FakePlugin, Node
 
 OPTIONS_FAILED = "failed to get device plugin options: rpc error: code = Internal desc = no options"
 
 
-class OptionlessPlugin(StubPlugin):
+class OptionlessPlugin(FakePlugin):
     """A plugin whose options are an error, at once or when `may_answer` is set."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
@@ -29,7 +30,7 @@ class OptionlessPlugin(StubPlugin):
     async def GetDevicePluginOptions(self, request: api.Empty, context: Any) -> api.DevicePluginOptions:
         self.was_asked.set()
         await self.may_answer.wait()
-        await context.abort(grpc.StatusCode.INTERNAL, "no options")
+        await context.abort(Code.INTERNAL, "no options")
         raise AssertionError
 
 
@@ -42,15 +43,15 @@ async def optionless(node: Node, *, answers: bool = True) -> OptionlessPlugin:
     return plugin
 
 
-async def refusal(plugin: StubPlugin, **changes: Any) -> str:
-    with pytest.raises(grpc.aio.AioRpcError) as error:
+async def refusal(plugin: FakePlugin, **changes: Any) -> str:
+    with pytest.raises(RpcError) as error:
         await plugin.register(**changes)
-    assert error.value.code() is grpc.StatusCode.UNKNOWN
-    return str(error.value.details())
+    assert error.value.code == Code.UNKNOWN
+    return str(error.value.text)
 
 
 async def test_endpoint_that_is_the_kubelets_own_socket_serves_no_plugin(node: Node) -> None:
-    assert await refusal(StubPlugin(node.folder), endpoint="kubelet.sock") == (
+    assert await refusal(FakePlugin(node.folder), endpoint="kubelet.sock") == (
         "failed to get device plugin options: rpc error: code = Unimplemented desc = unknown service "
         "v1beta1.DevicePlugin"
     )
@@ -68,19 +69,19 @@ async def test_error_of_the_options_is_reported_as_it_is(node: Node) -> None:
     ],
 )
 async def test_version_is_looked_at_before_the_name_and_the_name_before_the_endpoint(node: Node, wrong, begin) -> None:
-    plugin = StubPlugin(node.folder)
+    plugin = FakePlugin(node.folder)
 
     assert (await refusal(plugin, **dict.fromkeys(wrong, "wrong"))).startswith(begin)
 
 
 @pytest.mark.parametrize("endpoint", ["../stub.sock", "sub/../../stub.sock", "/../stub.sock"])
 async def test_endpoint_may_lead_out_of_the_folder(node: Node, endpoint: str) -> None:
-    plugin = StubPlugin(node.folder.parent)
+    plugin = FakePlugin(node.folder.parent)
     node.plugins.append(plugin)
     plugin.list(["d0"])
     await plugin.serve()
 
-    caller = StubPlugin(node.folder)
+    caller = FakePlugin(node.folder)
     await caller.register(endpoint=endpoint)
     await node.until(lambda: node.of("devices-listed"))
     await node.tick()
@@ -141,7 +142,7 @@ async def test_devices_stay_until_the_new_plugin_lists_and_it_is_the_one_that_is
     assert ("Allocate", [list(node.devices(name))]) in silent.calls
 
 
-class SilentLister(StubPlugin):
+class SilentLister(FakePlugin):
     """A plugin that never lists."""
 
     async def ListAndWatch(self, request: api.Empty, context: Any) -> Any:
@@ -240,11 +241,11 @@ async def test_register_while_the_kubelet_ends_is_no_refusal_but_a_lost_connecti
         server = RegistrationServer(short_folder, handler, tasks, version("1.34"))
         server.start()
     # The group takes no task any more.
-    registering = asyncio.create_task(StubPlugin(short_folder).register())
+    registering = asyncio.create_task(FakePlugin(short_folder).register())
     await asyncio.wait_for(called.wait(), 10)
     await server.stop()
 
-    with pytest.raises(grpc.aio.AioRpcError) as error:
+    with pytest.raises(RpcError) as error:
         await asyncio.wait_for(registering, 10)
-    assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert error.value.code == Code.UNAVAILABLE
     handler.registration_refused.assert_not_called()

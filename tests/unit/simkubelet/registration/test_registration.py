@@ -4,11 +4,12 @@ import errno
 import socket
 from typing import Any
 
-import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.node import StubPlugin
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
+from tests.support.node import FakePlugin
 
 
 @pytest.mark.parametrize(
@@ -37,12 +38,12 @@ from tests.support.node import StubPlugin
     ],
 )
 async def test_refused_registration_has_the_words_of_the_kubelet_and_the_code_unknown(node: Any, changes, text):
-    plugin = StubPlugin(node.folder)
+    plugin = FakePlugin(node.folder)
 
-    with pytest.raises(grpc.aio.AioRpcError) as refusal:
+    with pytest.raises(RpcError) as refusal:
         await plugin.register(**changes)
 
-    assert (refusal.value.code(), refusal.value.details()) == (grpc.StatusCode.UNKNOWN, text)
+    assert (refusal.value.code, refusal.value.text) == (Code.UNKNOWN, text)
     assert [event.message for event in node.of("registration-refused")] == [text]
 
 
@@ -109,7 +110,7 @@ async def test_kubelet_that_stops_cuts_the_streams_and_leaves_all_sockets(node: 
 async def test_start_removes_sockets_and_keeps_files_since_1_33(make_node: Any, plugin_folder):
     (plugin_folder / "DEPRECATION").touch()
     (plugin_folder / "folder").mkdir()
-    stale = StubPlugin(plugin_folder, endpoint="stale.sock")
+    stale = FakePlugin(plugin_folder, endpoint="stale.sock")
     await stale.serve()
 
     await make_node("1.33")
