@@ -21,10 +21,8 @@ from ..devices.allocator import Allocator
 from ..devices.checkpoint_text import CheckpointText
 from ..devices.device_list import DeviceList
 from ..devices.device_manager import DeviceManager
-from ..devices.device_status import allocated_resources_status
-from ..devices.endpoint import Endpoint
-from ..devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, pods_with_changes
-from ..devices.plugin_endpoints import AlreadyConnectedError
+from ..devices.endpoint import AlreadyConnectedError, Endpoint
+from ..devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
 from ..devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
 from ..devices.pod_devices import Allocation
 from ..devices.run_options import response_data
@@ -46,8 +44,7 @@ from ..model.resources import ResourceName
 from ..model.version import Difference
 from ..registration.plugin_client import PluginClient, RefusedError
 from ..registration.registration import RegistrationServer
-from ..topology.affinity_store import AffinityStore
-from ..topology.manager import TopologyManager
+from ..topology.manager import AffinityStore, TopologyManager
 from .metrics import Metrics
 
 __all__ = ["ContainerManager"]

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from ..model.resources import ResourceName
-from ..topology.admission_counts import AdmissionCounts
+from ..topology.manager import AdmissionCounts
 
 __all__ = ["ADMISSION_BUCKETS_MS", "ALLOCATE_BUCKETS_S", "Histogram", "Metrics", "PodResourcesMethod"]
 

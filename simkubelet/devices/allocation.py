@@ -2,10 +2,11 @@
 
 `devices_to_allocate` is a generator because the kubelet asks the plugin for its preference half way: it yields a
 `PreferenceQuery` and is sent the preferred devices. Between the two the manager's state may change, as it may in the
-kubelet, which lets go of its lock there: a device can be promised twice.
+kubelet, which releases its lock there: a device can be promised twice.
 
 Source: devicemanager/manager.go, ``devicesToAllocate`` (kubernetes v1.26.4, v1.26.8, v1.34.4), one function for each of
-its flows.
+its flows; ``filterByAffinity``, and topology_hints.go, ``deviceHasTopologyAlignment`` (kubernetes v1.26.15 to v1.37.0,
+unchanged).
 """
 
 from __future__ import annotations
@@ -16,12 +17,19 @@ from dataclasses import dataclass, field
 from ..admission import AllocationError
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
-from ..topology.hint import NO_HINT, TopologyHint
-from .affinity import by_affinity
+from ..topology.hint import NO_HINT, NumaMask, TopologyHint
+from .device_list import DeviceList
 from .device_manager import DeviceManager
-from .pod_devices import DeviceID
+from .pod_devices import NO_NUMA_NODE, DeviceID
 
-__all__ = ["DeviceRequest", "PreferenceQuery", "devices_to_allocate"]
+__all__ = [
+    "DeviceRequest",
+    "DevicesByAffinity",
+    "PreferenceQuery",
+    "by_affinity",
+    "devices_to_allocate",
+    "has_topology",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +190,38 @@ class _Chosen:
         self._manager.reserve(self._request.resource, taken)
         self._devices.update(taken)
         return len(self._devices) == self._request.size
+
+
+@dataclass(frozen=True, slots=True)
+class DevicesByAffinity:
+    """Devices that could be taken, each in one of the sets; they are taken in this order.
+
+    Attributes:
+        aligned: on at least one NUMA node of the container's.
+        unaligned: on other NUMA nodes.
+        without_affinity: on no NUMA node; all devices when there is nothing to align.
+    """
+
+    aligned: frozenset[DeviceID]
+    unaligned: frozenset[DeviceID]
+    without_affinity: frozenset[DeviceID]
+
+
+def has_topology(listed: DeviceList) -> bool:
+    """Whether a resource cares for alignment: at least one of its devices names a NUMA node, known or not."""
+    return any(listed.numa_nodes.values())
+
+
+def by_affinity(available: frozenset[DeviceID], listed: DeviceList, affinity: NumaMask | None) -> DevicesByAffinity:
+    """Divide the available devices of one resource."""
+    if affinity is None or not has_topology(listed):
+        return DevicesByAffinity(frozenset(), frozenset(), available)
+    aligned: set[DeviceID] = set()
+    unaligned: set[DeviceID] = set()
+    for device in available:
+        nodes = listed.numa_nodes.get(device, ())
+        if any(node >= 0 and affinity >> node & 1 for node in nodes):
+            aligned.add(device)
+        elif any(node != NO_NUMA_NODE for node in nodes):
+            unaligned.add(device)
+    return DevicesByAffinity(frozenset(aligned), frozenset(unaligned), available - aligned - unaligned)

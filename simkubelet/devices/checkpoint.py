@@ -1,39 +1,50 @@
 """The checkpoint of the device manager: what it holds, and how its file is read.
 
-The file is the kubelet's ``kubelet_internal_checkpoint``, one line of JSON with a checksum; `checkpoint_text` makes it.
+The file is the kubelet's ``kubelet_internal_checkpoint``, one line of JSON; `checkpoint_text` makes it. Its checksum is
+FNV-1a, 32 bits, over the text that Go's spew prints for its data.
 
-Source: devicemanager/checkpoint/checkpoint.go, checkpointv1.go (kubernetes v1.30.14, v1.34.4).
+Source: devicemanager/checkpoint/checkpoint.go, checkpointv1.go (kubernetes v1.30.14, v1.34.4);
+checkpointmanager/checksum/checksum.go (kubernetes v1.26.15 to v1.37.0).
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from .._internal import native
 from ..apis.deviceplugin import ContainerAllocateResponse
 from ..golang.text import spew_list
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
-from .checkpoint_hash import before_registered, devices_text, entry_text, fnv1a, lists_text, registered_text
 from .pod_devices import Allocation, AllocationEntry, DeviceID
 
 __all__ = [
     "CHECKPOINT_NAME",
+    "FNV_OFFSET",
     "Checkpoint",
     "CorruptCheckpointError",
+    "before_registered",
     "checksum",
     "decode",
+    "devices_text",
+    "entry_text",
+    "fnv1a",
     "hashed_text",
+    "lists_text",
     "read_document",
+    "registered_text",
 ]
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 _ENTRY_FIELDS: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
+FNV_OFFSET: Final = 0x811C9DC5
+_DECIMALS: Final = tuple(map(str, range(256)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,3 +214,40 @@ def _response(entry: Mapping[str, Any]) -> bytes | None:
 def _devices(entry: Mapping[str, Any]) -> list[tuple[int, Sequence[str] | None]] | None:
     held = entry.get("DeviceIDs")
     return None if held is None else [(int(node), ids) for node, ids in held.items()]
+
+
+def fnv1a(text: bytes, hash_before: int = FNV_OFFSET) -> int:
+    """The hash of a text that follows one with the hash `hash_before`."""
+    digest: int = native.library().simkubelet_fnv1a(hash_before, text, len(text))
+    return digest
+
+
+def before_registered(entries: str) -> str:
+    """The text up to the registered devices; `entries` is ``<nil>``, or those of `entry_text` in brackets."""
+    return f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){entries}"
+
+
+def registered_text(lists: str) -> str:
+    """The rest of the text; `lists` is ``<nil>`` or a ``map[…]``."""
+    return f" RegisteredDevices:(map[string][]string){lists}}}"
+
+
+def lists_text(items: Iterable[tuple[object, Sequence[str] | None]]) -> str:
+    """The inside of a map to lists of strings; the caller has sorted the items by their keys."""
+    return " ".join(f"{key}:{spew_list(texts)}" for key, texts in items)
+
+
+def devices_text(device_ids: Iterable[tuple[int, Sequence[str] | None]] | None) -> str:
+    """The devices of an entry, by NUMA node; None is a nil map."""
+    if device_ids is None:
+        return "(checkpoint.DevicesPerNUMA)<nil>"
+    return f"(checkpoint.DevicesPerNUMA)map[{lists_text(sorted(device_ids))}]"
+
+
+def entry_text(pod_uid: str, container: str, resource: str, devices: str, response: bytes | None) -> str:
+    """One entry; `response` is the plugin's answer as it is kept, None a nil one."""
+    answer = "<nil>" if response is None else f"[{' '.join(map(_DECIMALS.__getitem__, response))}]"
+    return (
+        f"{{PodUID:(string){pod_uid} ContainerName:(string){container} ResourceName:(string){resource} "
+        f"DeviceIDs:{devices} AllocResp:([]uint8){answer}}}"
+    )

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 from ..golang.text import json_list, json_string, spew_list
 from ..model.resources import ResourceName
-from .checkpoint import Checkpoint
-from .checkpoint_hash import before_registered, devices_text, entry_text, fnv1a, registered_text
+from .checkpoint import Checkpoint, before_registered, devices_text, entry_text, fnv1a, registered_text
 from .pod_devices import AllocationEntry, DeviceID
 
 __all__ = ["CheckpointText"]

@@ -2,14 +2,16 @@
 
 Nothing here waits or does I/O: the registration server reports plugins and their lists, the `Allocator` takes devices
 for containers, the node status asks for the capacity. A device id of a resource is healthy or unhealthy; an id that a
-plugin lists twice with different health is in both sets, as in the kubelet.
+plugin lists twice with different health is in both sets, as in the kubelet. Free devices are kept for each resource,
+so that no container makes it look at all of them.
 
 Source: devicemanager/manager.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Iterable, Iterator, Set
+from heapq import heappop, heappush
 from typing import Final
 
 from ..apis.deviceplugin import DevicePluginOptions
@@ -19,14 +21,13 @@ from ..model.resources import ResourceName
 from ..model.version import Version
 from .checkpoint import Checkpoint
 from .device_list import DeviceList
-from .endpoint import Endpoint
-from .free_devices import FreeDevices
-from .plugin_endpoints import Registered, plugin_endpoints
+from .endpoint import Endpoint, Registered, plugin_endpoints
 from .pod_devices import DeviceID, PodDevices
 
-__all__ = ["DeviceManager"]
+__all__ = ["DeviceManager", "FreeDevices"]
 
 _NONE: Final = DeviceList({}, {}, {})
+_SPARE: Final = 64
 
 
 class DeviceManager:
@@ -185,3 +186,47 @@ class DeviceManager:
             devices = tuple(healthy)
             self._registered[resource] = healthy, devices
         return devices
+
+
+class FreeDevices:
+    """A set of device ids that knows its smallest ones.
+
+    Ids lie in a heap; one that was removed stays there until it comes to the top,
+    or until there are too many of them.
+    """
+
+    def __init__(self, devices: Iterable[DeviceID]) -> None:
+        self._heap = sorted(devices)
+        self._ids = set(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __iter__(self) -> Iterator[DeviceID]:
+        return iter(self._ids)
+
+    def __contains__(self, device: DeviceID) -> bool:
+        return device in self._ids
+
+    def add(self, device: DeviceID) -> None:
+        if device not in self._ids:
+            self._ids.add(device)
+            heappush(self._heap, device)
+            if len(self._heap) > 2 * len(self._ids) + _SPARE:
+                self._heap = sorted(self._ids)
+
+    def remove(self, device: DeviceID) -> None:
+        """Take a device out; one that is not there may be named."""
+        self._ids.discard(device)
+
+    def first(self, count: int) -> list[DeviceID]:
+        """The smallest ids, `count` at most, in order."""
+        found: list[DeviceID] = []
+        while self._heap and len(found) < count:
+            device = heappop(self._heap)
+            # An id that was removed and added again is in the heap twice.
+            if device in self._ids and (not found or device != found[-1]):
+                found.append(device)
+        for device in found:
+            heappush(self._heap, device)
+        return found

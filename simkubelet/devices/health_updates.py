@@ -1,24 +1,33 @@
-"""Which pods are told that the health of their devices changed, and how the news waits for the kubelet to take it.
+"""The health of held devices: which pods get a change, how changes wait for the kubelet, what a status has of it.
 
-Source: devicemanager/manager.go, ``genericDeviceUpdateCallback``, ``Updates``; pod_devices.go,
-``getPodAndContainerForDevice`` (kubernetes v1.31.14, v1.32.13, v1.36.3, v1.37.0).
+Source: devicemanager/manager.go, ``genericDeviceUpdateCallback``, ``Updates``, ``UpdateAllocatedResourcesStatus``;
+pod_devices.go, ``getPodAndContainerForDevice`` (kubernetes v1.31.14, v1.32.13, v1.36.3, v1.37.0).
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from .._internal.change import Change
-from ..model.pod import PodUID
+from ..apis.deviceplugin import HEALTHY, UNHEALTHY
+from ..model.pod import ContainerKind, Pod, PodUID
+from ..model.pod_status import ResourceHealth, ResourceStatus
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version
 from .device_list import DeviceList
+from .device_manager import DeviceManager
 from .pod_devices import DeviceID, PodDevices
 
-__all__ = ["FINDS_PODS_BY_RESOURCE", "HEALTH_UPDATE_QUEUE", "HealthUpdates", "pods_with_changes"]
+__all__ = [
+    "FINDS_PODS_BY_RESOURCE",
+    "HEALTH_UPDATE_QUEUE",
+    "HealthUpdates",
+    "allocated_resources_status",
+    "pods_with_changes",
+]
 
 FINDS_PODS_BY_RESOURCE: Final = Difference(
     "a change of health is reported to the pod that holds the device of this resource; before, to one that holds a "
@@ -105,3 +114,25 @@ class HealthUpdates:
         pods = self._waiting.popleft()
         self._changed.notify()
         return pods
+
+
+def allocated_resources_status(manager: DeviceManager, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
+    """Container -> resources by name, of the app containers that hold any.
+
+    A device that its plugin does not list is told as healthy; a plugin that is gone does not change its devices.
+    """
+    apps = [container.name for container in pod.containers if container.kind is ContainerKind.APP]
+    return {name: resources for name in apps if (resources := _held(manager, pod, name))}
+
+
+def _held(manager: DeviceManager, pod: Pod, container: str) -> Sequence[ResourceStatus]:
+    held = manager.pod_devices.container(pod.uid, container)
+    return tuple(
+        ResourceStatus(name, tuple(_told(manager.listed(name), device) for device in sorted(held[name].devices())))
+        for name in sorted(held)
+    )
+
+
+def _told(listed: DeviceList, device: DeviceID) -> ResourceHealth:
+    is_healthy = listed.health.get(device, HEALTHY) == HEALTHY
+    return ResourceHealth(device, HEALTHY if is_healthy else UNHEALTHY)

@@ -16,10 +16,9 @@ from ..model.pod import Container, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.topology_settings import MAX_NUMA_NODES
 from ..model.version import Difference, Version
-from ..topology.enumeration import check_masks
-from ..topology.hint import ProviderHints, TopologyHint
-from ..topology.numa_mask import NumaMask, masks_over, numa_mask
-from .affinity import has_topology
+from ..topology.hint import NumaMask, ProviderHints, TopologyHint, masks_over, numa_mask
+from ..topology.merging import check_masks
+from .allocation import has_topology
 from .device_list import DeviceList
 from .device_manager import DeviceManager
 from .pod_devices import DeviceID

@@ -1,20 +1,28 @@
-"""Messages read as a kubelet reads them, with the words of its protobuf library for what is none.
+"""Messages read as a kubelet reads them, with the texts of its protobuf library for bytes that are none.
+
+What its library takes for protobuf at the edges is Python's (unknown groups in more than a hundred others, numbers of
+more than 64 bits in unknown fields, field 0 of a message without fields).
 
 Source: google.golang.org/protobuf v1.36.5, proto/decode.go, internal/impl/decode.go. After "proto:" it sets an ordinary
-or a no-break space, by the program; here it is always the former.
+or a no-break space, by the program; here it is always the former. google.golang.org/grpc v1.72.1, server.go,
+``processUnaryRPC``, for the methods of a server.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
+from ..apis.grpcwire.messages import Code
+from ..apis.grpcwire.served_call import CallError, UnaryMethod
 from ..model.version import Difference, Version
 from .gogo_message import GogoError, in_usual_form
 
-__all__ = ["READS_WITH_GOGO", "UnreadableMessageError", "read_message"]
+__all__ = ["READS_WITH_GOGO", "UnreadableMessageError", "read_message", "served_method"]
 
 READS_WITH_GOGO: Final = Difference(
     "messages are read by code of the gogo compiler: text need not be UTF-8, a known field of a wrong type is an "
@@ -28,6 +36,7 @@ M = TypeVar("M", bound=Message)
 
 _NO_PROTOBUF: Final = "proto: cannot parse invalid wire-format data"
 _NO_TEXT: Final = "string field contains invalid UTF-8"
+Q = TypeVar("Q", bound=Message)
 
 
 class UnreadableMessageError(Exception):
@@ -48,3 +57,15 @@ def read_message(kind: type[M], content: bytes, version: Version) -> M:
         raise UnreadableMessageError(str(error)) from None
     except DecodeError as error:
         raise UnreadableMessageError(_NO_TEXT if "UTF-8" in str(error) else _NO_PROTOBUF) from None
+
+
+def served_method(request: type[Q], method: Callable[[Q], Awaitable[Message]], version: Version) -> UnaryMethod:
+    """A method with one message each way, served by a kubelet of some version."""
+    return UnaryMethod(partial(_read, request, version), method)
+
+
+def _read(request: type[Q], version: Version, content: bytes) -> Q:
+    try:
+        return read_message(request, content, version)
+    except UnreadableMessageError as error:
+        raise CallError(Code.INTERNAL, f"grpc: error unmarshalling request: {error}") from None

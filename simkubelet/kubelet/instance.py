@@ -28,7 +28,7 @@ from ..node.node_publisher import NodeLease, NodePublisher
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
-from ..registration.device_plugin_handler import DevicePluginHandler
+from ..registration.plugin_registration import DevicePluginHandler
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
 from .services import NodeServices

@@ -21,8 +21,8 @@ from ..monitoring.pod_resources import PodResourcesServer
 from ..node.context import NodeContext
 from ..node.node_paths import PLUGINS_REGISTRY, POD_RESOURCES
 from ..pods.pod_manager import Pods
-from ..registration.device_plugin_handler import DevicePluginHandler
 from ..registration.plugin_manager import PluginManager
+from ..registration.plugin_registration import DevicePluginHandler
 from ..runtime.container_records import ContainerRecords
 
 __all__ = ["PLUGINS_REGISTRY", "POD_RESOURCES", "InstanceProvider", "NodeServices"]

@@ -19,7 +19,7 @@ from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
 from ..container_manager.metrics import Metrics, PodResourcesMethod
-from ..golang.server import served_method
+from ..golang.message import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
 from ..model.version import Difference

@@ -1,10 +1,14 @@
 """One attempt of the kubelet to register a plugin that the plugin watcher found: dial, GetInfo, handler, verdict.
 
-Source: pluginmanager/operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc`` (kubernetes v1.34.4).
+The handler of the type DevicePlugin passes plugins to the registration server.
+
+Source: pluginmanager/operationexecutor/operation_generator.go, ``GenerateRegisterPluginFunc``;
+devicemanager/plugin/v1beta1/handler.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +18,16 @@ from ..apis.grpcwire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
 from ..model.version import Difference, Version
 from .plugin_channel import PluginChannel
+from .registration import RegistrationServer
 
-__all__ = ["PluginTypeHandler", "RegisteredPlugin", "RegistrationAttempt", "RegistrationFailedError"]
+__all__ = [
+    "DEPRECATION_FILE_NAME",
+    "DevicePluginHandler",
+    "PluginTypeHandler",
+    "RegisteredPlugin",
+    "RegistrationAttempt",
+    "RegistrationFailedError",
+]
 
 _RETRIES_FAILED_REGISTRATIONS: Final = Difference(
     "a plugin whose registration through the plugin watcher fails is tried again; before, it counts as registered "
@@ -29,6 +41,8 @@ _SERVICE: Final = "/pluginregistration.Registration"
 # Real seconds, as plugins are real processes.
 _GET_INFO_TIMEOUT_S: Final = 1.0
 _NOTIFY_TIMEOUT_S: Final = 5.0
+DEPRECATION_FILE_NAME: Final = "DEPRECATION"
+_log = logging.getLogger(__name__)
 
 
 class PluginTypeHandler(Protocol):
@@ -181,3 +195,32 @@ class RegistrationAttempt:
         except RpcError as error:
             return f"{status.error}: {error}"
         return None
+
+
+class DevicePluginHandler:
+    """Device plugins found by the plugin watcher, as clients of one registration server."""
+
+    def __init__(self, registration: RegistrationServer) -> None:
+        self._registration = registration
+
+    @staticmethod
+    def mark(directory: Path) -> None:
+        """Leave the empty file DEPRECATION in the device plugin folder, as each kubelet does when it starts.
+
+        A kubelet that cannot goes on without it.
+
+        Source: devicemanager/plugin/v1beta1/handler.go, ``GetPluginHandler`` (kubernetes v1.26.15 to v1.37.0).
+        """
+        try:
+            (directory / DEPRECATION_FILE_NAME).write_bytes(b"")
+        except OSError as error:
+            _log.error("Failed to create deprecation file at socket dir %s: %s", directory, error)
+
+    def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        return self._registration.validate_plugin(name, endpoint, versions)
+
+    async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        return await self._registration.register_plugin(name, endpoint)
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        await self._registration.deregister_plugin(name, endpoint)

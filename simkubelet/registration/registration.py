@@ -18,13 +18,12 @@ from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterReq
 from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
-from ..golang.server import served_method
+from ..golang.message import served_method
 from ..golang.text import quoted
 from ..model.errors import HostError
 from ..model.resources import ResourceName, is_extended_resource
 from ..model.version import Difference, Version
-from .plugin_client import PluginClient, PluginHandler, RefusedError
-from .plugin_clients import PluginClients, plugin_clients
+from .plugin_client import PluginClient, PluginClients, PluginHandler, RefusedError, plugin_clients
 
 __all__ = ["RegistrationHandler", "RegistrationServer"]
 

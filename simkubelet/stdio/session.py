@@ -13,13 +13,27 @@ from typing import Any, Final
 
 from ..admission import AllocationError
 from ..model.errors import KubeletPanicError, SimkubeletError
-from .command import Command, CommandFailedError
-from .commands import COMMANDS
+from . import (
+    checkpoint_commands,
+    device_commands,
+    kubelet_commands,
+    monitoring_commands,
+    pod_commands,
+)
+from .command import Command, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields, RequestError, parse
 
-__all__ = ["Session"]
+__all__ = ["COMMANDS", "Session"]
 
+COMMANDS: Final = CommandTable(
+    kubelet_commands.commands
+    | pod_commands.commands
+    | device_commands.commands
+    | monitoring_commands.commands
+    | checkpoint_commands.commands
+)
+"""All, in the order of the help."""
 _OF_ALL: Final = frozenset({"cmd", "async"})
 _AWAIT_TIMEOUT_MS: Final = 60_000.0
 

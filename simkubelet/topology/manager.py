@@ -1,9 +1,10 @@
 """Leads a pod through admission: hints, the policy's verdict, then the devices.
 
 Pods are admitted one after the other. A `TopologyManager` belongs to one kubelet instance; what a restart loses (the
-hints of the containers) is computed anew when the pods are admitted again.
+hints of the containers) is computed again when the pods are admitted again.
 
-Source: topologymanager/topology_manager.go, scope_none.go, scope_container.go and scope_pod.go (kubernetes v1.34.4).
+Source: topologymanager/topology_manager.go, scope.go, scope_none.go, scope_container.go and scope_pod.go (kubernetes
+v1.34.4); for the counts kubelet/metrics/metrics.go (kubernetes v1.26.15, v1.27.16, v1.32.13, v1.33.13).
 """
 
 from __future__ import annotations
@@ -11,20 +12,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from ..admission import AllocationError, Rejection, device_rejection
-from ..model.pod import Container, Pod
+from ..model.pod import Container, Pod, PodUID
 from ..model.topology_settings import PolicyName, ScopeName, TopologySettings
 from ..model.version import Version
-from .admission_counts import AdmissionCounts
-from .affinity_store import AffinityStore
-from .enumeration import EndlessEnumerationError
-from .hint import ProviderHints
+from .hint import NO_HINT, ProviderHints, TopologyHint
+from .merging import EndlessEnumerationError
 from .options import policy_options
 from .policy import Policy
 
-__all__ = ["Allocate", "HintProvider", "TopologyManager"]
+__all__ = ["AdmissionCounts", "AffinityStore", "Allocate", "HintProvider", "TopologyManager"]
 
 _log = logging.getLogger(__name__)
 
@@ -155,3 +155,48 @@ class TopologyManager:
         if self._policy.name is PolicyName.SINGLE_NUMA_NODE:
             counted = self.counts.aligned if is_aligned else self.counts.not_aligned
             counted[self._scope] += 1
+
+
+class AffinityStore:
+    """Pod -> container -> hint.
+
+    Hints stay for the life of the kubelet. The real one drops those of a container that is removed; nobody asks for
+    them again, as an admission sets its pod's anew.
+    """
+
+    def __init__(self) -> None:
+        self._hints: dict[PodUID, dict[str, TopologyHint]] = {}
+
+    def get_affinity(self, pod_uid: PodUID, container: str) -> TopologyHint:
+        """The hint of a container; `NO_HINT` when it has none."""
+        return self._hints.get(pod_uid, {}).get(container, NO_HINT)
+
+    def set_affinity(self, pod_uid: PodUID, container: str, hint: TopologyHint) -> None:
+        self._hints.setdefault(pod_uid, {})[container] = hint
+
+
+def _none_yet() -> dict[ScopeName, int]:
+    return dict.fromkeys(ScopeName, 0)
+
+
+@dataclass(slots=True)
+class AdmissionCounts:
+    """Counters of one kubelet instance; each begins at 0.
+
+    The first two are kept from 1.27 on. How long an admission took (``kubelet_topology_manager_admission_duration_ms``)
+    is for the caller of `TopologyManager.admit` to measure.
+
+    Attributes:
+        requests: ``kubelet_topology_manager_admission_requests_total``: pods, whatever the policy.
+        errors: ``kubelet_topology_manager_admission_errors_total``: of those, rejected by a policy other than none or
+            in the allocation after it.
+        aligned: ``kubelet_container_aligned_compute_resources_count{scope,boundary="numa_node"}`` by scope, from 1.32:
+            containers (scope container) or pods (scope pod) that single-numa-node admitted.
+        not_aligned: ``kubelet_container_aligned_compute_resources_failure_count`` with the same labels, from 1.33:
+            those that single-numa-node rejected.
+    """
+
+    requests: int = 0
+    errors: int = 0
+    aligned: dict[ScopeName, int] = field(default_factory=_none_yet)
+    not_aligned: dict[ScopeName, int] = field(default_factory=_none_yet)

@@ -4,25 +4,45 @@ The kubelet forms every combination of one hint per resource, intersects the mas
 Which one is kept does not depend on the order: its comparison is a total order on (preferred, mask). So it is enough to
 know which masks can come out, preferred and otherwise, and to take the least of them; that takes no combinations.
 
+The kubelet's own walks over all sets of NUMA nodes and over all combinations of hints grow exponentially: on a machine
+of 36 NUMA nodes a kubelet before 1.36 walks over 2^36 sets for each resource with topology and never comes to the end.
+Here the walk is not taken: the count is known beforehand, and a count above the limit is an `EndlessEnumerationError`,
+which `TopologyManager.admit` turns into an admission that does not return. Below the limits the kubelet needs from
+microseconds to minutes; that time is not simulated.
+
 Source: topologymanager/policy.go, ``HintMerger`` and ``maxOfMinAffinityCounts`` (kubernetes v1.26.15 to v1.37.0,
-unchanged).
+unchanged), ``iterateAllProviderTopologyHints``; bitmask/bitmask.go, ``IterateBitMasks`` (kubernetes v1.34.4);
+kubernetes/kubernetes#138244.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Sequence, Set
+from enum import Enum
 from functools import reduce
+from math import prod
 from operator import or_
+from typing import Final
 
-from .enumeration import check_combinations
-from .hint import TopologyHint
-from .intersection import intersections
-from .numa_mask import NumaMask
+from .hint import NumaMask, TopologyHint, nodes_in
 
-__all__ = ["ResourceHints", "best_hint"]
+__all__ = [
+    "EndlessEnumerationError",
+    "ResourceHints",
+    "Walk",
+    "best_hint",
+    "check_combinations",
+    "check_masks",
+    "intersections",
+]
 
 ResourceHints = Sequence[TopologyHint]
 """The hints of one resource; a hint without nodes stands for any."""
+_LONGEST_WALK_OVER_MASKS: Final = 1 << 20
+"""20 NUMA nodes: seconds in the kubelet (5 us a set, measured). Each further node doubles that, and the memory too."""
+_LONGEST_WALK_OVER_COMBINATIONS: Final = 1 << 28
+"""About five minutes in the kubelet (1 us each, measured), after which its sync loop counts as hung
+(kubelet.go, ``SyncLoopHealthCheck``)."""
 
 
 def best_hint(
@@ -79,3 +99,92 @@ def _distance(mask: NumaMask, wanted: int) -> int:
     """
     count = mask.bit_count()
     return wanted - count if count <= wanted else count
+
+
+def intersections(families: Sequence[Collection[NumaMask]]) -> set[NumaMask]:
+    """The masks that are the intersection of one mask from each family; there is at least one family."""
+    return reduce(_pairwise, (set(family) for family in families))
+
+
+def _pairwise(left: set[NumaMask], right: set[NumaMask]) -> set[NumaMask]:
+    shared = _union(left) & _union(right)
+    left = {NumaMask(mask & shared) for mask in left}
+    right = {NumaMask(mask & shared) for mask in right}
+    nodes = nodes_in(NumaMask(shared))
+    if len(left) * len(right) <= 3 * len(nodes) << len(nodes):
+        return {NumaMask(one & other) for one in left for other in right}
+    return _by_supersets(left, right, nodes)
+
+
+def _union(masks: Collection[NumaMask]) -> int:
+    return reduce(or_, masks, 0)
+
+
+def _by_supersets(left: Collection[NumaMask], right: Collection[NumaMask], nodes: Sequence[int]) -> set[NumaMask]:
+    """The same for large families: as many steps as there are sets of the nodes, times the nodes.
+
+    A pair intersects in a superset of M exactly if both of its masks are supersets of M. So the pairs whose
+    intersection includes M are counted by a product, and those whose intersection is M by taking away the larger ones.
+    """
+    spread = [NumaMask(0)]
+    for node in nodes:
+        spread += [NumaMask(mask | 1 << node) for mask in spread]
+    index_of = {mask: index for index, mask in enumerate(spread)}
+
+    def supersets(masks: Collection[NumaMask]) -> list[int]:
+        counts = [0] * len(spread)
+        for mask in masks:
+            counts[index_of[mask]] = 1
+        return _summed_over_supersets(counts, 1)
+
+    pairs = [one * other for one, other in zip(supersets(left), supersets(right), strict=True)]
+    return {mask for mask, count in zip(spread, _summed_over_supersets(pairs, -1), strict=True) if count}
+
+
+def _summed_over_supersets(counts: list[int], sign: int) -> list[int]:
+    """To each mask's count those of its proper supersets are added (sign 1), or taken away again (sign -1)."""
+    step = 1
+    while step < len(counts):
+        for start in range(0, len(counts), 2 * step):
+            for index in range(start, start + step):
+                counts[index] += sign * counts[index + step]
+        step *= 2
+    return counts
+
+
+class Walk(Enum):
+    """What is walked over; the first holds the lock of the device manager meanwhile, so lists and capacity wait too."""
+
+    MASKS = "sets of NUMA nodes"
+    COMBINATIONS = "combinations of hints"
+
+
+class EndlessEnumerationError(Exception):
+    """The kubelet would be busy with `steps` sets or combinations, for hours or until its memory ends."""
+
+    def __init__(self, walk: Walk, steps: int) -> None:
+        super().__init__(f"the kubelet walks over {steps} {walk.value} and does not come back")
+        self.walk = walk
+        self.steps = steps
+
+
+def check_masks(nodes: int) -> None:
+    """Refuse to list the sets of that many NUMA nodes where the kubelet would not end.
+
+    Raises:
+        EndlessEnumerationError: there are too many.
+    """
+    steps = (1 << nodes) - 1
+    if steps > _LONGEST_WALK_OVER_MASKS:
+        raise EndlessEnumerationError(Walk.MASKS, steps)
+
+
+def check_combinations(sizes: Iterable[int]) -> None:
+    """Refuse to merge resources with that many hints each where the kubelet would not end.
+
+    Raises:
+        EndlessEnumerationError: there are too many combinations.
+    """
+    steps = prod(sizes)
+    if steps > _LONGEST_WALK_OVER_COMBINATIONS:
+        raise EndlessEnumerationError(Walk.COMBINATIONS, steps)

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.topology_settings import PolicyName, TopologySettings
-from .hint import NO_HINT, ProviderHints, TopologyHint
+from .hint import NO_HINT, NumaMask, ProviderHints, TopologyHint, narrowness, nodes_in, numa_mask
 from .merging import ResourceHints, best_hint
-from .numa_mask import NumaMask, narrowness, nodes_in, numa_mask
 from .options import PolicyOptions
 
 __all__ = ["Policy", "PolicyVerdict"]

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import note, reject
 from hypothesis.stateful import RuleBasedStateMachine
 
-from simkubelet.devices.plugin_endpoints import KEYS_ENDPOINTS_BY_SOCKET
+from simkubelet.devices.endpoint import KEYS_ENDPOINTS_BY_SOCKET
 from simkubelet.model.version import version
 from tests.support.kubelet_sides import Answer, Sides
 from tests.support.stream_book import StreamBook

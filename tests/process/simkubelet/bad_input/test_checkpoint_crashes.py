@@ -1,6 +1,6 @@
 """A kubelet that is killed at any system call of a checkpoint write: the next one finds the old state or the new one.
 
-What a power cut takes of a file that was not synced is beyond this: see `simkubelet.devices.durable_file`.
+What a power cut takes of a file that was not synced is beyond this: see `simkubelet.devices.plugin_folder`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.pod import PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.registration.device_plugin_handler import DEPRECATION_FILE_NAME
+from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import RESOURCE
 
 PROGRAM = Path(__file__).with_name("crashing_writes.py")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.stdio.commands import COMMANDS
+from simkubelet.stdio.session import COMMANDS
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
 

@@ -18,7 +18,7 @@ from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.errors import HostError
 from simkubelet.registration import plugin_channel
-from simkubelet.registration.device_plugin_handler import DEPRECATION_FILE_NAME
+from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import FakePlugin, Node, running_node
 from tests.support.watched_plugin import WatchedPlugin
 

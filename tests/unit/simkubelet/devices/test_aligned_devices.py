@@ -7,16 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.apis.deviceplugin import Device, DevicePluginOptions
-from simkubelet.devices.affinity import by_affinity
-from simkubelet.devices.allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
+from simkubelet.devices.allocation import DeviceRequest, PreferenceQuery, by_affinity, devices_to_allocate
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
 from simkubelet.model.pod import PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version
-from simkubelet.topology.hint import TopologyHint
-from simkubelet.topology.numa_mask import numa_mask
+from simkubelet.topology.hint import TopologyHint, numa_mask
 
 GPU = ResourceName("example.com/gpu")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.devices.cdi_annotation import cdi_annotation
+from simkubelet.devices.run_options import cdi_annotation
 from simkubelet.model.errors import KubeletPanicError
 
 UID = "0f8fad5b-d9cb-469f-a165-70867728950e"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse, Device
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
-from simkubelet.devices.device_status import allocated_resources_status
+from simkubelet.devices.health_updates import allocated_resources_status
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.pod_status import ResourceHealth

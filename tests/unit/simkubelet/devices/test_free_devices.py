@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.devices.free_devices import FreeDevices
+from simkubelet.devices.device_manager import FreeDevices
 from simkubelet.devices.pod_devices import DeviceID
 
 IDS = st.sampled_from([DeviceID(f"d{number}") for number in range(6)])

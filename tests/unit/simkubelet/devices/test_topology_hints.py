@@ -17,9 +17,8 @@ from simkubelet.model.errors import KubeletPanicError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version
-from simkubelet.topology.enumeration import EndlessEnumerationError, Walk
-from simkubelet.topology.hint import TopologyHint
-from simkubelet.topology.numa_mask import nodes_in, numa_mask
+from simkubelet.topology.hint import TopologyHint, nodes_in, numa_mask
+from simkubelet.topology.merging import EndlessEnumerationError, Walk
 
 GPU = ResourceName("example.com/gpu")
 UID = PodUID("u1")

@@ -9,8 +9,8 @@ import pytest
 
 from simkubelet.model.clock import RealClock
 from simkubelet.model.version import version
-from simkubelet.registration.device_plugin_handler import DevicePluginHandler
 from simkubelet.registration.plugin_manager import PluginManager
+from simkubelet.registration.plugin_registration import DevicePluginHandler
 from simkubelet.registration.registration import RegistrationServer
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.watched_plugin import WAIT_S, WatchedPlugin

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.topology.intersection import intersections
-from simkubelet.topology.numa_mask import NumaMask
+from simkubelet.topology.hint import NumaMask
+from simkubelet.topology.merging import intersections
 
 # Sparse and dense families take different ways.
 families = st.sets(st.integers(0, 255).map(NumaMask), max_size=6) | st.sets(

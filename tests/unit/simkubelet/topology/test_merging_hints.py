@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.topology.enumeration import EndlessEnumerationError, Walk
-from simkubelet.topology.hint import TopologyHint
-from simkubelet.topology.merging import best_hint
-from simkubelet.topology.numa_mask import NumaMask, masks_over, narrowness, nodes_in, numa_mask
+from simkubelet.topology.hint import NumaMask, TopologyHint, masks_over, narrowness, nodes_in, numa_mask
+from simkubelet.topology.merging import EndlessEnumerationError, Walk, best_hint
 
 NODES = 4
 MACHINE = numa_mask(range(NODES))

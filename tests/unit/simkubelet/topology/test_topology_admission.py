@@ -9,11 +9,9 @@ from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
-from simkubelet.topology.affinity_store import AffinityStore
-from simkubelet.topology.enumeration import EndlessEnumerationError, Walk
-from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint
-from simkubelet.topology.manager import TopologyManager
-from simkubelet.topology.numa_mask import numa_mask
+from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint, numa_mask
+from simkubelet.topology.manager import AffinityStore, TopologyManager
+from simkubelet.topology.merging import EndlessEnumerationError, Walk
 
 GPU = ResourceName("example.com/gpu")
 NIC = ResourceName("example.com/nic")
