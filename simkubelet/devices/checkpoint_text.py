@@ -4,7 +4,7 @@ The file holds every allocation and every healthy device, and it is written afte
 an entry or a list of devices contributes is rendered once, and the hash over the entries goes on where it stopped: an
 allocation costs its own entry and one pass of the hash over the registered devices.
 
-The checksum is not over the JSON but over another text, see `checkpoint_hash`; so each piece has both forms.
+The checksum is not over the JSON but over another text, see `checkpoint`; so each piece has both forms.
 """
 
 from __future__ import annotations

@@ -7,33 +7,26 @@ What the connection as a whole takes is given back at once, what a stream takes 
 stream that nobody reads holds up no other call.
 
 Source: google.golang.org/grpc v1.72.1, internal/transport/http2_client.go: ``newHTTP2Client``, ``reader``,
-``operateHeaders``, ``handleRSTStream``, ``handleGoAway``; http_util.go; stream.go: ``recvMsg``; rpc_util.go:
-``recvMsg``, ``checkRecvPayload``.
+``handleRSTStream``, ``handleGoAway``.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator
-from http import HTTPStatus
 from math import ceil
 from typing import Final
 
+from .client_call import CREDIT_FROM, WINDOW, Call, RpcError
 from .end import BatchingEnd
 from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
-from .messages import MOST_MESSAGE_BYTES, Code, error_text, framed, status_in
+from .messages import Code, framed
 
 __all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
 
-WINDOW: Final = 4 << 20
-"""What is taken of a connection, and of each of its streams, before it is given back."""
-_CREDIT_FROM: Final = WINDOW // 4
-"""What is given back is worth a frame from so much on."""
 _GREETING: Final = Frame(Type.SETTINGS, 0, 0, INITIAL_WINDOW_SIZE.to_bytes(2) + WINDOW.to_bytes(4))
 _LONGEST_TIMEOUT: Final = 99_999_999
 _TIMEOUT_UNITS: Final = ((b"n", 1e9), (b"u", 1e6), (b"m", 1e3), (b"S", 1.0), (b"M", 1 / 60), (b"H", 1 / 3600))
-_PREFIX_BYTES: Final = 5
 _REFUSED_STREAM: Final = 7
 _ALL_STREAMS: Final = 2**31 - 1
 _RESET_CODES: Final = {
@@ -59,27 +52,6 @@ _RESET_NAMES: Final = (
     "INADEQUATE_SECURITY",
     "HTTP_1_1_REQUIRED",
 )
-_HTTP_CODES: Final = {
-    400: Code.INTERNAL,
-    401: Code.UNAUTHENTICATED,
-    403: Code.PERMISSION_DENIED,
-    404: Code.UNIMPLEMENTED,
-    **dict.fromkeys((429, 502, 503, 504), Code.UNAVAILABLE),
-}
-
-
-class RpcError(Exception):
-    """A call failed; the message is as Go prints it.
-
-    Attributes:
-        code: With which it ended.
-        text: What the server said of it.
-    """
-
-    def __init__(self, code: Code | int, text: str) -> None:
-        super().__init__(error_text(code, text))
-        self.code = code
-        self.text = text
 
 
 class ConnectionClosedError(RpcError):
@@ -105,7 +77,7 @@ class ClientConnection:
         self._path = path
         self._end = BatchingEnd(self, begins=False)
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
         self._blocks: dict[str, bytes] = {}
         self._next_stream = 1
         self._to_credit = 0
@@ -165,9 +137,9 @@ class ClientConnection:
         self._fail(ConnectionClosedError())
         self._end.abort()
 
-    def _begin(self, path: str, request: bytes, timeout_s: float | None) -> _Call:
+    def _begin(self, path: str, request: bytes, timeout_s: float | None) -> Call:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
-        call = self._calls[stream] = _Call(self._end, stream)
+        call = self._calls[stream] = Call(self._end, stream)
         self._end.open(stream)
         block = self._block(path)
         if timeout_s is not None:
@@ -193,7 +165,7 @@ class ClientConnection:
             )
         return block
 
-    def _cancel(self, call: _Call) -> None:
+    def _cancel(self, call: Call) -> None:
         """End a call at the server, too, where it has not ended."""
         if self._calls.pop(call.stream, None) is None:
             return
@@ -229,7 +201,7 @@ class ClientConnection:
 
     def data(self, stream: int, data: bytes, size: int, is_last: bool) -> None:
         self._to_credit += size
-        if self._to_credit >= _CREDIT_FROM:
+        if self._to_credit >= CREDIT_FROM:
             self._end.credit(0, self._to_credit)
             self._to_credit = 0
         if call := self._calls.get(stream):
@@ -268,166 +240,6 @@ class ClientConnection:
                 call.over(UnprocessedError(Code.UNAVAILABLE, "the connection is draining"))
         if not self._calls:
             self._end.close()
-
-
-class _Call:
-    """A call that is under way: its answers as they come, and its end.
-
-    Attributes:
-        is_over: Whether nothing more comes.
-    """
-
-    def __init__(self, end: BatchingEnd, stream: int) -> None:
-        self.stream = stream
-        self.is_over = False
-        self._end = end
-        self._has_begun = False
-        self._encoding = "identity"
-        self._received = bytearray()
-        self._messages = deque[bytes]()
-        self._error: RpcError | None = None
-        self._to_credit = 0
-        self._news: asyncio.Future[None] | None = None
-
-    async def news(self) -> None:
-        """Wait for a message or the end."""
-        self._news = asyncio.get_running_loop().create_future()
-        await self._news
-
-    def read(self) -> bytes | None:
-        """The next message; None where there is none yet, or no more."""
-        if not self._messages:
-            return None
-        message = self._messages.popleft()
-        if not self._messages:
-            self._credit(0)
-        return message
-
-    def answer(self) -> bytes:
-        """The one message of a call that is over.
-
-        Raises:
-            RpcError: The call failed.
-        """
-        self.raise_error()
-        if not self._messages:
-            raise EndOfStreamError
-        if len(self._messages) > 1:
-            raise RpcError(Code.UNKNOWN, "grpc: client streaming protocol violation: get <nil>, want <EOF>")
-        return self._messages[0]
-
-    def raise_error(self) -> None:
-        """Raise the error with which the call has ended, if any."""
-        if self._error is not None:
-            raise self._error
-
-    def headers(self, headers: Headers, is_last: bool) -> None:
-        """Headers of the server: the first, or how the call ends."""
-        values = dict(headers)
-        if not is_last and self._has_begun:
-            self._break(RpcError(Code.INTERNAL, "a HEADERS frame cannot appear in the middle of a stream"))
-        elif not self._has_begun and (error := _no_grpc(values)) is not None:
-            self._break(error)
-        elif is_last:
-            code, text = status_in(values)
-            if code == Code.OK:
-                self.over(RpcError(Code.INTERNAL, "unexpected EOF") if self._received else None)
-            else:
-                self.over(RpcError(code, text))
-        self._has_begun = True
-        self._encoding = values.get(b"grpc-encoding", b"identity").decode(errors="replace")
-
-    def data(self, data: bytes, size: int, is_last: bool) -> None:
-        """Data of the server."""
-        if self.is_over:
-            return
-        self._received += data
-        while (message := self._next()) is not None:
-            self._messages.append(message)
-            self._tell()
-        self._credit(size)
-        if is_last:
-            self.over(RpcError(Code.INTERNAL, "server closed the stream without sending trailers"))
-
-    def over(self, error: RpcError | None) -> None:
-        """Nothing more comes; the first end counts."""
-        if not self.is_over:
-            self.is_over = True
-            self._error = error
-            self._tell()
-
-    def _next(self) -> bytes | None:
-        """Take the next message; None while it is not complete, or where it is none."""
-        received = self._received
-        if len(received) < _PREFIX_BYTES:
-            return None
-        length = int.from_bytes(received[1:_PREFIX_BYTES])
-        if length > MOST_MESSAGE_BYTES:
-            text = f"grpc: received message larger than max ({length} vs. {MOST_MESSAGE_BYTES})"
-            self._break(RpcError(Code.RESOURCE_EXHAUSTED, text))
-            return None
-        if len(received) < _PREFIX_BYTES + length:
-            return None
-        if received[0]:
-            self._break(RpcError(Code.INTERNAL, _unreadable(received[0], self._encoding)))
-            return None
-        message = bytes(received[_PREFIX_BYTES : _PREFIX_BYTES + length])
-        del received[: _PREFIX_BYTES + length]
-        return message
-
-    def _break(self, error: RpcError) -> None:
-        self._received.clear()
-        if not self.is_over:
-            self._end.send_reset(self.stream, CANCEL)
-        self.over(error)
-
-    def _credit(self, size: int) -> None:
-        """Let the server send more, but while messages wait to be read."""
-        self._to_credit += size
-        if self._to_credit >= _CREDIT_FROM and not self._messages and not self.is_over:
-            self._end.credit_stream(self.stream, self._to_credit)
-            self._to_credit = 0
-
-    def _tell(self) -> None:
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
-
-
-class EndOfStreamError(RpcError):
-    """A call that has one answer ended well without it."""
-
-    def __init__(self) -> None:
-        super().__init__(Code.OK, "")
-        self.args = ("EOF",)
-
-
-def _no_grpc(headers: dict[bytes, bytes]) -> RpcError | None:
-    """Why the first headers of an answer are not gRPC's, None where they are."""
-    status = headers.get(b":status", b"").decode(errors="replace")
-    content = headers.get(b"content-type", b"").decode(errors="replace")
-    errors = []
-    if not status:
-        errors.append("malformed header: missing HTTP status")
-    elif status != "200":
-        phrase = next((one.phrase for one in HTTPStatus if str(one.value) == status), "")
-        errors.append(f"unexpected HTTP status code received from server: {status} ({phrase})")
-    is_grpc = content == "application/grpc" or content.startswith(("application/grpc+", "application/grpc;"))
-    if is_grpc and not errors:
-        return None
-    if not content:
-        errors.append("malformed header: missing HTTP content-type")
-    elif not is_grpc:
-        errors.append(f'transport: received unexpected content-type "{content}"')
-    code = _HTTP_CODES.get(int(status), Code.UNKNOWN) if status.isdigit() else Code.INTERNAL
-    return RpcError(code, "; ".join(errors))
-
-
-def _unreadable(flag: int, encoding: str) -> str:
-    if flag != 1:
-        return f"grpc: received unexpected payload format {flag}"
-    if encoding == "identity":
-        return "grpc: compressed flag set with identity or empty encoding"
-    return f'grpc: Decompressor is not installed for grpc-encoding "{encoding}"'
 
 
 def _timeout(seconds: float) -> bytes:
