@@ -136,9 +136,9 @@ def list_stories() -> None:
     """List the built-in stories; those with a topic are named TOPIC/STORY."""
     from .story.stories import summaries
 
-    told = summaries()
-    width = max(map(len, told), default=0)
-    for name, summary in told.items():
+    found = summaries()
+    width = max(map(len, found), default=0)
+    for name, summary in found.items():
         click.echo(f"{name:<{width}}  {summary}")
 
 

@@ -1,4 +1,4 @@
-"""What a trace tells of a story with the chance taken out: its normal form.
+"""What a trace records of a story, without what is left to chance: its normal form.
 
 A trace is split into *lanes*, one for each thing that has a history: a pod, a plugin on a node, a kubelet, a node's
 published resources, the story's own hand. Within a lane order counts; between lanes only what the story's
@@ -7,15 +7,15 @@ expectations enforce is not chance, and both worlds have met those. Normal form 
 - times, uids, last words and native resources are left out: they are the world's, not the story's;
 - Kubernetes Events of a pod are a set: how often and when the same is said again is chance; those about images and
   networks, which no simulated node has, do not count;
-- what two containers of a pod do one after the other counts for each: a status tells of all at once;
+- what two containers of a pod do one after the other counts for each: a status reports all at once;
 - the end of a container does not count where its pod's object is gone, as nobody can see it then, nor where the pod was
-  refused while it ran, as a kubelet tells it only when it relists its containers at the right moment;
+  refused while it ran, as a kubelet reports it only when it relists its containers at the right moment;
 - a node's resources count where the story has met an expectation about them: what a kubelet publishes in between
   depends on its period;
 - devices are named by who holds them and which faults they have, since a kubelet takes any that are free.
 
 A story ends as soon as its last expectation is met, and one world may have come further by then. So each goes on for a
-while, and what it tells afterwards counts as far as the other had told it within the story.
+while, and what it records afterwards counts as far as the other had recorded it within the story.
 """
 
 from __future__ import annotations

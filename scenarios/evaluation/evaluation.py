@@ -61,8 +61,8 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
     if wanted.panic is not None and not node.panic.startswith(wanted.panic):
         yield Mismatch(("panic",), wanted.panic, shown(node.panic))
     yield from placed_devices_differ(("podResources",), wanted.pod_resources, node.pod_resources)
-    for pod, told in wanted.pod_resources_get.items():
-        yield from listed_devices_differ(("podResourcesGet", pod), told, node.pod_resources_get.get(pod, _NO_ANSWER))
+    for pod, answer in wanted.pod_resources_get.items():
+        yield from listed_devices_differ(("podResourcesGet", pod), answer, node.pod_resources_get.get(pod, _NO_ANSWER))
     yield from _checkpoint(wanted, node)
     phases = Counter(pod.phase for pod in snapshot.pods.values() if pod.node == wanted.node)
     for phase, count in wanted.pods.items():

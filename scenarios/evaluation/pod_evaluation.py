@@ -80,9 +80,9 @@ def _shares_no_device_with(wanted: PodExpectation, pod: PodView, snapshot: Snaps
 
 def _health(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:
     for resource, healths in wanted.health.items():
-        told = pod.health.get(resource, {})
+        reported = pod.health.get(resource, {})
         for device, health in healths.items():
-            yield from differs(("health", resource, device), health, told.get(device, ABSENT))
+            yield from differs(("health", resource, device), health, reported.get(device, ABSENT))
 
 
 def _pod_resources(wanted: PodExpectation, pod: PodView, snapshot: Snapshot, trace: Trace) -> Mismatches:

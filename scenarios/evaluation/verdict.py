@@ -82,7 +82,7 @@ class Verdict:
         reason: One line, empty where the story is valid.
         kept: The folder with those of the nodes, where the run keeps them.
         logs: Of a story that failed: the files that have what its plugins and kubelets wrote.
-        difference: What two worlds told differently, as the lines of a diff.
+        difference: What two worlds recorded differently, as the lines of a diff.
         remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
     """
 

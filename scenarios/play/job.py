@@ -29,7 +29,7 @@ _FOR_EACH_CORE: Final = 3
 _MOST_AT_A_TIME: Final = 8
 
 RunProgress = Callable[[str, str], None]
-"""Told a story's name and the title of its step."""
+"""Called with a story's name and the title of its step."""
 
 
 class BackendName(StrEnum):
@@ -104,7 +104,7 @@ async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tu
     Args:
         jobs: The stories.
         count: How many are played at a time.
-        progress: Told each step as it begins.
+        progress: Called for each step as it begins.
 
     Raises:
         InputError: What the user gave cannot be used; the other stories are ended first.
@@ -164,7 +164,7 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
     """Check all that can be known before anything starts.
 
     Raises:
-        DocumentError: Some files are no stories; the problems of all of them are told together.
+        DocumentError: Some files are no stories; the error has the problems of all of them.
         InputError: An option names a version, a plugin or a program that does not exist.
     """
     documents = load_all(stories)

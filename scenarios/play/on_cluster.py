@@ -46,7 +46,7 @@ def nodes_needed(jobs: Sequence[Job]) -> int:
     return max((len(story.nodes) for story in stories if story.needed <= CAPABILITIES), default=1)
 
 
-async def play_story(job: Job, session: KindSession, told: Progress) -> Played:
+async def play_story(job: Job, session: KindSession, progress: Progress) -> Played:
     """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
 
     Raises:
@@ -56,10 +56,10 @@ async def play_story(job: Job, session: KindSession, told: Progress) -> Played:
     scenario = job.document.scenario
     world = session.world(scenario, job.options.plugin_commands)
     if job.options.backend is not BackendName.BOTH:
-        return _named(job, await play_in(world, job, told))
+        return _named(job, await play_in(world, job, progress))
     comparison = Comparison(scenario)
-    simulated = await play_job(job, told, comparison.simulate_on)
-    real = await play_in(world, job, told, comparison.wait_for_the_same)
+    simulated = await play_job(job, progress, comparison.simulate_on)
+    real = await play_in(world, job, progress, comparison.wait_for_the_same)
     if real.verdict.outcome is Outcome.VALID:
         if simulated.verdict.outcome is not Outcome.VALID:
             reason = f"on the simulator: {simulated.verdict.reason}"

@@ -45,11 +45,11 @@ class _Console(Console):
 
 
 def table(verdicts: Sequence[Verdict], summaries: Mapping[str, str]) -> Table:
-    """One row per story: its verdict, its time, and what it tells or why it stopped.
+    """One row per story: its verdict, its time, and what it is about or why it stopped.
 
     Args:
         verdicts: In the order to show.
-        summaries: Story name -> what it tells, in a sentence.
+        summaries: Story name -> what it is about, in a sentence.
     """
     result = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     result.add_column("story", no_wrap=True)
@@ -125,8 +125,8 @@ def _value(value: object) -> str:
 def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
     """The last line of a run: how many stories of each outcome, and the time from first to last."""
     counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
-    told = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
-    return f"{told} in {wall_s:.2f} s"
+    parts = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
+    return f"{parts} in {wall_s:.2f} s"
 
 
 def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s: float) -> None:

@@ -26,7 +26,7 @@ from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
 Progress = Callable[[str], None]
-"""Told the title of each step as it begins."""
+"""Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
 """Given the world of a story that has come to its end well, before it is left."""
 
@@ -46,7 +46,7 @@ async def play(
     Args:
         document: The story.
         backend: A world made for this story and not yet entered; it is left in any case.
-        progress: Told what happens, for a person who waits.
+        progress: Called with the title of each step as it begins.
         afterwards: Awaited at the end of a story that went well.
 
     Raises:
@@ -115,7 +115,7 @@ class _Run:
         """Wait until the expectation is met and has held.
 
         Raises:
-            UnmetError: It was not; with what was seen last.
+            UnmetError: It was not; with the actual values at last.
         """
         began = time.monotonic()
         patience = self.backend.patience(expectation.within)
@@ -135,9 +135,9 @@ class _Run:
     async def _unmet(
         self, step: Step, expectation: Expectation, mismatches: tuple[Mismatch, ...], waited: str
     ) -> UnmetError:
-        told = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
-        self.backend.trace.append(ExpectationFailed(self.index, told))
-        reason = "; ".join((f"{step.title}: {told[0]}", *await self._silent_plugins()))
+        lines = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
+        self.backend.trace.append(ExpectationFailed(self.index, lines))
+        reason = "; ".join((f"{step.title}: {lines[0]}", *await self._silent_plugins()))
         location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
         events = self.backend.trace.around(expectation.subject)
         whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.actual) for found in mismatches)

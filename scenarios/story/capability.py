@@ -28,6 +28,6 @@ class Capability(StrEnum):
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
     ADVANCE_TIME = "let node time pass at will"
-    BUILTIN_PLUGINS = "run the plugins that come along"
+    BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"
     NODE_VIEW = "show plugins their node as its root sees it"

@@ -160,7 +160,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
         case _, PluginAction(plugin=name) as action if name not in plugins:
             yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
         case _, StubAction(plugin=name) if not plugins[name].is_stub:
-            yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only that can be told so"
+            yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only the stub takes this verb"
         case _, CallAction(plugin=name) as action if not plugins[name].tells_calls:
             yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
         case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
@@ -175,9 +175,12 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
 
 def _seen_calls(wanted: PluginExpectation, plugin: PluginSpec, path: DataPath) -> Iterator[Finding]:
     if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.tells_calls:
-        yield path, f"nobody tells the calls of plugin '{plugin.name}'; add 'tap: true' to it"
+        yield path, f"the calls of plugin '{plugin.name}' are not recorded; add 'tap: true' to it"
     if wanted.connections is not None and not plugin.tap:
-        yield (*path, "connections"), f"nobody counts those of plugin '{plugin.name}'; add 'tap: true' to it"
+        yield (
+            (*path, "connections"),
+            f"the connections of plugin '{plugin.name}' are not counted; add 'tap: true' to it",
+        )
 
 
 def _rebooted_plugins(action: RebootNode, path: DataPath, plugins: Collection[str]) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """A story's file: its scenario, and where everything in it stands.
 
-All that is wrong with a file is found in one go and told one line per problem, ``FILE:LINE:COLUMN: path: message``.
+All that is wrong with a file is found in one go, and reported with one line each: ``FILE:LINE:COLUMN: path: message``.
 """
 
 from __future__ import annotations

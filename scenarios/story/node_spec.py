@@ -17,7 +17,7 @@ DEFAULT_KUBERNETES = "1.34"
 MANIFESTS = "/etc/kubernetes/manifests"
 """The folder from which a node's kubelet takes static pods."""
 CDI_SPEC = "/etc/cdi/nvidia.json"
-"""The file on a node with fake GPUs that tells the container runtime how a container gets them."""
+"""The file on a node with fake GPUs by which the container runtime gives them to a container."""
 CDI_KIND = "k8s.device-plugin.nvidia.com/gpu"
 """How the devices are called in it: as NVIDIA's plugin asks for them."""
 DRIVER_ROOT = "/var/lib/simkubelet/driver"
@@ -55,7 +55,7 @@ class AmdSpec(Part):
         count: As many as the model's server has slots where it is left out.
         compute: Compute partition mode, such as ``cpx``.
         memory: Memory partition mode, such as ``nps4``.
-        exporter: Whether AMD's metrics exporter runs on the node and tells the health of each device.
+        exporter: Whether AMD's metrics exporter runs on the node and reports the health of each device.
     """
 
     profile: StrictStr

@@ -16,11 +16,11 @@ from .verbs.plugin_action import Device
 Builtin: TypeAlias = Literal[
     "amd", "generic", "gopher", "gpu-memory", "gpushare", "iluvatar", "nvidia", "nvidia-mps", "stub", "volcano"
 ]
-"""A plugin that comes along."""
+"""A bundled plugin."""
 
 
 class Registers(StrEnum):
-    """When the stub registers without being told."""
+    """When the stub registers without a step."""
 
     ALWAYS = "always"
     """At its start, and again for each new kubelet."""
@@ -54,12 +54,12 @@ class PluginSpec(Part):
     """A device plugin, run on every node and started again when it exits, as a DaemonSet would.
 
     Attributes:
-        builtin: One of the plugins that come along.
+        builtin: One of the bundled plugins.
         command: Any other program's argv.
         serves: What the builtin ``stub`` serves.
-        tap: Whether it talks to the kubelet through a tap, so that its calls are seen and can be answered otherwise.
+        tap: Whether it talks to the kubelet through a tap, which records its calls and can answer them in another way.
         api: Whether it is given the API server, and its node's name as ``NODE_NAME``: a kubeconfig as ``KUBECONFIG``,
-            on a cluster a service account. Of those that come along, the ones that need it have it anyway.
+            on a cluster a service account. The bundled plugins that need it always get it.
         start: Whether it runs from the beginning, or from the step that starts it.
         quirks: Whose behaviour a builtin follows; it says nothing to a program in its place.
         args: Appended to the argv of either, and of a program in their place.

@@ -1,4 +1,4 @@
-"""Where stories are: those that come along, and the files and folders of a user.
+"""Where stories are: the built-in ones, and the files and folders of a user.
 
 Nothing here needs the model, so that a listing starts fast.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -44,7 +44,7 @@ CHOSEN = (
 
 
 def builtin() -> dict[str, Path]:
-    """The stories that come along, by topic and name (``bugs/…``), those without a topic first."""
+    """The built-in stories, by topic and name (``bugs/…``), those without a topic first."""
     catalog = Path(str(resources.files(__package__))).parent / "catalog"
     named = {path.relative_to(catalog).with_suffix("").as_posix(): path for path in catalog.rglob("*.yaml")}
     return dict(sorted(named.items(), key=lambda item: ("/" in item[0], _in_number_order(item[0]))))
@@ -71,13 +71,14 @@ def find(arguments: Iterable[str]) -> list[Path]:
         InputError: Something named is no story.
     """
     found: dict[Path, None] = {}
+    known = builtin()
     for argument in arguments:
-        found.update(dict.fromkeys(_find_one(argument)))
+        found.update(dict.fromkeys(_find_one(argument, known)))
     return list(found)
 
 
-def _find_one(argument: str) -> list[Path]:
-    path, known = Path(argument), builtin()
+def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
+    path = Path(argument)
     if named := [known[name] for name in known if argument in (name, name.rpartition("/")[2])]:
         return named
     # A user's own folder of stories comes before a topic of its name.
@@ -93,7 +94,7 @@ def _find_one(argument: str) -> list[Path]:
     hint = (
         f"did you mean '{close[0]}'?"
         if close
-        else "'simkubelet list' shows those that come along; or name a file or a folder"
+        else "'simkubelet list' shows the built-in ones; or name a file or a folder"
     )
     raise InputError(f"no story '{argument}'; {hint}")
 

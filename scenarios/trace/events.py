@@ -166,7 +166,7 @@ class CriRefused:
 class FaultInjected:
     """A GPU was made to report an XID, which is None where it reports none, to fall off the bus, or both.
 
-    One that does neither is told to be unhealthy by its vendor's monitor.
+    One that does neither is reported unhealthy by its vendor's monitor.
     """
 
     kind: ClassVar[str] = "fault-injected"
@@ -178,7 +178,7 @@ class FaultInjected:
 
 @dataclass(frozen=True, slots=True)
 class GpuPartitioned:
-    """The GPU of an index was divided anew: `mig` are the profiles of its MIG devices, or ``disabled``."""
+    """The MIG devices of the GPU of an index were replaced: `mig` has their profiles, or is ``disabled``."""
 
     kind: ClassVar[str] = "gpu-partitioned"
     node: str

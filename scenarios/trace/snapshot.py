@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Ids: TypeAlias = Mapping[str, tuple[str, ...]]
 """Resource -> sorted device ids."""
 PlacedIds: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
-"""Resource -> device id -> its NUMA nodes, none where its plugin tells of none."""
+"""Resource -> device id -> its NUMA nodes, none where its plugin reports none."""
 
 
 def together(containers: Iterable[PlacedIds]) -> dict[str, dict[str, Sequence[int]]]:
@@ -107,7 +107,7 @@ class PodView:
         annotations: Those of its object.
         events: Oldest first.
         restarts: Starts of its containers after their first, added up.
-        health: Resource -> device id -> health, as the pod's status tells it; empty where it does not.
+        health: Resource -> device id -> health, as the pod's status reports it; empty where it does not.
         pod_resources: Container -> devices, as the kubelet's PodResources API lists the pod; None where it does not.
     """
 
@@ -136,7 +136,7 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class PluginView:
-    """A plugin seen by its supervisor.
+    """A plugin as its supervisor knows it.
 
     Attributes:
         restarts: Starts after the first one.

@@ -98,7 +98,7 @@ AnsweredDevices = Annotated[
     Annotated[StrictStr, Tag(WORD)] | Annotated[Mapping[ResourceName, PlacedDevices], Tag(MAPPING)],
     Discriminator(
         word_or_mapping,
-        custom_error_type="told",
+        custom_error_type="answered",
         custom_error_message="expected resources and their devices, or the text of an error",
     ),
 ]

@@ -26,7 +26,7 @@ class Action(BaseModel):
         verb: The key in a story: ``restartKubelet`` for `RestartKubelet`.
         section: The heading in the page about stories below which the verb stands.
         capability: What a backend must be able to do; None where every one can.
-        events: What performing it leaves in the trace.
+        events: What it leaves in the trace, at once or soon afterwards.
     """
 
     verb: ClassVar[str]

@@ -26,7 +26,7 @@ from .action import NodeAction
 
 
 class StubDevice(Part):
-    """A device that the stub lists; `numa` is empty where it does not tell its NUMA nodes."""
+    """A device that the stub lists; `numa` is empty where it does not report NUMA nodes."""
 
     id: StrictStr
     health: Literal["Healthy", "Unhealthy"] = "Healthy"

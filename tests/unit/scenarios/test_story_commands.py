@@ -216,6 +216,20 @@ def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for
     assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
 
 
+def test_story_is_read_once_for_all_its_versions(
+    run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = bundle.load("scenarios", "story.document")
+    read: list[bytes] = []
+    read_yaml = document.read_yaml
+    monkeypatch.setattr(document, "read_yaml", lambda text: read.append(text) or read_yaml(text))
+    story = write_story(f'versions: ["1.26", "1.28", "1.34"]\n{STEPS}')
+
+    assert run_cli("run", story)[0] == 0
+
+    assert (len(played), len(read)) == (3, 1)
+
+
 def test_missing_program_of_a_story_is_reported_with_its_place(run_cli: Any, write_story: Any, played: Any) -> None:
     path = write_story(f"plugins:\n- name: mine\n  command: [no-such-plugin, -v]\n{STEPS}")
 

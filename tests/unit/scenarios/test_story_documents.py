@@ -290,7 +290,7 @@ DANGLING = [
             "6:14: steps[1].endStream: plugin 'a' has no tap; add 'tap: true' to it",
             "7:29: steps[2].rebootNode.plugins[1]: no plugin 'c'; there are: a",
             "7:40: steps[2].rebootNode.pods[0]: no step before this one applies a pod 'q'",
-            "8:11: steps[3].expect: nobody tells the calls of plugin 'a'; add 'tap: true' to it",
+            "8:11: steps[3].expect: the calls of plugin 'a' are not recorded; add 'tap: true' to it",
         ],
         id="plugins of verbs",
     ),
@@ -302,7 +302,7 @@ DANGLING = [
         [
             "5:14: steps[0].answerRpc: that takes a tap, which plugin 'a' does not have; add 'tap: true' to it",
             "6:14: steps[1].answerRpc: that takes a tap, which plugin 'a' does not have; add 'tap: true' to it",
-            "10:16: steps[5].listDevices: plugin 'b' is no 'builtin: stub'; only that can be told so",
+            "10:16: steps[5].listDevices: plugin 'b' is no 'builtin: stub'; only the stub takes this verb",
         ],
         id="calls of plugins",
     ),
@@ -312,8 +312,8 @@ DANGLING = [
         f"- {POD}\n- expect: {{pod: p, containers: {{man: {{devices: {{r: 1}}}}, c: {{devices: {{r: 1}}}}}}}}\n"
         "- expect: {node: node-1, checkpoint: {pods: {p: absent, q: absent}}}",
         [
-            "5:11: steps[0].expect: nobody tells the calls of plugin 'a'; add 'tap: true' to it",
-            "6:49: steps[1].expect.connections: nobody counts those of plugin 'b'; add 'tap: true' to it",
+            "5:11: steps[0].expect: the calls of plugin 'a' are not recorded; add 'tap: true' to it",
+            "6:49: steps[1].expect.connections: the connections of plugin 'b' are not counted; add 'tap: true' to it",
             "8:38: steps[3].expect.containers.man: pod 'p' has no container 'man'; it has c",
             "9:60: steps[4].expect.checkpoint.pods.q: no step before this one applies a pod 'q'",
         ],
