@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from ..errors import UsageError
-from .plugin_command import PodNeeds
+from .pod_needs import PodNeeds
 
 __all__ = ["manifest"]
 

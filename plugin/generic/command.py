@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand, PodNeeds
+from ..command.plugin_command import PluginCommand
+from ..command.pod_needs import PodNeeds
 
 __all__ = ["command"]
 

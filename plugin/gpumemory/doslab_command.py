@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from ..command.options import CommonOptions, common_options
-from ..command.plugin_command import PluginCommand, PodNeeds, Quirks, rule
+from ..command.plugin_command import PluginCommand, Quirks
+from ..command.pod_needs import PodNeeds, rule
 from .pod_needs import sharing_needs
 
 __all__ = ["command"]

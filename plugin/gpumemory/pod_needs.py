@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..command.plugin_command import PodNeeds, rule
+from ..command.pod_needs import PodNeeds, rule
 
 __all__ = ["sharing_needs"]
 

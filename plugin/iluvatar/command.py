@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from ..command.options import CommonOptions, common_options, go_bool_option
-from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
+from ..command.plugin_command import PluginCommand, Quirks
+from ..command.pod_needs import PodNeeds
 
 __all__ = ["command"]
 

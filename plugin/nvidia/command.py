@@ -10,7 +10,8 @@ from typing import Any, Final
 import click
 
 from ..command.options import CommonOptions, EnvironmentOption, common_options
-from ..command.plugin_command import PluginCommand, PodNeeds, Quirks
+from ..command.plugin_command import PluginCommand, Quirks
+from ..command.pod_needs import PodNeeds
 from .config.flags import given_settings, settings_flags
 
 __all__ = ["command"]

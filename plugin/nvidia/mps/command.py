@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from ...command.options import CommonOptions, EnvironmentOption, common_options
-from ...command.plugin_command import PluginCommand, PodNeeds
+from ...command.plugin_command import PluginCommand
+from ...command.pod_needs import PodNeeds
 from ..config.flags import given_settings
 
 __all__ = ["command", "mps_mounts"]

@@ -13,7 +13,8 @@ import yaml
 
 from plugin.cli import PLUGINS
 from plugin.command.manifest import manifest
-from plugin.command.plugin_command import PluginCommand, PodNeeds
+from plugin.command.plugin_command import PluginCommand
+from plugin.command.pod_needs import PodNeeds
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "plugins.md").read_text()
