@@ -1,26 +1,70 @@
-"""The flags of the plugin and their variables, under the names that the original has for them.
+"""The flags of the plugin and their variables, named as in the original, and the settings that they and the file give.
 
-Nothing has a default here: what is not given may still be given by the file.
+Nothing has a default here: what is not given may still be given by the file. Flags and variables count for as long as
+the process lives, the file is read again at every start.
 
-Source: cmd/nvidia-device-plugin/main.go (k8s-device-plugin v0.19.0), flag_int_slice.go (urfave/cli v2.27.7).
+Source: cmd/nvidia-device-plugin/main.go and api/config/v1, ``NewConfig`` (k8s-device-plugin v0.19.0);
+flag_int_slice.go (urfave/cli v2.27.7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
 from ...command.options import EnvironmentOption, go_bool_option
-from .settings import GivenSettings, NvidiaSettings, split_list
+from .settings import FileSettings, NvidiaSettings, SettingsError, Sharing, split_list
 
-__all__ = ["given_settings", "settings_flags"]
+__all__ = ["GivenSettings", "given_settings", "settings_flags"]
+
+_log = logging.getLogger(__name__)
 
 _F = TypeVar("_F", bound=Callable[..., object])
 _Flag = Callable[[_F], _F]
 
 _GIVEN = (click.core.ParameterSource.COMMANDLINE, click.core.ParameterSource.ENVIRONMENT)
+
+
+class GivenSettings(NamedTuple):
+    """Fields of `NvidiaSettings` by name, as flags and variables give them, and the file that gives others."""
+
+    fields: Mapping[str, Any]
+    config_file: str = ""
+
+    def load(self) -> NvidiaSettings:
+        """The settings now. A flag beats its variable, which beats the file, which beats the default.
+
+        Raises:
+            SettingsError: the file cannot be read or has a wrong value.
+        """
+        file = self._read()
+        for warning in file.warnings:
+            _log.warning("%s", warning)
+        fields = {**file.fields, **self.fields}
+        settings = NvidiaSettings(sharing=_sharing(file.sharing), **fields)
+        return settings._replace(nvidia_dev_root=fields.get("nvidia_dev_root") or settings.nvidia_driver_root)
+
+    def _read(self) -> FileSettings:
+        if not self.config_file:
+            return FileSettings()
+        # Imported here: YAML is slow to load and most plugins run without a file.
+        from .config_file import read_config
+        from .decoding import ConfigError
+
+        try:
+            return read_config(Path(self.config_file))
+        except ConfigError as error:
+            raise SettingsError(f"unable to finalize config: unable to parse config file: {error}") from error
+
+
+def _sharing(sharing: Sharing) -> Sharing:
+    """With MPS a container may have one replica only, whatever the file says."""
+    mps = sharing.mps
+    return sharing if mps is None else sharing._replace(mps=mps._replace(fail_requests_greater_than_one=True))
 
 
 def settings_flags(command: _F) -> _F:

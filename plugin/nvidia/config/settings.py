@@ -1,17 +1,12 @@
 """The settings of the plugin as one start has them, whatever they were given by, and what makes them invalid.
 
-Flags and variables count for as long as the process lives, the file is read again at every start.
-
-Source: api/config/v1, ``NewConfig``, and cmd/nvidia-device-plugin/main.go, ``validateFlags`` (k8s-device-plugin
-v0.19.0).
+Source: cmd/nvidia-device-plugin/main.go, ``validateFlags`` (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from enum import StrEnum
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -23,7 +18,6 @@ __all__ = [
     "DeviceListStrategy",
     "DiscoveryStrategy",
     "FileSettings",
-    "GivenSettings",
     "MigStrategy",
     "NvidiaSettings",
     "ReplicatedResource",
@@ -210,43 +204,3 @@ class FileSettings(NamedTuple):
 def split_list(text: str) -> tuple[str, ...]:
     """The entries of a comma list, trimmed; an empty text is one empty entry."""
     return tuple(entry.strip() for entry in text.split(","))
-
-
-_log = logging.getLogger(__name__)
-
-
-class GivenSettings(NamedTuple):
-    """Fields of `NvidiaSettings` by name, as flags and variables give them, and the file that gives others."""
-
-    fields: Mapping[str, Any]
-    config_file: str = ""
-
-    def load(self) -> NvidiaSettings:
-        """The settings now. A flag beats its variable, which beats the file, which beats the default.
-
-        Raises:
-            SettingsError: the file cannot be read or has a wrong value.
-        """
-        file = self._read()
-        for warning in file.warnings:
-            _log.warning("%s", warning)
-        fields = {**file.fields, **self.fields}
-        settings = NvidiaSettings(sharing=_sharing(file.sharing), **fields)
-        return settings._replace(nvidia_dev_root=fields.get("nvidia_dev_root") or settings.nvidia_driver_root)
-
-    def _read(self) -> FileSettings:
-        if not self.config_file:
-            return FileSettings()
-        # Imported here: YAML is slow to load and most plugins run without a file.
-        from . import ConfigError, read_config
-
-        try:
-            return read_config(Path(self.config_file))
-        except ConfigError as error:
-            raise SettingsError(f"unable to finalize config: unable to parse config file: {error}") from error
-
-
-def _sharing(sharing: Sharing) -> Sharing:
-    """With MPS a container may have one replica only, whatever the file says."""
-    mps = sharing.mps
-    return sharing if mps is None else sharing._replace(mps=mps._replace(fail_requests_greater_than_one=True))

@@ -18,7 +18,8 @@ from ...command.process import loaded, set_up_logging
 from ...framework.restart_policy import OnSignal, caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
 from ...preference.distributed import is_replica
-from ..config.settings import GivenSettings, SettingsError, SharingStrategy
+from ..config.flags import GivenSettings
+from ..config.settings import SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts
 from ..discovery.discovery import DiscoveryError
 from ..discovery.mig_profile import mig_patterns

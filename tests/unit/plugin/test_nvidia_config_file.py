@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from plugin.nvidia.config import ConfigError, read_config
+from plugin.nvidia.config.config_file import read_config
+from plugin.nvidia.config.decoding import ConfigError
 
 _JSON = "unmarshal error: error unmarshaling JSON: while decoding JSON"
 _SLICES = "Sharing.sharing.timeSlicing"

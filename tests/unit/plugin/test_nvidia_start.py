@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from plugin.errors import FatalError
-from plugin.nvidia.config.settings import GivenSettings
+from plugin.nvidia.config.flags import GivenSettings
 from plugin.nvidia.device_plugin import NvidiaPlugin
 from plugin.nvidia.start import start
 from plugin.nvml.nvml import NvmlReturn
