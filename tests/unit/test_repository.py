@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import importlib
 import importlib.metadata
 import inspect
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -117,6 +119,62 @@ def test_imports_of_our_own_package_are_relative():
     ]
 
     assert absolute == []
+
+
+def imported(file: Path, root: Path) -> Iterator[str]:
+    """Yield the full name of each module, or name in a module, that a file imports anywhere in its text."""
+    folder = file.parent.relative_to(root).parts
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = folder[: len(folder) + 1 - node.level] if node.level else ()
+            module = ".".join([*parents, *filter(None, [node.module])])
+            yield from (f"{module}.{name.name}" for name in node.names)
+
+
+def import_graph(files: Iterable[Path], root: Path) -> dict[str, set[str]]:
+    """Return which of the modules in `files` each one imports; a package is the module of its ``__init__.py``."""
+    modules = {".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): file for file in files}
+    found = {}
+    for module, file in modules.items():
+        homes = {name if name in modules else name.rpartition(".")[0] for name in imported(file, root)}
+        found[module] = homes & modules.keys() - {module}
+    return found
+
+
+def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return the modules of one circle, the first of them also as the last; empty where there is no circle."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circle(import_graph(sources(), ROOT)) == []
+
+
+@pytest.mark.parametrize(
+    ("back", "length"),
+    [
+        ("from .a import name", 2),
+        ("from made.a import name", 2),
+        ("import made.a", 2),
+        ("if TYPE_CHECKING:\n    from . import a", 2),
+        ("def function():\n    from .a import name", 2),
+        ("from . import name", 3),
+        ("from .c import name", 0),
+    ],
+)
+def test_circle_of_modules_is_found_whatever_way_they_import(tmp_path: Path, back: str, length: int):
+    texts = {"__init__": "from .a import name", "a": "from .b import name", "b": back, "c": "name = 1"}
+    (tmp_path / "made").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "made" / f"{name}.py").write_text(text)
+
+    assert len(set(circle(import_graph(tmp_path.rglob("*.py"), tmp_path)))) == length
 
 
 def fidelity_rows() -> list[list[str]]:
