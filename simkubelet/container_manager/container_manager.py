@@ -179,7 +179,7 @@ class ContainerManager:
     def allocated_resources_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
         """The health of the devices that a pod's app containers hold: container -> resources by name.
 
-        See `device_status`; the kubelet asks for it where the gate ResourceHealthStatus is on.
+        See `devices.health_updates`; the kubelet asks for it where the gate ResourceHealthStatus is on.
         """
         return allocated_resources_status(self.devices, pod)
 

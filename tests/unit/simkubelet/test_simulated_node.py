@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simkubelet import InputError, KubeletConfig, ManualClock, SimulatedNode
-from tests.support.node import RESOURCE, StubPlugin
+from tests.support.node import RESOURCE, FakePlugin
 
 
 def manifest(name: str, count: int) -> dict[str, Any]:
@@ -24,9 +24,9 @@ async def node(short_folder: Path) -> AsyncIterator[SimulatedNode]:
 
 
 @pytest.fixture
-async def plugin(node: SimulatedNode) -> AsyncIterator[StubPlugin]:
+async def plugin(node: SimulatedNode) -> AsyncIterator[FakePlugin]:
     """A plugin with two devices, which the node has published."""
-    made = StubPlugin(node.plugin_folder)
+    made = FakePlugin(node.plugin_folder)
     made.list(["d-0", "d-1"])
     await made.serve()
     await made.register()
@@ -37,11 +37,11 @@ async def plugin(node: SimulatedNode) -> AsyncIterator[StubPlugin]:
     await made.stop()
 
 
-async def test_listed_devices_are_published(node: SimulatedNode, plugin: StubPlugin) -> None:
+async def test_listed_devices_are_published(node: SimulatedNode, plugin: FakePlugin) -> None:
     assert (node.capacity[RESOURCE], node.allocatable[RESOURCE]) == (2, 2)
 
 
-async def test_pod_gets_devices_and_what_the_plugin_answers(node: SimulatedNode, plugin: StubPlugin) -> None:
+async def test_pod_gets_devices_and_what_the_plugin_answers(node: SimulatedNode, plugin: FakePlugin) -> None:
     node.apply(manifest("trainer", 2))
     await node.until(lambda: node.pod("trainer").status.phase == "Running")
 
@@ -49,7 +49,7 @@ async def test_pod_gets_devices_and_what_the_plugin_answers(node: SimulatedNode,
     assert set(node.options_of("trainer")["main"].envs.values()) == {"d-0,d-1"}
 
 
-async def test_deleted_pod_gives_its_devices_back(node: SimulatedNode, plugin: StubPlugin) -> None:
+async def test_deleted_pod_gives_its_devices_back(node: SimulatedNode, plugin: FakePlugin) -> None:
     node.apply(manifest("trainer", 2))
     await node.until(lambda: node.pod("trainer").status.phase == "Running")
     node.delete("trainer")
@@ -60,7 +60,7 @@ async def test_deleted_pod_gives_its_devices_back(node: SimulatedNode, plugin: S
     assert node.devices_of("next")["main"].keys() == {RESOURCE}
 
 
-async def test_restarted_kubelet_keeps_a_pods_devices(node: SimulatedNode, plugin: StubPlugin) -> None:
+async def test_restarted_kubelet_keeps_a_pods_devices(node: SimulatedNode, plugin: FakePlugin) -> None:
     node.apply(manifest("trainer", 1))
     await node.until(lambda: node.pod("trainer").status.phase == "Running")
     held = node.devices_of("trainer")

@@ -31,7 +31,7 @@ def test_messages_leave_protobufs_implementation_in_python_unloaded() -> None:
 
 def test_neither_kubelet_nor_plugins_load_a_grpc_library() -> None:
     program = (
-        "import sys, simkubelet.kubelet.kubelet, simkubelet.stdio.node, plugin.stub.launch, plugin.framework.lifecycle,"
+        "import sys, simkubelet.kubelet.kubelet, simkubelet.stdio.node, plugin.stub.stub, plugin.framework.lifecycle,"
         "scenarios.backends.sim.backend; assert 'grpc' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

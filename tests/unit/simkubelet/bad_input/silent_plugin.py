@@ -13,6 +13,8 @@ from tests.support.grpc_peers import DEVICE_PLUGIN, WATCHED_REGISTRATION, RealSe
 from tests.support.node import WAIT_S, FakePlugin, Node
 from tests.support.watched_plugin import WatchedPlugin
 
+DEADLINE_TEXTS = ("context deadline exceeded", "Deadline Exceeded")
+"""How a call past its deadline is described: by the kubelet, or by the plugin's gRPC library where that is first."""
 ASKING = api.DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
 
 
