@@ -111,7 +111,7 @@ async def test_stopped_plugin_answers_when_it_goes_on(world: World) -> None:
         endpoint = await world.served()
         async with world.kubelet.plugin(endpoint) as plugin:
             process.signal(signal.SIGSTOP)
-            call = plugin.GetDevicePluginOptions(api.Empty())
+            call = asyncio.ensure_future(plugin.GetDevicePluginOptions(api.Empty()))
             await asyncio.sleep(0)
             assert not call.done()
             process.signal(signal.SIGCONT)

@@ -14,7 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OUR_HIDDEN_FOLDERS = {".ci"}
-RESULTS = {"build", "dist", "__pycache__"}
+RESULTS = {"build", "dist"}
+"""Folders of the checkout's root that are made, not written."""
 
 REGISTRY_HOST = re.compile(
     r"\b(?:proxy\.golang\.org|sum\.golang\.org|(?:files\.|test\.)?pypi\.org|pythonhosted\.org|deb\.debian\.org"
@@ -28,13 +29,14 @@ RULES = ((REGISTRY_HOST, "names a registry's host"), (MACHINE_PATH, "is a path o
 def project_files(root: Path) -> Iterator[Path]:
     """Yield the checkout's own files: no environments, caches or build results."""
     for folder, subfolders, names in os.walk(root):
-        subfolders[:] = sorted(name for name in subfolders if _is_ours(name))
+        made = RESULTS if Path(folder) == root else set()
+        subfolders[:] = sorted(name for name in subfolders if name not in made and _is_ours(name))
         # In a worktree .git is a file that names the checkout it belongs to.
         yield from (Path(folder, name) for name in sorted(names) if name != ".git")
 
 
 def _is_ours(folder: str) -> bool:
-    return folder not in RESULTS and (not folder.startswith(".") or folder in OUR_HIDDEN_FOLDERS)
+    return folder != "__pycache__" and (not folder.startswith(".") or folder in OUR_HIDDEN_FOLDERS)
 
 
 def findings(text: str) -> Iterator[tuple[int, str, str]]:

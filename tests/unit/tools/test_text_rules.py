@@ -48,6 +48,7 @@ def test_environments_caches_and_build_results_are_not_read(tmp_path):
         ".venv/pyvenv.cfg",
         ".hypothesis/x",
         "build/a.log",
+        "tools/build/t.py",
         "tools/__pycache__/t.pyc",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +57,7 @@ def test_environments_caches_and_build_results_are_not_read(tmp_path):
     assert [str(path.relative_to(tmp_path)) for path in check_text.project_files(tmp_path)] == [
         ".ci/run",
         "docs/page.md",
+        "tools/build/t.py",
     ]
 
 
