@@ -1,6 +1,6 @@
 """The program ``simkubelet``, also as ``python -m simkubelet``: the command line, and its end while it is being loaded.
 
-Nothing has been started then, so the process may go at once. Whoever starts something takes the signals over.
+Nothing has been started then, so the process may exit at once. Code that starts something installs its own handlers.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def device_rejection(error: AllocationError) -> Rejection:
 def resource_rejection(
     pod: Pod, allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int], version: Version
 ) -> Rejection | None:
-    """Count the node's resources once more; None admits the pod.
+    """Count the node's resources again; None admits the pod.
 
     Args:
         pod: the pod in admission.

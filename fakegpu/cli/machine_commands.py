@@ -158,7 +158,7 @@ def _become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
     except FileNotFoundError:
         raise InputError(f"no command '{command[0]}': not found in PATH") from None
     except PermissionError:
-        raise InputError(f"cannot run '{command[0]}': it is no program, or not ours to run") from None
+        raise InputError(f"cannot run '{command[0]}': not a program, or not one that this user may run") from None
     except OSError as error:
         raise HostError(f"cannot run '{command[0]}': {error.strerror}") from error
 

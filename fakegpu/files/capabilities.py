@@ -9,7 +9,7 @@
     dev/nvidia-caps/nvidia-cap66                                 a plain file for each of these, numbered by its minor
     dev/nvidia-caps-imex-channels/channel0                       where somebody asks for channels
 
-The files of instances come and go with them, by whichever process: the library sees to it.
+The library creates and removes an instance's files with the instance, in whichever process that happens.
 
 Source: NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities"; open-gpu-kernel-modules 595.45.04,
 kernel-open/nvidia/nv-caps.c: numbers and their order; nv-reg.h, ``NVreg_ImexChannelCount``.

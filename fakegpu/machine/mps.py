@@ -2,7 +2,7 @@
 
 ``-d`` starts the daemon in the background, ``-f`` in the foreground; without either, commands are read from stdin and
 sent to the daemon, and its answers are printed. The daemon of a pipe folder listens on the socket ``control`` there,
-its process id stands beside that; it shares no GPU, it only keeps what was set:
+its process id is in a file beside it; it shares no GPU, it only keeps what was set:
 
 - ``get_default_active_thread_percentage``, ``set_default_active_thread_percentage PERCENT``
 - ``get_default_device_pinned_mem_limit GPU``, ``set_default_device_pinned_mem_limit GPU LIMIT``

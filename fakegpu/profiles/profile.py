@@ -122,6 +122,6 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a profile: it is no text in UTF-8") from None
+        raise InputError(f"{path}: not a profile: the file is not UTF-8 text") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""The DaemonSet of a plugin, and what stands beside it: a ConfigMap for its file, what it may do in the cluster."""
+"""The DaemonSet of a plugin, and what is deployed with it: a ConfigMap for its file, its rights in the cluster."""
 
 from __future__ import annotations
 

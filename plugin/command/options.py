@@ -1,6 +1,6 @@
 """The options that every plugin has, and the reading of options and variables as Go programs do it.
 
-Nothing heavy is imported here: ``--help`` shall answer at once.
+Nothing heavy is imported here, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations

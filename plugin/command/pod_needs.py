@@ -13,7 +13,7 @@ __all__ = ["PodNeeds", "rule"]
 class PodNeeds(NamedTuple):
     """What the pod of a plugin needs of its node and of the cluster, as the original's manifest has it.
 
-    Paths are the node's, and lie at the same place in the container.
+    Paths are the node's, and the same in the container.
 
     Attributes:
         folders: Folders of the node; one that is missing is made.

@@ -60,7 +60,7 @@ class DevicePlugin(ABC):
 
     @abstractmethod
     def devices(self) -> AsyncGenerator[DeviceList, None]:
-        """Every list of devices that the kubelet shall know, the first one at once.
+        """Yield every list of devices that the kubelet should know, the first one at once.
 
         Iterated once; closed when the plugin stops. An error that it raises ends the plugin.
         """

@@ -82,7 +82,7 @@ async def _stop(plugin: DevicePlugin, feed: DeviceFeed, server: GrpcServer, sour
 
 
 async def _to_its_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Await what a second cancellation must not cut short."""
+    """Await what a second cancellation must not interrupt."""
     task = asyncio.create_task(ending)
     cancelled = None
     while not task.done():

@@ -52,7 +52,7 @@ class Value:
         """The entries of a list.
 
         Raises:
-            UsageError: it is no list.
+            UsageError: it is not a list.
         """
         if not isinstance(self._node, yaml.SequenceNode):
             self.fail(f"{self._found}; write {description}")
@@ -67,7 +67,7 @@ class Value:
             description: What is expected.
 
         Raises:
-            UsageError: it is no mapping, or has a key that is unknown, no text, or there twice.
+            UsageError: it is not a mapping, or has a key that is unknown, not text, or there twice.
         """
         if not isinstance(self._node, yaml.MappingNode):
             self.fail(f"{self._found}; write {description}")

@@ -1,7 +1,7 @@
 """What the dialects have in common: one resource of many small devices, and the API server at hand while it is served.
 
-The kubelet's choice of devices says nothing but how many there are. Which GPU they are of stands in the annotations of
-the pod that is meant, and is found out when the kubelet asks.
+The kubelet's choice of devices says nothing but how many there are. Which GPU they are of is in the annotations of the
+pod that is meant, and is found out when the kubelet asks.
 """
 
 from __future__ import annotations

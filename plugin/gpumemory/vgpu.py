@@ -1,7 +1,7 @@
 """Volcano's ``volcano.sh/vgpu-number``, ``vgpu-memory`` and ``vgpu-cores``: GPUs split by HAMi's library.
 
 Only the devices of ``vgpu-number`` are given away by this plugin; the other two are books for the scheduler. What a
-container gets stands in the pod's annotation, see `vgpu_shares`; what has been given is erased there.
+container gets is in the pod's annotation, see `vgpu_shares`; what has been given is erased there.
 
 Source: github.com/Project-HAMi/volcano-vgpu-device-plugin at 4fb76ba: pkg/plugin/server.go, register.go,
 pkg/util/util.go; its mode "hami-core".

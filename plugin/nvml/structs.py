@@ -1,4 +1,4 @@
-"""What NVML writes, as it lies in memory.
+"""What NVML writes, as it is laid out in memory.
 
 Source: nvml.h of NVIDIA's driver 580.
 """

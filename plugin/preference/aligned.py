@@ -64,7 +64,7 @@ class _Search:
         self._reach = {gpu: self._highest_share(gpu, available) for gpu in available} | {_PADDING: 0}
         self.score = cache(self._score)
         self._best = self._greedy_division(available)
-        # One less than its score: of equal divisions the first that the search finds shall win.
+        # One less than its score, so that of equal divisions the first that the search finds wins.
         self._best_score = sum(map(self.score, self._best)) - 1
 
     def best_division(self) -> tuple[_Set, ...]:

@@ -19,7 +19,7 @@ ENVIRONMENT_VARIABLE = "STUB_DEVICES"
 """Set in a container to the ids that it was given, joined by commas."""
 
 OnCall = Callable[[Rpc, Sequence[str]], None]
-"""Told of each call as it arrives, with the device ids that it names."""
+"""Called with each call as it arrives, and the device ids that it names."""
 
 
 class StubService:
@@ -41,7 +41,7 @@ class StubService:
         self._wake_streams()
 
     def end_streams(self) -> None:
-        """End every open ListAndWatch stream; the server goes on."""
+        """End every open ListAndWatch stream; the server continues to serve."""
         self._streams += 1
         self._wake_streams()
 

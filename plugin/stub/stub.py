@@ -1,4 +1,4 @@
-"""The stub at work: at most one server, on one socket, and as many registrations as it is told."""
+"""The stub at work: at most one server, on one socket, and as many registrations as its commands ask for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Registration:
 
 
 class Reports(Protocol):
-    """Who is told of what the stub sees; called in the event loop."""
+    """Gets what the stub sees; called in the event loop."""
 
     def called(self, rpc: Rpc, device_ids: Sequence[str]) -> None:
         """The kubelet made a call."""
@@ -101,7 +101,7 @@ class Stub:
     async def register(
         self, resource: str | None = None, endpoint: str | None = None, version: str = api.VERSION, times: int = 1
     ) -> None:
-        """Call Register, with the stub's own resource and socket where nothing else is said; serve first."""
+        """Call Register, by default with the stub's own resource and socket; serve first."""
         await self.start_server()
         registration = Registration(
             resource or self.behaviour.resource_name, endpoint or self.behaviour.socket_name, version

@@ -1,6 +1,6 @@
 """One story in two worlds: what differs between their normal forms, after both had time to record the same.
 
-A story ends as soon as its last expectation is met. So each world goes on for a while: the simulator for a fixed node
+A story ends as soon as its last expectation is met. So each world continues for a while: the simulator for a fixed node
 time, a cluster until it has recorded the same.
 """
 
@@ -19,7 +19,7 @@ from .normal_form import SETS, Line, NormalForm, normal_form
 
 _PERIODS: Final = 2
 _PERIOD: Final = Advance.model_validate("10s")
-"""How the simulator goes on: a status of the nodes, and what follows from it."""
+"""How long the simulator continues: for a status of the nodes, and what follows from it."""
 _REAL_S: Final = 3.0
 """How long a cluster is waited for, in a story's seconds."""
 

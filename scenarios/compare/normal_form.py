@@ -4,7 +4,7 @@ A trace is split into *lanes*, one for each thing that has a history: a pod, a p
 published resources, the story's own hand. Within a lane order counts; between lanes only what the story's
 expectations enforce is not chance, and both worlds have met those. Normal form further means:
 
-- times, uids, last words and native resources are left out: they are the world's, not the story's;
+- times, uids, exit logs and native resources are left out: they are the world's, not the story's;
 - Kubernetes Events of a pod are a set: how often and when the same is said again is chance; those about images and
   networks, which no simulated node has, do not count;
 - what two containers of a pod do one after the other counts for each: a status reports all at once;
@@ -14,8 +14,8 @@ expectations enforce is not chance, and both worlds have met those. Normal form 
   depends on its period;
 - devices are named by who holds them and which faults they have, since a kubelet takes any that are free.
 
-A story ends as soon as its last expectation is met, and one world may have come further by then. So each goes on for a
-while, and what it records afterwards counts as far as the other had recorded it within the story.
+A story ends as soon as its last expectation is met, and one world may have come further by then. So each continues for
+a while, and what it records afterwards counts as far as the other had recorded it within the story.
 """
 
 from __future__ import annotations

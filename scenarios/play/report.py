@@ -32,7 +32,7 @@ _STYLES = {
 
 
 def console() -> Console:
-    """Standard output; plain and wide where it is no terminal."""
+    """Standard output; plain and wide where it is not a terminal."""
     terminal = _Console(highlight=False)
     return terminal if terminal.is_terminal else _Console(highlight=False, width=PLAIN_WIDTH)
 

@@ -76,7 +76,7 @@ def run(stories: Sequence[Path], options: Options, count: int | None, outputs: O
 
 @contextlib.contextmanager
 def _live_progress() -> Iterator[RunProgress]:
-    """Show the steps of the stories on standard error as they begin, in one line; nothing where that is no terminal."""
+    """Show each step on standard error as it begins, in one line; nothing where standard error is not a terminal."""
     terminal = Console(stderr=True, highlight=False)
     if not terminal.is_terminal:
         yield lambda story, title: None

@@ -18,7 +18,7 @@ class Capability(StrEnum):
     POD_ORDER = "choose the order in which a kubelet admits pods"
     FULL_DISK = "leave a kubelet no room for its checkpoint"
     SYNC_NODE_STATUS = "let a kubelet publish its node at will"
-    PAUSE_RUNTIME = "stop a container runtime in its tracks"
+    PAUSE_RUNTIME = "pause a container runtime"
     REFUSE_CRI = "let a container runtime refuse calls"
     CHANGE_CHECKPOINT = "change a kubelet's checkpoint"
     KUBELET_SETTINGS = "set up a kubelet's topology policy or feature gates"

@@ -144,7 +144,7 @@ class NodeSpec(Part):
 
     @property
     def contents(self) -> Mapping[str, str]:
-        """Path -> content of each file that is no link."""
+        """Path -> content of each file that is not a link."""
         return {file.path: file.content for file in self._whole_files if file.link is None}
 
     @property

@@ -89,7 +89,7 @@ class PluginSpec(Part):
 
     @property
     def builtin_args(self) -> tuple[str, ...]:
-        """What stands behind the name of a builtin."""
+        """The arguments that follow the name of a builtin."""
         return (*(("--quirks", self.quirks) if self.quirks else ()), *self.args)
 
     def foreign_program(self, replacement: Sequence[str] | None) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ class Call:
 
 
 class Supervisor(Protocol):
-    """Who is told of calls and says how they are answered."""
+    """Gets each call and decides how it is answered."""
 
     def asked(self, rpc: StrEnum, request: bytes) -> Answer:
         """A call is complete, and waits for what is to be done with it."""

@@ -20,7 +20,7 @@ _BACKLOG: Final = 128
 
 
 class CriTap:
-    """Passes on all that a kubelet and its runtime say to each other, but for calls that are refused.
+    """Passes on all that a kubelet and its runtime say to each other, except for calls that are refused.
 
     Args:
         place: Where it listens, for the kubelet.

@@ -22,7 +22,7 @@ _ALL_STREAMS: Final = 2**31 - 1
 
 
 class LinkSupervisor(Supervisor, Protocol):
-    """Who is told of links too."""
+    """Gets each link too."""
 
     def joined(self, server_socket: Path, process: int) -> None:
         """Somebody is connected with the process that listens on a socket."""

@@ -39,10 +39,10 @@ OnAccept = Callable[[socket.socket, Path], None]
 
 
 class Tap:
-    """Passes on all that plugin and kubelet say to each other, but for what `send_command` has ordered.
+    """Passes on all that plugin and kubelet say to each other, except for what `send_command` has ordered.
 
-    Bytes of messages, metadata, codes, texts, limits of time and breaks pass unchanged, in both directions; what is no
-    HTTP/2 does too. It costs nothing while nobody speaks.
+    Bytes of messages, metadata, codes, texts, limits of time and breaks pass unchanged, in both directions; so does
+    what is not HTTP/2. It costs nothing while nobody speaks.
 
     Args:
         plugin_folder: The plugin's folder of sockets, which it takes for the kubelet's; nobody else uses it.
@@ -67,7 +67,7 @@ class Tap:
         self._sockets.start()
 
     async def close(self) -> None:
-        """Take away the sockets and end all connections; may be called twice."""
+        """Remove the sockets and end all connections; may be called twice."""
         self._sockets.close()
         tasks = list(self._links.values())
         for task in tasks:
@@ -177,7 +177,7 @@ class MirroredSockets:
         self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
 
     def close(self) -> None:
-        """Take away all sockets that were made here; connections go on."""
+        """Remove all sockets that were made here; connections stay open."""
         self._events.close()
         for original in list(self._mirrors):
             self._vanished(original)

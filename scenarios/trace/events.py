@@ -55,7 +55,7 @@ class PluginExited:
 
 @dataclass(frozen=True, slots=True)
 class PluginPaused:
-    """A plugin's process was stopped in its tracks."""
+    """A plugin's process was paused."""
 
     kind: ClassVar[str] = "plugin-paused"
     plugin: str
@@ -64,7 +64,7 @@ class PluginPaused:
 
 @dataclass(frozen=True, slots=True)
 class PluginResumed:
-    """A paused plugin's process goes on."""
+    """A paused plugin's process was resumed."""
 
     kind: ClassVar[str] = "plugin-resumed"
     plugin: str
@@ -139,7 +139,7 @@ class DiskFreed:
 
 @dataclass(frozen=True, slots=True)
 class RuntimePaused:
-    """A node's container runtime was stopped in its tracks."""
+    """A node's container runtime was paused."""
 
     kind: ClassVar[str] = "runtime-paused"
     node: str
@@ -147,7 +147,7 @@ class RuntimePaused:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeResumed:
-    """A paused container runtime goes on."""
+    """A paused container runtime was resumed."""
 
     kind: ClassVar[str] = "runtime-resumed"
     node: str

@@ -232,7 +232,7 @@ class LiveCluster:
 
 
 async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
-    """Run a plugin until cancelled, one that never registers too; that is told."""
+    """Run a plugin until cancelled, also one that never registers; that is reported."""
     while True:
         try:
             await process.run()

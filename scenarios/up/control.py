@@ -48,7 +48,7 @@ async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
                 writer.write(json.dumps(said).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError):
-            # Whoever asked does not wait for the answer, or talks something else.
+            # The client does not wait for the answer, or speaks another protocol.
             return
         finally:
             writer.close()

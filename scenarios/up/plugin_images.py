@@ -46,7 +46,7 @@ __all__ = ["BUNDLED_IMAGES", "PluginImages"]
 BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
     f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
 }
-"""Image, without a tag -> the plugin that comes along; the stub would need somebody who tells it what to do."""
+"""Image, without a tag -> the bundled plugin; not the stub, which would need commands."""
 _DEVICE_PLUGIN: Final = "device-plugin"
 
 

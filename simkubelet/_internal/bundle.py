@@ -1,8 +1,8 @@
 """Finds the two bundled packages that have names which a user's own project may have: `plugin` and `scenarios`.
 
 In a wheel they are ``simkubelet._bundled.plugin`` and ``simkubelet._bundled.scenarios``; in a checkout, installed as
-editable or not at all, they lie beside this package. A stranger's package of the same name elsewhere on the path is
-never taken.
+editable or not at all, their folders are beside this package's. A foreign package of the same name elsewhere on the
+path is never taken.
 """
 
 from __future__ import annotations

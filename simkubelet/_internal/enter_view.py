@@ -105,7 +105,7 @@ class View:
             self.place(f"{folder}/{name}", here, name, _below(host, name), _below(node, name))
 
     def place(self, path: str, here: int, name: str, host: str, node: str) -> None:
-        """Let what stands at `path` stand at `name` in the storage folder `here`."""
+        """Show what is at `path` as `name` in the storage folder `here`."""
         if path in self.places:
             self.bind(here, name, self.places[path], path)
             return
@@ -178,7 +178,7 @@ class View:
             self.compose(path, os.open(path[1:], _FOLDER, dir_fd=top), path, f"{node}/{name}")
 
     def cover(self, top: int, path: str, source: str) -> None:
-        """Mount something over what stands at `path` of the view."""
+        """Mount something over what is at `path` of the view."""
         there, found = os.open(path[1:], os.O_PATH, dir_fd=top), os.open(source, os.O_PATH)
         _mount(found, there, _MS_BIND | _MS_REC)
         os.close(found)
@@ -201,7 +201,7 @@ class View:
             self.writable.add(self.storage + path)
 
     def show_devices(self, top: int) -> None:
-        """Let the machine's own files be character devices, for a program that is told where they are."""
+        """Let the machine's own files be character devices, for a program that is given their paths."""
         for folder, _, names in os.walk(self.devices or ""):
             for name in names:
                 self.cover(top, f"{folder}/{name}", "/dev/null")
@@ -253,7 +253,7 @@ def named_places(argv: list[str], cwd: str) -> Iterator[str]:
                 yield real
             elif os.path.exists(real):
                 folder = os.path.dirname(real)
-                # The libraries of a program stand beside its folder.
+                # The libraries of a program are beside its folder.
                 yield os.path.dirname(folder) if os.path.basename(folder) == "bin" else folder
                 yield real
 
@@ -336,7 +336,7 @@ def _folder(here: int, name: str) -> int:
 
 
 def _stand_in(here: int, name: str, *, is_folder: bool) -> int | None:
-    """The descriptor of what a mount covers, made where it is missing; None where something else stands there."""
+    """The descriptor of what a mount covers, made where it is missing; None where `name` is something else."""
     with contextlib.suppress(FileExistsError):
         if is_folder:
             os.mkdir(name, dir_fd=here)

@@ -28,15 +28,15 @@ _LAUNCHER: Final = (sys.executable, "-I", "-S", enter_view.__file__)
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What stands where in the view of a node.
+    """What each path of a node's view shows.
 
     Attributes:
-        root: The node's own tree. What it has stands in place of what the host has, and folders that both have show
-            the entries of both. A relative link in it is a link of the node; an absolute one leads to a part of the
-            node's tree that lies elsewhere.
+        root: The node's own tree. What it has replaces what the host has, and folders that both have show the entries
+            of both. A relative link in it is a link of the node; an absolute one leads to a part of the node's tree
+            that is elsewhere.
         storage: A folder for what is written into folders that host and node share, made where it is missing. Each
             view of a node may have the same one.
-        places: Path -> the folder or file that stands there whole, and can be written.
+        places: Path -> the folder or file that is shown there as a whole, and can be written.
         hidden: Patterns of paths of which the host's are not shown.
         opened: Folders of the host that take new entries, besides those that host and node both have.
         devices: The folder of the node's device nodes, plain files that are shown as character devices.

@@ -149,7 +149,7 @@ def parse_spec(text: str) -> CdiSpec:
     """Read the text of a spec file.
 
     Raises:
-        SpecError: it is no spec, or one that breaks the rules.
+        SpecError: it is not a spec, or one that breaks the rules.
     """
     try:
         spec = CdiSpec.model_validate(_document(text))

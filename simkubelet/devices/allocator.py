@@ -75,8 +75,8 @@ class Allocator:
         active_pods: pods of this node that have not ended, the one in admission included.
         is_container_running: whether this kubelet takes a container for one that has been running since before it
             started.
-        on_answered: told of every answer to Allocate, an error too, with the seconds that it took.
-        on_allocated: told of every Allocate that gave devices.
+        on_answered: called after every answer to Allocate, an error too, with the seconds that it took.
+        on_allocated: called after every Allocate that gave devices.
         affinity: what the topology manager chose for a container.
         takes_cdi_devices: whether plugins can name CDI devices.
     """

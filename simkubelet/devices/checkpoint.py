@@ -61,7 +61,7 @@ class Checkpoint:
 
 
 class CorruptCheckpointError(Exception):
-    """The file cannot be used; the message is the kubelet's. The device manager goes on with empty state."""
+    """The file cannot be used; the message is the kubelet's. The device manager continues with empty state."""
 
 
 def decode(text: str, *, reads_old_format: bool = False) -> Checkpoint:
@@ -83,7 +83,7 @@ def decode(text: str, *, reads_old_format: bool = False) -> Checkpoint:
             document = _migrated(document)
         return _checked(document)
     except (AttributeError, KeyError, TypeError, ValueError):
-        # A part is of another type than the kubelet's; it names the field, and either way goes on with nothing.
+        # A part is of another type than the kubelet's, which names the field; both continue with empty state.
         raise CorruptCheckpointError("checkpoint is corrupted") from None
 
 

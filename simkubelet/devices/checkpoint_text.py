@@ -1,7 +1,7 @@
-"""The checkpoint's text, rendered anew only where the checkpoint changed.
+"""The checkpoint's text, of which only the parts that changed are rendered again.
 
 The file holds every allocation and every healthy device, and it is written after each allocation and each list. What
-an entry or a list of devices contributes is rendered once, and the hash over the entries goes on where it stopped: an
+an entry or a list of devices contributes is rendered once, and the hash over the entries continues where it stopped: an
 allocation costs its own entry and one pass of the hash over the registered devices.
 
 The checksum is not over the JSON but over another text, see `checkpoint`; so each piece has both forms.
@@ -40,7 +40,7 @@ class CheckpointText:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A part of the checkpoint as it stands in the file, and as it is hashed."""
+    """A part of the checkpoint as it is written to the file, and as it is hashed."""
 
     written: bytes
     hashed: bytes
@@ -59,7 +59,7 @@ class _EntriesText:
 
     @property
     def written(self) -> tuple[bytes | bytearray, ...]:
-        """What stands in the file, in parts."""
+        """The text in the file, in parts."""
         return (b"[", self._written, b"]") if self._entries else (b"null",)
 
     @property

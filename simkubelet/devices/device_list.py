@@ -28,7 +28,7 @@ class DeviceList(Mapping[DeviceID, Device]):
     Attributes:
         healthy: the ids that are healthy, a set in the plugin's order.
         unhealthy: the others. An id that is listed twice with different health is in both, and the last one gives
-            the health that is told.
+            the health that is reported.
         health: id -> health in the plugin's own word.
         numa_nodes: id -> its NUMA nodes, of the devices that come with a topology; it may name none.
         ambiguous: ids that are listed more than once, with more than one word for their health.

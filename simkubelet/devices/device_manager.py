@@ -63,7 +63,7 @@ class DeviceManager:
             self.endpoints.restore(resource, now)
 
     def connect(self, endpoint: Endpoint, options: DevicePluginOptions) -> None:
-        """A plugin registered and told its options; its devices, if it had any, stay as they are.
+        """Take a plugin that registered, with its options; its devices, if it had any, stay as they are.
 
         Raises:
             AlreadyConnectedError: see `plugin_endpoints`.
@@ -191,7 +191,7 @@ class DeviceManager:
 class FreeDevices:
     """A set of device ids that knows its smallest ones.
 
-    Ids lie in a heap; one that was removed stays there until it comes to the top,
+    Ids are kept in a heap; one that was removed stays there until it comes to the top,
     or until there are too many of them.
     """
 

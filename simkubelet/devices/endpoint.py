@@ -177,7 +177,7 @@ class PluginEndpoints(Mapping[ResourceName, Registered]):
 
 
 class _EndpointsBySocket(PluginEndpoints):
-    """One place for each socket of a resource; a place stays taken until its plugin's leaving has been told."""
+    """One place for each socket of a resource; a place stays taken until its plugin's end has been reported."""
 
     def __init__(self) -> None:
         super().__init__()

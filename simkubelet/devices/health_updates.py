@@ -81,7 +81,7 @@ def _has_changed(device: DeviceID, before: DeviceList, now: DeviceList) -> bool:
 
 
 class HealthUpdates:
-    """Lists of pods on their way from the device manager to whoever looks after pods.
+    """Lists of pods on their way from the device manager to the part of the kubelet that syncs pods.
 
     Args:
         capacity: how many wait; more are dropped. With 0 the giver waits until its list is taken.
@@ -96,7 +96,7 @@ class HealthUpdates:
         return len(self._waiting)
 
     async def put(self, pods: tuple[PodUID, ...]) -> None:
-        """Tell of pods."""
+        """Report pods."""
         if self._capacity and len(self._waiting) >= self._capacity:
             _log.error("device update channel is full: discard pods info podsToUpdate=%s", list(pods))
             return
@@ -119,7 +119,7 @@ class HealthUpdates:
 def allocated_resources_status(manager: DeviceManager, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
     """Container -> resources by name, of the app containers that hold any.
 
-    A device that its plugin does not list is told as healthy; a plugin that is gone does not change its devices.
+    A device that its plugin does not list is reported as healthy; a plugin that is gone does not change its devices.
     """
     apps = [container.name for container in pod.containers if container.kind is ContainerKind.APP]
     return {name: resources for name in apps if (resources := _held(manager, pod, name))}

@@ -33,7 +33,7 @@ MAX_SOCKET_PATH_BYTES: Final = 107
 
 
 class CheckpointNotWrittenError(Exception):
-    """The checkpoint could not be written: a pod in admission is refused, a list of devices counts all the same."""
+    """The checkpoint could not be written: a pod in admission is refused, but a list of devices still counts."""
 
 
 _log = logging.getLogger(__name__)

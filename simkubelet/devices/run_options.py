@@ -29,7 +29,7 @@ _LETTER: Final = re.compile(r"[A-Za-z]")
 
 @dataclass(frozen=True, slots=True)
 class DeviceNode:
-    """A device file of the node and where it stands in the container; `permissions` are letters of rwm."""
+    """A device file of the node and its path in the container; `permissions` are letters of rwm."""
 
     host_path: str
     container_path: str
@@ -38,7 +38,7 @@ class DeviceNode:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A folder or file of the node and where it stands in the container."""
+    """A folder or file of the node and its path in the container."""
 
     host_path: str
     container_path: str

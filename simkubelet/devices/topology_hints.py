@@ -63,7 +63,7 @@ class DeviceHintProvider:
         numa_nodes: the machine's NUMA nodes in their order.
         version: the Kubernetes minor to behave as.
         reusable: the devices that a pod's init containers have left to its next container.
-        enter_admission: told of the pod that is looked at; frees the devices of ended pods.
+        enter_admission: called with the pod in admission; frees the devices of ended pods.
     """
 
     def __init__(

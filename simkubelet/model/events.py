@@ -153,7 +153,7 @@ class NodeStatusUpdated:
     allocatable: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        # Who publishes goes on changing its own.
+        # The caller may change its own mappings later.
         object.__setattr__(self, "capacity", dict(self.capacity))
         object.__setattr__(self, "allocatable", dict(self.allocatable))
 

@@ -221,7 +221,7 @@ def _without_heartbeats(status: NodeStatus) -> NodeStatus:
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """What keeps pods away from a node that do not tolerate it; `effect` is one of the API's words."""
+    """What keeps pods away from a node that do not tolerate it; `effect` is one of the API's values."""
 
     key: str
     value: str = ""

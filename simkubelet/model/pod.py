@@ -97,7 +97,7 @@ class Pod:
         deletion_grace_s: what its deletion said; None until it is deleted.
         mirror_of: the static pod that this object stands for.
         is_static: it was read from a file of the node.
-        manifest: the whole object as the API shows it, or as it stands in the file; never changed in place.
+        manifest: the whole object as the API shows it, or as it was read from the file; never changed in place.
     """
 
     uid: PodUID

@@ -79,7 +79,7 @@ def parse_quantity(text: str | int | float) -> Decimal:
     """A Kubernetes quantity (``2``, ``500m``, ``1.5Gi``) as a number.
 
     Raises:
-        InputError: it is no quantity.
+        InputError: it is not a quantity.
     """
     match = _QUANTITY.fullmatch(str(text))
     try:
@@ -97,7 +97,7 @@ def parse_amount(name: str, text: str | int | float) -> int:
     Source: resource.Quantity ``Value`` and ``MilliValue`` (apimachinery v0.34.4), which round away from zero.
 
     Raises:
-        InputError: it is no quantity.
+        InputError: it is not a quantity.
     """
     quantity = parse_quantity(text)
     return math.ceil(quantity * 1000 if name == "cpu" else quantity)
@@ -120,7 +120,7 @@ def canonical_quantity(text: str | int | float) -> str:
     kind of suffix stays.
 
     Raises:
-        InputError: it is no quantity.
+        InputError: it is not a quantity.
     """
     quantity = parse_quantity(text)
     match = _QUANTITY.fullmatch(str(text))

@@ -48,7 +48,7 @@ class TopologySettings:
             when the machine does not report them. Only ``prefer-closest-numa-nodes`` reads them.
 
     Raises:
-        InputError: policy or scope is not known, in the kubelet's words; or the machine cannot be. Source:
+        InputError: policy or scope is not known, with the kubelet's message; or there can be no such machine. Source:
             kubelet/apis/config/validation/validation.go, ``ValidateKubeletConfiguration`` (kubernetes v1.26.15,
             v1.34.4, v1.37.0).
     """

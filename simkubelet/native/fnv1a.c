@@ -1,4 +1,4 @@
-/* The hash that protects the checkpoint: FNV-1a, 32 bits. A hash goes on from the one of the text before it. */
+/* The hash that protects the checkpoint: FNV-1a, 32 bits. A hash continues that of the text before it. */
 #include <stddef.h>
 #include <stdint.h>
 

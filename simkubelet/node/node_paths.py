@@ -12,7 +12,7 @@ PLUGINS_REGISTRY: Final = "plugins_registry"
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
 _SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
-"""Those of a kubelet's folders that lie in the node's own folder here."""
+"""The kubelet's folders that are directly in the node's own folder here."""
 KUBELET_FOLDERS: Final = frozenset(
     str(_KUBELET / name) for name in ("", "plugins", "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
 )

@@ -22,7 +22,7 @@ _KINDS: Final = {"configMap": ("configmaps", "configmap", "ConfigMap"), "secret"
 
 
 class MissingVariableError(Exception):
-    """What a variable comes from is not there, in the kubelet's words."""
+    """The source of a variable does not exist; the message is the kubelet's."""
 
 
 def environment(pod: Pod, container: Container, cluster: ClusterApi) -> Mapping[str, str]:

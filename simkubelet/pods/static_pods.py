@@ -36,8 +36,8 @@ _TOLERATION: Final = {"operator": "Exists", "effect": "NoExecute"}
 def read_static_pods(folder: Path, node: str) -> dict[PodUID, Pod]:
     """The pods of all manifests in a folder, by the names of the files; of two with one name, that of the last file.
 
-    A file that is no manifest is logged and left out, as are folders and names with a leading dot; a folder that is not
-    there has no pods.
+    A file that is not a manifest is logged and left out, as are folders and names with a leading dot; a missing folder
+    has no pods.
     """
     pods: dict[str, Pod] = {}
     for file in sorted(folder.glob("[!.]*")) if folder.is_dir() else ():

@@ -78,8 +78,8 @@ async def end_containers(
     """End what runs of a pod, and its sandbox, and return when it has ended.
 
     A sidecar waits for the app containers and for the sidecar behind it, as long as there is grace. The grace is in
-    seconds of the node's clock, for all containers together; `on_killing` is told of each container that is about to
-    be ended.
+    seconds of the node's clock, for all containers together; `on_killing` is called with each container that is about
+    to be ended.
     """
     await records.cri.until_resumed()
     running = [name for name, run in records.containers(pod.uid).items() if run.is_running]

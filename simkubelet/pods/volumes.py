@@ -39,7 +39,7 @@ _TYPES: Final = {
 
 
 class VolumeError(Exception):
-    """A volume that cannot be set up, in the kubelet's words."""
+    """A volume cannot be set up; the message is the kubelet's."""
 
 
 @dataclass(slots=True)

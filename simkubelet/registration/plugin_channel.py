@@ -44,7 +44,7 @@ class UnreadableAnswerError(RpcError):
 
 
 class PluginChannel:
-    """Calls to whoever listens on a socket, of a kubelet of some version."""
+    """Makes the calls of a kubelet of some version to the server on a socket."""
 
     def __init__(self, socket: str | Path, version: Version) -> None:
         self._socket = str(socket)

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class PluginHandler(Protocol):
-    """Who is told of plugins and their devices; called in the event loop."""
+    """Gets what happens to plugins and their devices; called in the event loop."""
 
     def plugin_connected(self, client: PluginClient, options: DevicePluginOptions) -> None:
         """Raises RefusedError where the plugin cannot be taken."""

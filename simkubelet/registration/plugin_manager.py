@@ -1,4 +1,4 @@
-"""Registers the plugins whose sockets lie in ``plugins_registry/``, and gives them up when the sockets go.
+"""Registers the plugins whose sockets are in ``plugins_registry/``, and deregisters them when the sockets go.
 
 Two books, as in the kubelet: the sockets that are there (desired) and the plugins that were registered (actual). Every
 second the kubelet compares them and starts what is missing, one attempt at a time for each socket, with growing pauses
@@ -53,7 +53,7 @@ class PluginManager:
 
     Args:
         directory: ``plugins_registry/``.
-        handlers: plugin type -> who takes its plugins; a plugin of another type is told that there is none.
+        handlers: plugin type -> what takes its plugins; a plugin of another type is notified that there is none.
         version: the minor it behaves as.
         clock: the node's time: the second between comparisons and the pauses.
         tasks: owns the loop and the attempts.

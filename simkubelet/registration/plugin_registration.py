@@ -96,7 +96,7 @@ class RegistrationAttempt:
         socket: path of the plugin's registration server.
         generation: see `RegisteredPlugin`.
         handlers: plugin type -> handler.
-        books: told of the plugin as soon as it is valid, so that its socket's end is its end from then on.
+        books: get the plugin as soon as it is valid, so that its socket's end is its end from then on.
         version: the minor it behaves as.
     """
 
@@ -116,10 +116,10 @@ class RegistrationAttempt:
         self._version = version
 
     async def run(self) -> None:
-        """Register the plugin and tell it so, or tell it why not.
+        """Register the plugin and notify it, or notify it why not.
 
         Raises:
-            RegistrationFailedError: it was not registered, or could not be told.
+            RegistrationFailedError: it was not registered, or could not be notified.
         """
         channel = PluginChannel(self._socket, self._version)
         try:
@@ -207,7 +207,7 @@ class DevicePluginHandler:
     def mark(directory: Path) -> None:
         """Leave the empty file DEPRECATION in the device plugin folder, as each kubelet does when it starts.
 
-        A kubelet that cannot goes on without it.
+        A kubelet that cannot do so continues without it.
 
         Source: devicemanager/plugin/v1beta1/handler.go, ``GetPluginHandler`` (kubernetes v1.26.15 to v1.37.0).
         """

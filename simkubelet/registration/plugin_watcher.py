@@ -2,7 +2,7 @@
 
 Folders in folders are watched too. The kubelet's gaps are kept: a socket that is renamed away is never missed, and a
 socket with a leading dot is never found, though a folder with one is looked into when it is there from the start, and
-what lies in a linked folder is found only when it comes later, also where the folder itself is the link.
+a socket in a linked folder is found only when it comes later, also where the watched folder itself is the link.
 
 Source: pluginmanager/pluginwatcher/plugin_watcher.go (kubernetes v1.34.4; the same from v1.26.15 to v1.37.0).
 """
@@ -28,8 +28,8 @@ class PluginWatcher:
 
     Args:
         directory: the folder, made when it is missing.
-        on_found: told of each socket that is there or appears; of one made anew at its path, again.
-        on_deleted: told of each name that is deleted, socket or not.
+        on_found: called with each socket that is there or appears; again with one that is recreated at its path.
+        on_deleted: called with each name that is deleted, socket or not.
     """
 
     def __init__(self, directory: Path, on_found: Callable[[Path], None], on_deleted: Callable[[Path], None]) -> None:

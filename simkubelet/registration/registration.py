@@ -47,7 +47,7 @@ _FAILED: Final = "device plugin registration gRPC server failed and no device pl
 
 
 class RegistrationHandler(PluginHandler, Protocol):
-    """Who is told of plugins, and of those that were refused; called in the event loop."""
+    """Gets what happens to plugins, refused ones too; called in the event loop."""
 
     def register_called(self, resource: ResourceName) -> None:
         """A plugin called Register, whatever will be answered; must not wait."""
@@ -60,7 +60,7 @@ class RegistrationServer:
     """Serves ``kubelet.sock`` in a plugin folder until it is stopped.
 
     Attributes:
-        failure: why no plugin can register any more, as /healthz tells it; None while the server is well.
+        failure: why no plugin can register any more, as /healthz reports it; None while the server is healthy.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class RegistrationServer:
                 self.socket.unlink()
             server.listen(self.socket)
         except OSError:
-            raise HostError(f"{self.socket}: cannot listen; remove what lies there, or choose another folder") from None
+            raise HostError(f"{self.socket}: cannot listen; remove that file, or choose another folder") from None
         self._server = server
 
     async def stop(self) -> None:
@@ -145,7 +145,7 @@ class RegistrationServer:
         if refusal is None:
             resource, socket = ResourceName(request.resource_name), self._socket_of(request.endpoint)
             refusal = await self._connected(
-                resource, socket, heeds_caller=_STOPS_DIALLING_WITH_CALLER.at(self._version)
+                resource, socket, ends_with_caller=_STOPS_DIALLING_WITH_CALLER.at(self._version)
             )
         if refusal is not None:
             self._handler.registration_refused(ResourceName(request.resource_name), request.endpoint, refusal)
@@ -171,7 +171,7 @@ class RegistrationServer:
             name: the resource.
             endpoint: path of the plugin's socket as the plugin gave it; the plugin folder has no part in it.
         """
-        refusal = await self._connected(ResourceName(name), endpoint, heeds_caller=False)
+        refusal = await self._connected(ResourceName(name), endpoint, ends_with_caller=False)
         if refusal is not None:
             self._handler.registration_refused(ResourceName(name), endpoint, refusal)
         return refusal
@@ -188,11 +188,11 @@ class RegistrationServer:
     # All plugins
 
     def _socket_of(self, endpoint: str) -> str:
-        # An absolute endpoint lies below the folder too, and ".." leaves it: this is Go's filepath.Join.
+        # An absolute endpoint is a path below the folder too, and ".." leaves it: this is Go's filepath.Join.
         return os.path.normpath(f"{self._directory}/{endpoint}")
 
-    async def _connected(self, resource: ResourceName, socket: str, *, heeds_caller: bool) -> str | None:
-        """Connect to a plugin, also when the caller does not wait for it unless it is heeded; see `_connect`.
+    async def _connected(self, resource: ResourceName, socket: str, *, ends_with_caller: bool) -> str | None:
+        """Connect to a plugin; a cancelled caller cancels the attempt only with `ends_with_caller`; see `_connect`.
 
         Where the kubelet is ending this never returns, until it is cancelled.
         """
@@ -203,7 +203,7 @@ class RegistrationServer:
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            if heeds_caller:
+            if ends_with_caller:
                 connecting.cancel()
             raise
 
@@ -231,7 +231,7 @@ class RegistrationServer:
         # The one that is meant now, which need not be the one whose stream ended.
         meant = self._clients.find(client.resource, client.socket)
         if meant is None:
-            # Its endpoint is still called, so whoever serves the socket next is reached by this connection.
+            # Its endpoint is still called, so this connection reaches the next process that serves the socket.
             return
         # So another one than this may be closed, and this one left open for ever.
         await self._disconnect(meant)
@@ -239,7 +239,7 @@ class RegistrationServer:
     async def _disconnect(self, client: PluginClient) -> None:
         self._clients.remove(client.resource, client.socket)
         self._handler.plugin_disconnected(client.resource, client.socket)
-        # A connection that is still being made goes on, as in the kubelet: it is no longer this resource's then.
+        # An attempt to connect continues, as in the kubelet: its connection then no longer belongs to this resource.
         if client.is_dialled:
             await self._close(client)
 

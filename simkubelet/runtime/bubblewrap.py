@@ -27,7 +27,7 @@ _NAMESPACES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A file or folder of the host, and where it stands in the container; a `is_device` one may be a device node.
+    """A file or folder of the host, to be shown in the container; with `is_device` it may be a device node.
 
     With `is_link` there is a symbolic link to `source`, a path of the container.
     """
@@ -39,7 +39,7 @@ class Bind:
     is_link: bool = False
 
     def arguments(self, place: str) -> list[str]:
-        """The arguments of bubblewrap after which it stands at `place`."""
+        """Return the arguments with which bubblewrap shows it at `place`."""
         if self.is_link:
             return ["--symlink", self.source, place]
         if self.is_read_only:
@@ -53,13 +53,13 @@ def sandbox_arguments(image: HostImage, hostname: str, sys_folder: str, binds: S
     Args:
         image: The root file system.
         hostname: At most 63 characters, as the kubelet cuts the pod's name.
-        sys_folder: What stands at ``/sys``, read-only.
+        sys_folder: The folder that is shown at ``/sys``, read-only.
         binds: What was asked for. Of equal targets the last counts; a higher one never hides a deeper one.
     """
     placed = {image.place(bind.target): bind for bind in binds}
     places = sorted(placed, key=lambda place: (place.count("/"), place))
     arguments = [*_NAMESPACES, "--hostname", hostname]
-    # The empty /tmp comes first: the image's Python may lie below the host's.
+    # The empty /tmp comes first: the image's Python may be below the host's.
     arguments += ["--perms", "1777", "--tmpfs", "/tmp", *image.arguments()]  # noqa: S108 - the container's
     arguments += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", sys_folder, "/sys"]
     arguments += image.room_arguments(places, {place for place in places if placed[place].is_link})

@@ -75,7 +75,7 @@ class ContainerSetup:
     Attributes:
         folder: The node's folder, with ``root`` and ``view``.
         env: The environment of its program.
-        binds: Place in the container -> what stands there.
+        binds: Path in the container -> what is shown there.
         limits: What was asked for and is not given here, a line each.
     """
 

@@ -41,7 +41,7 @@ class Cri:
 
     Attributes:
         change: Notified when it answers other calls than before.
-        of_status: Since when a kubelet does not learn whether it is well; None while it does.
+        of_status: Since when a kubelet does not learn whether the runtime is healthy; None while it does.
         of_lists: Since when a kubelet does not learn what runs, for which it needs both lists; None while it does.
     """
 
@@ -123,7 +123,7 @@ class RuntimeState:
         self._start = cri.change.count
 
     def errors(self) -> tuple[str, ...]:
-        """Why the node is not ready, in the kubelet's words; empty while the runtime is well."""
+        """Return why the node is not ready, as the kubelet's messages; empty while the runtime is healthy."""
         errors = []
         if silence := self._cri.of_status:
             if silence.change < self._start:

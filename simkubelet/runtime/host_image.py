@@ -48,10 +48,10 @@ class HostImage:
     """Folders of the host that containers see at the same place.
 
     Attributes:
-        folders: Real folders, shown read-only; none lies in another.
+        folders: Real folders, shown read-only; none is inside another.
         links: Path -> what the symbolic link there says, as ``/lib`` -> ``usr/lib``.
         search_path: ``PATH`` of a container that sets none.
-        python: The interpreter, one that lies in `folders`.
+        python: The interpreter, one inside `folders`.
     """
 
     folders: tuple[str, ...]
@@ -97,7 +97,7 @@ class HostImage:
     def room_arguments(self, places: Sequence[str], replaced: Collection[str] = ()) -> list[str]:
         """The arguments of bubblewrap after which something can be mounted at `places` (see `place`).
 
-        Nothing is left of what stands at those that are `replaced`.
+        Nothing is left of what is at those that are `replaced`.
         """
         owned = [place for place in places if self._owner(place)]
         opened = sorted({_folder(place) for place in owned if place in replaced or not os.path.lexists(place)})

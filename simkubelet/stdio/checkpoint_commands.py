@@ -24,7 +24,7 @@ _STORED_CHECKSUM: Final = re.compile(r'("Checksum"\s*:\s*)\d+')
 
 @commands.add(needs_manager=False)
 async def do_checkpoint(node: Node, fields: Fields) -> Answer:
-    """The checkpoint as it lies in the folder."""
+    """Return the checkpoint as it is in the folder."""
     text = _read(node)
     return {"text": text, "bytes": len(text.encode())}
 
@@ -76,7 +76,7 @@ async def do_write_checkpoint(node: Node, fields: Fields) -> Answer:
 
 @commands.add(needs_manager=False)
 async def do_ls(node: Node, fields: Fields) -> Answer:
-    """What lies in the folder, by name."""
+    """Return the files of the folder, by name."""
     paths = sorted(node.folder.directory.iterdir(), key=lambda path: path.name)
     return {"files": [_file(path) for path in paths]}
 

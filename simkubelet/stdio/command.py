@@ -18,7 +18,7 @@ Handler = Callable[[Node, Fields], Awaitable[Answer]]
 
 
 class CommandFailedError(Exception):
-    """A command was carried out and failed; `error` is the answer's, `fields` stand beside it."""
+    """A command was carried out and failed; the answer has `error`, and `fields` beside it."""
 
     def __init__(self, error: str, /, **fields: object) -> None:
         super().__init__(error)

@@ -1,4 +1,4 @@
-"""The PodResources API as a command: what a monitoring agent would be told, without its socket and rate limit."""
+"""The PodResources API as a command: what a monitoring agent would get, without the socket and the rate limit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _answered(server: PodResourcesServer, fields: Fields) -> Answer:
 
 
 class _Books:
-    """What the API tells of."""
+    """What the API reports."""
 
     def __init__(self, node: Node) -> None:
         self._node = node

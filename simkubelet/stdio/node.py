@@ -122,7 +122,7 @@ class Node:
             self.manager.affinities.set_affinity(pod, container, hint)
 
     def socket_of(self, endpoint: str) -> Path:
-        """Where a plugin that the plugin watcher found listens; a relative endpoint lies in the folder."""
+        """Return where a plugin that the plugin watcher found listens; a relative endpoint is below the folder."""
         return self.folder.directory / endpoint
 
     def _observe(self, event: NodeEvent) -> None:

@@ -1,4 +1,4 @@
-"""The pods that a session has told of: their objects, and which of them are active."""
+"""The pods of a session: their objects, and which of them are active."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ commands: Final = CommandTable()
 
 @commands.add("uid", "name", "namespace", "init_containers", "containers", needs_manager=False)
 async def do_add_pod(node: Node, fields: Fields) -> Answer:
-    """Tell of a pod, active from now on; containers are {name, limits}, init containers also {restartable}."""
+    """Add a pod, active from now on; containers are {name, limits}, init containers also {restartable}."""
     node.pods.add(fields)
     return {}
 

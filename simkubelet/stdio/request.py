@@ -28,7 +28,7 @@ class RequestError(Exception):
 
 
 class Fields:
-    """An object of a command; `where` leads to it and stands before the names in errors."""
+    """An object of a command; `where` is its path in the command, and precedes the names in errors."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self._values = values
@@ -114,7 +114,7 @@ def parse(line: bytes) -> dict[str, Any]:
     """The object that a line holds.
 
     Raises:
-        RequestError: it is no JSON object.
+        RequestError: it is not a JSON object.
     """
     try:
         values = json.loads(line, parse_constant=_no_number)

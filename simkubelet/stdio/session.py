@@ -100,7 +100,7 @@ class Session:
         except CommandFailedError as error:
             answer |= {"ok": False, "error": str(error), **error.fields}
         except KubeletPanicError as panic:
-            # The kubelet's process is gone with all it knew; what lies in the folder stays.
+            # The kubelet's process is gone with all it knew; the files of the folder stay.
             await self._node.abandon()
             answer |= {"ok": False, "panic": str(panic)}
         except (RequestError, AllocationError, SimkubeletError) as error:

@@ -35,7 +35,7 @@ Allocate: TypeAlias = Callable[[Pod, Container], Awaitable[None]]
 
 
 class HintProvider(Protocol):
-    """Knows a kind of resource that lies on NUMA nodes."""
+    """Gives the hints of one kind of resource that belongs to NUMA nodes."""
 
     def container_hints(self, pod: Pod, container: Container) -> ProviderHints:
         """Hints for what one container asks for."""
@@ -48,9 +48,9 @@ class TopologyManager:
     """Admits the pods of one kubelet instance.
 
     Attributes:
-        counts: what /metrics tells of the admissions.
+        counts: what /metrics reports about the admissions.
         stalled: why an admission does not return; None while all do. With `Walk.MASKS` in it the device manager is
-            locked too: no list of a plugin is taken and no capacity told until the kubelet ends.
+            locked too: no list of a plugin is taken and no capacity published until the kubelet ends.
 
     Args:
         settings: policy, scope, options and machine.
@@ -60,7 +60,7 @@ class TopologyManager:
         affinities: takes the hints of the admitted containers; the allocation of devices reads them there.
 
     Raises:
-        InputError: the kubelet would not start with these options, in its own words.
+        InputError: the kubelet would not start with these options; the message is the kubelet's.
     """
 
     def __init__(
@@ -160,8 +160,8 @@ class TopologyManager:
 class AffinityStore:
     """Pod -> container -> hint.
 
-    Hints stay for the life of the kubelet. The real one drops those of a container that is removed; nobody asks for
-    them again, as an admission sets its pod's anew.
+    Hints stay until the kubelet ends. The real one drops those of a container that is removed; nobody reads them again,
+    as an admission replaces its pod's hints.
     """
 
     def __init__(self) -> None:

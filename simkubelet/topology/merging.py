@@ -142,7 +142,7 @@ def _by_supersets(left: Collection[NumaMask], right: Collection[NumaMask], nodes
 
 
 def _summed_over_supersets(counts: list[int], sign: int) -> list[int]:
-    """To each mask's count those of its proper supersets are added (sign 1), or taken away again (sign -1)."""
+    """Add the counts of its proper supersets to each mask's count (sign 1), or subtract them again (sign -1)."""
     step = 1
     while step < len(counts):
         for start in range(0, len(counts), 2 * step):

@@ -106,7 +106,7 @@ async def test_killed_plugin_replaces_its_dead_socket(world: World) -> None:
 
 
 @every_plugin
-async def test_stopped_plugin_answers_when_it_goes_on(world: World) -> None:
+async def test_paused_plugin_answers_when_it_is_resumed(world: World) -> None:
     async with world.plugin() as process:
         endpoint = await world.served()
         async with world.kubelet.plugin(endpoint) as plugin:

@@ -2,7 +2,7 @@
 
 Public is what ``__all__`` lists in one of these modules, and nothing with a leading underscore:
 
-- the packages `simkubelet` and `fakegpu` and the modules that stand beside their packages;
+- the packages `simkubelet` and `fakegpu` and the modules directly in them;
 - the ``__init__`` of a package of `simkubelet`;
 - each module of `simkubelet.model` and `simkubelet.apis`, which are data and messages;
 - each module of `fakegpu.vendors`, one for each vendor's devices.

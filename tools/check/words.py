@@ -4,8 +4,8 @@ Prose is what somebody reads as a sentence: Markdown, docstrings, comments, help
 descriptions of stories. Code and quotations are not prose: text in backticks or double quotes is not checked, since it
 may be the kubelet's or NVIDIA's own.
 
-Without arguments the tool checks the files of the checkout whose kind is in `CHECKED`. With arguments it checks those
-files and folders, of all kinds; a file of an unknown kind, such as a commit message, is prose as a whole.
+Without arguments the tool checks the files of the checkout. With arguments it checks those files and folders; a file of
+an unknown kind, such as a commit message, is prose as a whole.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from itertools import accumulate
 from pathlib import Path
 
 from .text import ROOT, project_files
-
-CHECKED = frozenset({".md"})
-"""Suffixes of the files that are checked without arguments."""
 
 DROPPED = {
     r"mend(?:s|ed|ing)?": "fix",
@@ -62,9 +59,10 @@ DROPPED = {
 }
 """Pattern -> what to use instead. A space in a pattern stands for any white space, line ends included."""
 
-_DROPPED = [
-    (re.compile(rf"\b(?:{pattern})\b".replace(" ", r"\s+"), re.IGNORECASE), use) for pattern, use in DROPPED.items()
-]
+_DROPPED = re.compile(
+    r"\b(?:{})\b".format("|".join(f"({each})" for each in DROPPED)).replace(" ", r"\s+"), re.IGNORECASE
+)
+_USE = tuple(DROPPED.values())
 _QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"\n]*\"|“[^”]*”", re.DOTALL)
 _FENCE = re.compile(r"^```.*?^```$|\]\([^)\n]*\)", re.MULTILINE | re.DOTALL)
 _HASH_COMMENT = re.compile(r"(?<!\S)#(.*)")
@@ -78,9 +76,8 @@ def findings(suffix: str, text: str) -> Iterator[tuple[int, str, str]]:
     """Yield line, found words and what to use instead, for the prose in a file of some kind."""
     prose = _QUOTED.sub(_blank, _PROSE.get(suffix, str)(text))
     ends = list(accumulate(map(len, text.splitlines(keepends=True))))
-    found = ((match.start(), match[0], use) for pattern, use in _DROPPED for match in pattern.finditer(prose))
-    for start, words, use in sorted(found):
-        yield bisect_right(ends, start) + 1, " ".join(words.split()), use
+    for match in _DROPPED.finditer(prose):
+        yield bisect_right(ends, match.start()) + 1, " ".join(match[0].split()), _USE[(match.lastindex or 1) - 1]
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -154,9 +151,7 @@ _PROSE: dict[str, Callable[[str], str]] = {
 
 
 def _files(arguments: list[str]) -> Iterator[Path]:
-    if not arguments:
-        yield from (path for path in project_files(ROOT) if path.suffix in CHECKED)
-    for path in map(Path, arguments):
+    for path in map(Path, arguments) if arguments else (ROOT,):
         yield from (each for each in project_files(path) if each.suffix in _PROSE) if path.is_dir() else (path,)
 
 

@@ -1,7 +1,7 @@
 """Write the tables of verbs and expectations in ``docs/stories.md``, from the classes that declare them.
 
-A verb stands below the heading that its class names as `section`; the first paragraph of the class' docstring says what
-it does, ``Attributes`` explains its keys. With ``--check`` nothing is written and the exit status says whether the
+A verb is listed below the heading that its class names as `section`; the first paragraph of the class' docstring says
+what it does, ``Attributes`` explains its keys. With ``--check`` nothing is written and the exit status says whether the
 committed page is fresh.
 """
 
@@ -27,7 +27,7 @@ WIDTH: Final = 120
 KEYS_IN_A_ROW: Final = 4
 """A verb with more explained keys than these has a list of them below the table."""
 IN_WORDS: Final = {"apply": "a pod's manifest", "advance": "a time"}
-"""What stands behind these verbs in a story, which is no mapping of keys."""
+"""The value of these verbs in a story, which is not a mapping of keys."""
 
 
 def paragraphs(model: type[BaseModel]) -> tuple[str, dict[str, str]]:

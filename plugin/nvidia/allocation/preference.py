@@ -138,7 +138,7 @@ def _path_scores(nvml: Nvml, gpus: list[GpuHandle]) -> list[list[int]]:
             try:
                 level = nvml.common_ancestor(gpu, other)
             except NvmlError as error:
-                # The spelling of the last words is the original's.
+                # The misspelling is the original's.
                 raise LinkGraphError(f"{pair}: failed to get commmon anscestor: {error}") from error
             if level not in _ANCESTOR_SCORES:
                 raise LinkGraphError(f"{pair}: unknown topology level: {level}")

@@ -87,7 +87,7 @@ class NodeFiles:
         path = [folder for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
         folders = [*path, *(folder for folder in _PROGRAM_FOLDERS if folder not in path)]
         if self.root not in ("", "/"):
-            # Below the root, and then below the root's root once more: the original looks in both, too.
+            # Below the root, and then below the root's root: the original looks in both, too.
             folders = [*(join(self.root, folder) for folder in folders), *folders]
         return self.find(name, folders, _is_program)[:1]
 

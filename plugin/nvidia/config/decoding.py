@@ -1,4 +1,4 @@
-"""Takes typed values out of a parsed file, with Go's words for those of another type.
+"""Take typed values out of a parsed file; a value of another type is an error with Go's text.
 
 A value that is null counts as not given.
 

@@ -124,7 +124,7 @@ class NvidiaSettings(NamedTuple):
     """The settings as given; the strategies are only checked by `validate`.
 
     `nvidia_driver_root` and `nvidia_dev_root` are folders of the node, `container_driver_root` is where this process
-    sees the former; all other files that the plugin reads lie where they lie on a node.
+    sees the former; all other files that the plugin reads have the paths that they have on a node.
     """
 
     mig_strategy: str = MigStrategy.NONE

@@ -56,7 +56,7 @@ class MigDevice:
 
 
 def visible_gpus(nvml: Nvml) -> Iterator[tuple[int, GpuHandle]]:
-    """Index and handle of each GPU that is no display adapter; NVML must be initialised.
+    """Yield index and handle of each GPU that is not a display adapter; NVML must be initialised.
 
     Raises:
         DiscoveryError: any call failed.

@@ -42,7 +42,7 @@ class DriverRoot(NamedTuple):
         return self.path if self.file("dev").is_dir() else "/"
 
     def library(self, name: str) -> str:
-        """What to ask the loader for: a library's path where it lies below this root, else its name."""
+        """Return what to ask the loader for: a library's path if it exists below this root, else its name."""
         if self.path in ("", "/"):
             return name
         for folder in _LIBRARY_FOLDERS:

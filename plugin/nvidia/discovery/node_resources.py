@@ -124,7 +124,7 @@ class _DeviceMap:
         return found
 
     def _check_mig(self) -> None:
-        """Each GPU in MIG mode shall have MIG devices, with ``single`` all of one type."""
+        """Check that each GPU in MIG mode has MIG devices, with ``single`` all of one type."""
         with failing_as("at least one device with migEnabled=true was not configured correctly"):
             for index, gpu in visible_gpus(self._nvml):
                 with failing_as(VISITING_GPU):

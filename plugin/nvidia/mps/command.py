@@ -1,4 +1,4 @@
-"""``plugin nvidia-mps``: what stands beside the plugin where GPUs are shared by MPS.
+"""``plugin nvidia-mps``: what runs beside the plugin where GPUs are shared by MPS.
 
 Source: cmd/mps-control-daemon/main.go (k8s-device-plugin v0.19.0); the texts are the original's.
 """

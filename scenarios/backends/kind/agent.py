@@ -57,7 +57,7 @@ class Agent:
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
         self._parts = (self, AgentFiles(), AgentDevices())
-        # What is there already was told by the agent of before a reboot.
+        # The agent that ran before a reboot has already reported what is there.
         self._read = {file: file.stat().st_size for file in PLACE.glob("*.out")}
 
     async def run(self) -> None:
@@ -123,7 +123,7 @@ class Agent:
         return found
 
     def do_add_stub(self, plugin: str) -> None:
-        """Make the pipe by which a stub is told, and its output."""
+        """Create the pipe for a stub's commands, and the file for its output."""
         os.mkfifo(PLACE / f"{plugin}.in")
         (PLACE / f"{plugin}.out").touch()
 

@@ -29,9 +29,9 @@ class AgentDevices:
         self._devices: VendorDevices | None = None
 
     def do_machine(self, cdi: str, driver: str, **gpus: Any) -> dict[str, Any]:
-        """Make the fake machine and its driver; what a plugin is told of both, and the machine's CDI specification.
+        """Create the fake machine and its driver; return a plugin's settings for both, and the CDI specification.
 
-        That is of the kind `cdi`; `driver` is the driver's folder, which lies in the run's.
+        The specification is of the kind `cdi`; `driver` is the driver's folder, below the run's.
         """
         from fakegpu import cdi_spec, make_cdi_hook, make_driver_root
 
@@ -60,7 +60,7 @@ class AgentDevices:
         return list(self._devices.ids)
 
     def do_tell_health(self, device: str, healthy: bool) -> None:
-        """Let the vendor's monitor tell of one of these devices that it is healthy or not."""
+        """Let the vendor's monitor report one of these devices as healthy or not."""
         assert self._devices is not None  # noqa: S101  # a story that does this has devices
         self._devices.tell_health(device, healthy=healthy)
 
@@ -73,7 +73,7 @@ class AgentDevices:
         return names(Machine.open(PLACE / "machine"))
 
     def do_change_gpus(self, verb: str, given: dict[str, Any]) -> None:
-        """Break, mend or divide the GPUs."""
+        """Break, fix or divide the GPUs."""
         from fakegpu import Machine
 
         from ..world.nvidia_gpus import change

@@ -18,7 +18,7 @@ from simkubelet.model.errors import HostError, InputError
 
 Object = Mapping[str, Any]
 OnChange = Callable[[str, Object, bool], None]
-"""Told of a kind's object and whether it is still there."""
+"""Called with the kind, the object and whether the object still exists."""
 
 _RETRY_S: Final = 0.5
 _WATCH_S: Final = 20
@@ -91,7 +91,7 @@ class ClusterApi:
             ) from None
 
     async def watch(self, kind: str, on_change: OnChange, url: str) -> None:
-        """Tell of every object of a kind, then of each change; until cancelled, over lost connections."""
+        """Report every object of a kind, then each change, until cancelled; reconnect when a connection is lost."""
         known = _Known()
         while True:
             try:
@@ -112,7 +112,7 @@ class ClusterApi:
         known.items, known.version = now, listed["metadata"]["resourceVersion"]
 
     async def _follow(self, kind: str, on_change: OnChange, url: str, known: _Known) -> None:
-        """Take changes until the server ends the watch; the next one goes on where this one ended."""
+        """Take changes until the server ends the watch; the next watch continues where this one ended."""
         params = {"watch": "1", "resourceVersion": known.version, "timeoutSeconds": str(_WATCH_S)}
         async with self._called("GET", "v1", url, stream=True, params=params, timeout=_WATCH_S + 5) as response:
             if response.is_error:
@@ -136,7 +136,7 @@ class ClusterApi:
 
 @dataclass(slots=True)
 class _Known:
-    """What a watch has told of: the objects by uid, and the version to go on from, empty where all are to be listed."""
+    """What a watch has reported: the objects by uid, and the version to continue from; empty to list all objects."""
 
     items: dict[str, Object] = field(default_factory=dict)
     version: str = ""

@@ -130,7 +130,7 @@ class KindBackend:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # What a cancelled run began ends all the same; each step on its own, so that one that fails keeps none.
+        # A cancelled run still ends what it began; each step on its own, so that a failed one does not stop the others.
         try:
             await asyncio.shield(self._end())
         except HostError as failure:
@@ -276,7 +276,7 @@ class KindBackend:
             raise errors[0]
 
     async def _reason(self, error: HostError) -> HostError:
-        """Why a story could not go on: a node that was ended under it lets everything else fail in its own words."""
+        """Return why a story could not continue: when its node was ended, every other error only follows from that."""
         for node in self._nodes.values():
             with contextlib.suppress(HostError):
                 if not await node.is_running():

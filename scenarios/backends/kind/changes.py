@@ -39,7 +39,7 @@ _BEFORE: Final = "simkubelet/before"
 
 
 async def change_gpus(action: NvidiaAction, node: KindNode, seen: Snapshot, trace: Trace) -> None:
-    """Break, mend or divide the NVIDIA GPUs of a node.
+    """Break, fix or divide the NVIDIA GPUs of a node.
 
     Args:
         action: The step.
@@ -58,7 +58,7 @@ async def change_gpus(action: NvidiaAction, node: KindNode, seen: Snapshot, trac
 async def change_device(
     action: DeviceAction, node: KindNode, devices: Sequence[str], seen: Snapshot, trace: Trace
 ) -> None:
-    """Let a vendor's monitor tell of one of a node's devices that it is unhealthy, or healthy again.
+    """Let a vendor's monitor report one of a node's devices as unhealthy, or as healthy again.
 
     Raises:
         InputError: There is no such device.

@@ -25,7 +25,7 @@ from .node import KindNode
 
 _CREATE_WITHIN_S: Final = 400.0
 
-# A kubelet tells of lists of devices at level 2, and publishes every ten seconds if nothing is said. With one control
+# A kubelet logs lists of devices at level 2, and publishes every ten seconds by default. With one control
 # plane nobody else can lead; after a reboot its controllers would wait until their own old leases are over.
 _CONFIG: Final = """\
 kind: Cluster
@@ -48,7 +48,7 @@ _WORKER: Final = "  - role: worker\n"
 
 
 def with_keys_in_files(kubeconfig: str, folder: Path) -> str:
-    """A kubeconfig whose certificates and keys lie in files below a folder; kr8s would make files of them that stay."""
+    """Return a kubeconfig with its certificates and keys in files of a folder; kr8s would leave such files behind."""
     config = yaml.safe_load(kubeconfig)
     for about in [one["cluster"] for one in config["clusters"]] + [one["user"] for one in config["users"]]:
         for key in [key for key in about if key.endswith("-data")]:

@@ -1,7 +1,7 @@
 """The DaemonSet of a plugin on one node: its container sees the plugin folder, the machine and the node's files.
 
-A bundled plugin is given these paths as options. A program of the user's has a node's paths built in, so everything
-lies where it lies on a node. A plugin that talks to the API server has a service account.
+A bundled plugin is given these paths as options. A program of the user's has a node's paths built in, so its container
+has everything at the same path as a node. A plugin that talks to the API server has a service account.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
         spec: The plugin.
         place: Where it runs.
         image: What it runs in.
-        program: What runs instead of a plugin that comes along.
+        program: What runs instead of a bundled plugin.
     """
     labels = {**LABELS, "plugin": spec.name, "node": place.node}
     env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
@@ -96,7 +96,7 @@ def mark_of(plugin: str) -> str:
 
 
 def _told_places(place: Place) -> dict[str, str]:
-    """What is mounted for a plugin that comes along: path in the container -> path on the node.
+    """What is mounted for a bundled plugin: path in the container -> path on the node.
 
     On a node ``/var/run`` is a link to ``/run``, which leads out of ``/host``. A file with something in it is a
     plugin's own affair, no device file below the host's root.
@@ -156,7 +156,7 @@ async def add_account(api: ClusterApi, namespace: str) -> None:
 
 
 async def remove_account(api: ClusterApi, namespace: str) -> None:
-    """Take away what `add_account` made, where it is there."""
+    """Remove what `add_account` made, if it exists."""
     await api.call("DELETE", f"clusterrolebindings?{SELECTED}", group=_RBAC)
     await api.call("DELETE", f"clusterroles?{SELECTED}", group=_RBAC)
     await api.call("DELETE", f"namespaces/{namespace}/serviceaccounts?{SELECTED}")

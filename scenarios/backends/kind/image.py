@@ -1,8 +1,8 @@
 """The image of plugins, stand-ins and the agent: this very interpreter, what it imports, and the libraries below both.
 
-Everything lies in the image at the path that it has here, so nothing is built or downloaded, and what runs on the node
-is what runs here, checkout or installed wheel. What changes often, our own code, is a layer on top of an image with the
-rest, so a node that has the rest is sent little.
+Every file has the same path in the image as here, so nothing is built or downloaded, and what runs on the node is what
+runs here, checkout or installed wheel. What changes often, our own code, is a layer on top of an image with the rest,
+so a node that has the rest is sent little.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _BUNDLED: Final = {
         "backends/kind/agent_changes.py",
     ),
 }
-"""What is needed of the packages that may lie in a wheel below another: see `host.module_name`."""
+"""What is needed of the packages that a wheel may have below another package: see `host.module_name`."""
 _UNUSED: Final = {
     "__pycache__",
     "test",

@@ -58,7 +58,7 @@ class KindKubelets:
 
     Args:
         api: Of their cluster.
-        state: Told when one is stopped; tells when one serves.
+        state: Gets a kubelet's stop; reports when a kubelet serves.
         plugins: Go down and come up with their node.
         trace: Gets what is done.
     """
@@ -115,7 +115,7 @@ class KindKubelets:
                 self._trace.append(CriRefused(node.name, tuple(calls)))
                 await node.ask("refuse_cri", calls=list(calls))
             case FillDisk() | FreeDisk() | SyncNodeStatus():
-                raise InputError("a real kubelet's disk cannot be filled, nor is it told when to publish its node")
+                raise InputError("a story can neither fill a real kubelet's disk nor choose when it publishes its node")
 
     async def _reboot(self, node: KindNode, plugins: tuple[str, ...] | None) -> None:
         await node.systemctl("stop")
@@ -125,7 +125,7 @@ class KindKubelets:
         self._paused.discard(node.name)
         self._tells_no_status.discard(node.name)
         await node.watch()
-        # One that came up before the agent has found no runtime, where a tap stands before that.
+        # With a tap before the runtime, a kubelet that came up before the agent has found no runtime.
         await node.systemctl("start")
         await self._until_api()
         await self._plugins.switch_on(node.name, ran if plugins is None else plugins)
@@ -162,7 +162,7 @@ class KindKubelets:
 
 
 async def set_up(node: KindNode, spec: NodeSpec, has_cri_tap: bool) -> None:
-    """Start the kubelet anew where the story wants other settings than the cluster has.
+    """Restart the kubelet where the story wants other settings than the cluster has.
 
     Args:
         node: The kubelet's.

@@ -85,7 +85,7 @@ class KindNode:
         await self.run("systemctl", verb, "kubelet")
 
     async def pause_runtime(self) -> None:
-        """Stop containerd in its tracks; containers go on."""
+        """Pause containerd; containers continue to run."""
         await self.run("systemctl", "kill", "--kill-whom=main", "--signal=STOP", "containerd")
 
     async def resume_runtime(self) -> None:

@@ -1,4 +1,4 @@
-"""A plugin on one node of a cluster: its lives, told from its pod, and its calls, told by a stub or a tap."""
+"""A plugin on one node of a cluster: its starts and ends, as its pod shows them, and its calls, by a stub or a tap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .node import KindNode
 
 
 class PluginOnNode:
-    """What has been told of a plugin.
+    """What has been reported about a plugin.
 
     Args:
         spec: The plugin.
@@ -83,7 +83,7 @@ class PluginOnNode:
             self._seen_container(statuses[0])
 
     def seen_report(self, report: Mapping[str, Any]) -> None:
-        """Take what a stub or a tap tells of calls."""
+        """Take what a stub or a tap reports about calls."""
         self.registrations += self._call_log.take(report) and self.tells
 
     def _seen_container(self, status: Mapping[str, Any]) -> None:

@@ -53,7 +53,7 @@ _DOMAINS: Final = {
     "nvidia": "nvidia.com",
     "volcano": "volcano.sh",
 }
-"""Of the resources that plugins serve which come along, however many they are."""
+"""Bundled plugin -> domain of the resources that it serves, however many they are."""
 _CONNECTED: Final = re.compile(r'"Connected to new client" resource="([^"]*)"')
 _LISTED: Final = re.compile(
     r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
@@ -67,7 +67,7 @@ class KindPlugins:
 
     Args:
         specs: The story's plugins.
-        programs: Plugin -> its program, of those that do not come along.
+        programs: Plugin -> its program, for those that are not bundled.
         image: What they run in.
         trace: Gets what happens.
     """
@@ -191,7 +191,7 @@ class KindPlugins:
             self.seen_report(plugin, node, json.loads(line))
 
     def seen_report(self, plugin: str, node: str, report: Mapping[str, Any]) -> None:
-        """Take what a stub or a tap tells of calls."""
+        """Take what a stub or a tap reports about calls."""
         self._on_nodes[node, plugin].seen_report(report)
 
     def seen_journal(self, node: str, line: str) -> None:
@@ -221,10 +221,10 @@ class KindPlugins:
         return None if domain is None else resource.partition("/")[0] == domain
 
     async def _stop(self, one: PluginOnNode, at_once: bool) -> None:
-        """End a plugin; returns when the cluster has told of its end.
+        """End a plugin; return when the cluster has reported its end.
 
-        The kubelet sends SIGTERM: one that ends before the kubelet has seen its pod go is started once more. One that
-        is to be killed is held until then, as it would end by that signal.
+        The kubelet sends SIGTERM: it starts a plugin again that ends before the kubelet has seen its pod go. A plugin
+        that is to be killed is held until then, as it would end by that signal.
         """
         if at_once:
             await one.node.ask("signal", mark=one.mark, number=int(signal.SIGSTOP))

@@ -2,8 +2,8 @@
 
 A container runs a stand-in, or its own program where the story's nodes run processes. A stand-in needs no image from
 a registry, ends with status 0 a moment after SIGTERM, and with another status when a step says so. An init container
-that is no sidecar ends at once. The moment decides what a kubelet does with a container that it both terminates and
-kills: without it either may win.
+without restartPolicy Always ends at once. The moment decides what a kubelet does with a container that it both
+terminates and kills: without it either may win.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class KindPods:
     async def static_manifest(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
         """The content of a static pod's file on a node.
 
-        A kubelet makes the pod's id from this content and the file's name, and for a known id it goes on with what the
-        runtime still has of an ended pod. So that no story goes on with another's pod, the id is given: the same for
-        the same manifest, as a kubelet's would be, and of this story alone.
+        A kubelet makes the pod's id from this content and the file's name, and for a known id it continues with what
+        the runtime still has of an ended pod. So that no story continues with another's pod, the id is given: the same
+        for the same manifest, as a kubelet's would be, and of this story alone.
 
         Raises:
             InputError: A program of it cannot run on a node.

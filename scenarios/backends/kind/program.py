@@ -1,7 +1,7 @@
 """A program of the user's on a cluster's node: what it needs of this machine, and how it is brought there.
 
 A program is carried with the shared libraries that the dynamic loader gives it here, a script with its interpreter,
-and each argument that names a file with that file. In its container everything lies at the path that it has here.
+and each argument that names a file with that file. In its container every file has the path that it has here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Program:
 
 
 def programs_of(specs: Iterable[PluginSpec], replacements: Mapping[str, Sequence[str]]) -> dict[str, Program]:
-    """Plugin -> its program, of those plugins that do not come along.
+    """Return plugin -> its program, for the plugins that are not bundled.
 
     Args:
         specs: A story's plugins.

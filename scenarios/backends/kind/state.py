@@ -106,7 +106,7 @@ class ClusterState:
             self._trace.append(KubeletCrashed(node, reason))
 
     def seen(self, kind: str, item: Object, is_there: bool) -> None:
-        """Take an object that a watch tells of."""
+        """Take an object that a watch reports."""
         match kind:
             case "node":
                 self._seen_node(item)
@@ -182,7 +182,7 @@ class ClusterState:
             self._trace.append(PodRemoved(name))
 
     def _is_bound_by_hand(self, item: Object) -> bool:
-        """Whether no scheduler chose a pod's node: its manifest names one, or lies in the node's own folder."""
+        """Whether no scheduler chose a pod's node: its manifest names one, or is a file in the node's own folder."""
         return item["metadata"]["name"] in self.bound or is_mirror(item)
 
     def _record_runs(self, pod: str, uid: str, node: str, item: Object) -> None:
@@ -213,7 +213,7 @@ class ClusterState:
         if about["uid"] in self._statuses or any(about["uid"] == uid_on_node(pod) for pod in self._pods.values()):
             self._record_event(item)
         else:
-            # Of a pod that the other watch tells of next, or of one of an earlier story, which it does not.
+            # Of a pod that the other watch reports next, or of one of an earlier story, which it does not report.
             self._early.setdefault(about["uid"], []).append(item)
 
     def _record_event(self, item: Object) -> None:
@@ -284,7 +284,7 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def is_mirror(item: Object) -> bool:
-    """Whether a kubelet tells of a static pod by it."""
+    """Whether it is the mirror pod by which a kubelet publishes a static pod."""
     return _MIRROR in item["metadata"].get("annotations", {})
 
 

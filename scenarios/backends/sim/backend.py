@@ -1,7 +1,7 @@
 """The simulated world: kubelets, scheduler and fake GPUs in this process, plugins as processes of their own.
 
-Node time stands still but for `SimPatience`, which lets it leap to the next thing due while the story waits and
-nothing else happens, and for the steps that advance it.
+Node time changes only by the steps that advance it, and by `SimPatience`, which lets it leap to the next thing due
+while the story waits and nothing else happens.
 """
 
 from __future__ import annotations

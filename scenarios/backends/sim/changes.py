@@ -67,7 +67,7 @@ from .patience import settled
 
 
 def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
-    """Break, mend or divide the NVIDIA GPUs of a node.
+    """Break, fix or divide the NVIDIA GPUs of a node.
 
     Raises:
         InputError: The node has no such GPU.
@@ -84,11 +84,11 @@ def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: 
 
 
 def change_device(action: DeviceAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
-    """Let a vendor's monitor tell of a device that it is unhealthy, or healthy again.
+    """Let a vendor's monitor report a device as unhealthy, or as healthy again.
 
     Raises:
         InputError: The node has no such device.
-        HostError: Nobody can be told.
+        HostError: The report cannot be delivered.
     """
     if node.vendor_devices is None:
         raise InputError(f"node '{node.name}' has no such devices: give it some with 'amd' or 'iluvatar'")
@@ -165,7 +165,7 @@ def _remove(node: SimNode, path: str, trace: Trace) -> None:
 async def change_kubelet(
     action: KubeletAction, node: SimNode, kubelet: Kubelet, plugins: SimPlugins, trace: Trace
 ) -> None:
-    """Do what a step says to the kubelet of a node; the node's plugins are tended while it runs.
+    """Do what a step says to the kubelet of a node; the node's plugins are supervised while it runs.
 
     Raises:
         InputError: It is not in the state for it.

@@ -34,7 +34,7 @@ from ...trace.trace import Trace
 _IDLE_S: Final = 0.01
 _LOOK_S: Final = 0.1
 _TURNS: Final = 4
-"""From the arrival of a plugin's line to the event that it leaves, in turns of the loop."""
+"""Iterations of the loop from the arrival of a plugin's line to the event that it leaves."""
 _FURTHEST_S: Final = 240.0
 _SETTLES_WITHIN_S: Final = 2.0
 _FROM_PROCESSES: Final = frozenset(

@@ -14,7 +14,7 @@ from typing import IO, Final
 from simkubelet.model.errors import InputError
 
 _PLACE: ContextVar[tuple[KubeletLogs, str | None]] = ContextVar("place")
-"""The world and the node for which something runs; a task inherits it from whoever started its kubelet."""
+"""The world and the node for which something runs; a task inherits it from the task that started its kubelet."""
 _TAIL_BYTES: Final = 1 << 16
 _GROWTH: Final = 8
 _LONGEST: Final = 1000

@@ -61,7 +61,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 async def kill_marked(mark: str) -> None:
     """Kill every process with a mark, and those that they fork meanwhile; returns when there are none."""
-    while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # nobody tells of the end of another's child
+    while signal_marked(mark, signal.SIGKILL):  # noqa: ASYNC110  # the end of another's child is not reported
         await asyncio.sleep(_LOOK_AGAIN_S)
 
 

@@ -213,7 +213,7 @@ def removed_at_end(folder: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path, but: Collection[Path] = ()) -> None:
-    """Remove a folder with all that is in it, but for some files and the folders that lead to them.
+    """Remove a folder with all that is in it, except for some files and the folders that lead to them.
 
     Raises:
         HostError: it cannot be removed.

@@ -58,7 +58,7 @@ class SimFiles:
         place = self.place(path)
         with self._named_errors(path, "created"):
             place.parent.mkdir(parents=True, exist_ok=True)
-            # Below a root that is no process's own an absolute link would lead out of the node.
+            # No process has this folder as its root, so an absolute link would lead out of the node.
             place.symlink_to(os.path.relpath(target, PurePosixPath(path).parent) if target[:1] == "/" else target)
             self._show(path)
 
@@ -122,7 +122,7 @@ class SimFiles:
         return self.view
 
     def place(self, path: str) -> Path:
-        """Where a file of the node lies here."""
+        """Return the path on this host of a file of the node."""
         return node_path(self._directory, path)
 
     def _found(self, path: str) -> Path:
@@ -131,7 +131,7 @@ class SimFiles:
         return place if os.path.lexists(place) or written is None or not os.path.lexists(written) else written
 
     def _in_view(self, path: str) -> Path | None:
-        """Where a file lies in `view`; None where its folder is not shared with the host, so that it needs no other."""
+        """Return a file's path in `view`; None where its folder is not shared with the host, so it needs no second."""
         pure = PurePosixPath(path)
         if pure.is_relative_to(_RUN):
             pure = PurePosixPath("/run", pure.relative_to(_RUN))

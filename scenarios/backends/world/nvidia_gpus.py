@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a node as stories see them: named, broken, mended and divided. Both backends do it so."""
+"""The NVIDIA GPUs of a node as stories see them: named, broken, fixed and divided. Both backends do it so."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def make_gpus(folder: Path, profile: str, count: int, seed: str | None, mig: Seq
 
 
 def driver_environment(root: str) -> dict[str, str]:
-    """What NVIDIA's plugin is told of a driver below a folder of the node, with device nodes in the node's ``/dev``."""
+    """Return NVIDIA's variables for a driver below a folder of the node, with device nodes in the node's ``/dev``."""
     return {"NVIDIA_DRIVER_ROOT": root, "CONTAINER_DRIVER_ROOT": root, "NVIDIA_DEV_ROOT": "/"}
 
 
@@ -63,7 +63,7 @@ def heal(machine: Machine, uuid: str) -> None:
 
 
 def partition(machine: Machine, gpu: int, profiles: Sequence[str] | str) -> None:
-    """Divide a GPU anew, into MIG devices of these profiles, or not where that is ``disabled``.
+    """Replace the MIG devices of a GPU by devices of these profiles; ``disabled`` ends its MIG mode.
 
     Raises:
         FakeGpuError: There is no such GPU, it has no MIG, or no room for so much.

@@ -170,7 +170,7 @@ class PluginProcess:
         await self._down.wait()
 
     async def pause(self) -> None:
-        """Stop its processes in their tracks.
+        """Pause its processes.
 
         Raises:
             InputError: there is no process.

@@ -113,7 +113,7 @@ class SimPlugins:
 
         Raises:
             InputError: The plugin is not in the state for it.
-            PluginError: A stub does not do as it is told.
+            PluginError: A stub does not follow a command.
         """
         process = self._processes[node, action.plugin]
         match action:
@@ -162,5 +162,5 @@ class SimPlugins:
 
 
 def _as_on_a_node(view: PluginView, folder: Path) -> PluginView:
-    """A view that names the plugins' folder as a node would, since a story cannot know where it lies here."""
+    """Return a view that names the plugins' folder as a node would, since a story cannot know its path here."""
     return replace(view, refusal=view.refusal.replace(str(folder), DEVICE_PLUGIN_PATH))

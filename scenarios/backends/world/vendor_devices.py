@@ -1,4 +1,4 @@
-"""The AMD GPUs and Iluvatar chips of a node: files below its machine's folder, and what tells of their health.
+"""The AMD GPUs and Iluvatar chips of a node: files below its machine's folder, and what reports their health.
 
 AMD's metrics exporter is a server of this process while it is wanted; IXML is files. Both backends make them so.
 """
@@ -66,7 +66,7 @@ class VendorDevices:
         self._exporter.close()
 
     def tell_health(self, device: str, *, healthy: bool) -> None:
-        """Let the vendor's monitor tell of one of `ids` that it is healthy or not."""
+        """Let the vendor's monitor report one of `ids` as healthy or not."""
         if device in self._chips:
             iluvatar.set_health(self._folder, device, 0 if healthy else iluvatar.ECC_ERROR)
         else:

@@ -216,7 +216,7 @@ class FailDevice(DeviceAction):
 
     @property
     def title(self) -> str:
-        return f"{describe_device(self.device)} falls ill"
+        return f"{describe_device(self.device)} becomes unhealthy"
 
 
 class HealDevice(DeviceAction):

@@ -1,4 +1,4 @@
-"""The verbs of a story that act on a node's kubelet and on what it stands on: checkpoint, container runtime, time."""
+"""The verbs of a story that act on a node's kubelet and on what it uses: checkpoint, container runtime, time."""
 
 from __future__ import annotations
 

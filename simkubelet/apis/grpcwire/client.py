@@ -1,7 +1,7 @@
 """gRPC calls to a server on a Unix socket, with the errors that a client in Go sees.
 
-A `ClientConnection` is one connection; whoever needs the next one after its end makes it. Messages are bytes. Nothing
-here runs in the background: all that comes is taken in the event loop as it comes.
+A `ClientConnection` is one connection; a caller that needs another one after its end makes it. Messages are bytes.
+Nothing here runs in the background: all that comes is taken in the event loop as it comes.
 
 What the connection as a whole takes is given back at once, what a stream takes when its messages are read: so a
 stream that nobody reads holds up no other call.
@@ -182,12 +182,12 @@ class ClientConnection:
         self.is_usable = False
         if not self._greeted.done():
             self._greeted.set_exception(error)
-            # Whoever opens the connection may have gone.
+            # The caller that opened the connection may have gone.
             self._greeted.exception()
         for call in self._calls.values():
             call.over(error)
 
-    # What comes; see `Heed`
+    # What comes; see `ConnectionListener`
 
     def raw(self, data: bytes) -> None:
         if data:

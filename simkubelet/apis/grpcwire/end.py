@@ -13,15 +13,15 @@ from .outbox import OnSent, Outbox
 
 __all__ = [
     "BatchingEnd",
+    "ConnectionListener",
     "End",
-    "Heed",
 ]
 
 _NO_LIMIT: Final = 1 << 32
 
 
-class Heed(Protocol):
-    """Who is told what comes on a connection; called in the event loop."""
+class ConnectionListener(Protocol):
+    """Gets what arrives on a connection; called in the event loop."""
 
     def raw(self, data: bytes) -> None:
         """What is to be passed on as it is: the preface, and all of a connection that does not speak HTTP/2."""
@@ -51,15 +51,15 @@ class End(asyncio.Protocol):
     Source: RFC 9113, section 3.4.
 
     Args:
-        heed: Told what comes.
+        listener: Gets what arrives.
         begins: Whether the other side began the connection; then a preface comes first.
 
     Attributes:
         error: What broke the connection; None where it ended in order, or has not.
     """
 
-    def __init__(self, heed: Heed, *, begins: bool) -> None:
-        self._heed = heed
+    def __init__(self, listener: ConnectionListener, *, begins: bool) -> None:
+        self._listener = listener
         self._reader = FrameReader()
         self._awaits_preface = begins
         self._is_first = True
@@ -88,16 +88,16 @@ class End(asyncio.Protocol):
         self._transport = None
         self.error = error
         if self._is_first:
-            self._heed.raw(self._reader.rest())
+            self._listener.raw(self._reader.rest())
         self._outbox.drop_all()
-        self._heed.lost()
+        self._listener.lost()
 
     def data_received(self, data: bytes) -> None:
         self._reader.feed(data)
         if not self._is_raw and not self._has_begun():
             return
         if self._is_raw:
-            self._heed.raw(self._reader.rest())
+            self._listener.raw(self._reader.rest())
             return
         try:
             for frame in self._reader.frames():
@@ -110,7 +110,7 @@ class End(asyncio.Protocol):
         """Pass on all that comes from here on, and what has come of a frame."""
         if not self._is_raw:
             self._is_raw = True
-            self._heed.raw(self._reader.rest())
+            self._listener.raw(self._reader.rest())
 
     def _has_begun(self) -> bool:
         """Whether it is known what is spoken; what is no HTTP/2 is passed on as it is."""
@@ -120,7 +120,7 @@ class End(asyncio.Protocol):
             if not self._is_raw and begins != PREFACE:
                 return False
             self._awaits_preface = False
-            self._heed.raw(self._reader.take(len(begins)))
+            self._listener.raw(self._reader.take(len(begins)))
         if self._is_first and not self._is_raw:
             kind = self._reader.next_type()
             if kind is None:
@@ -134,18 +134,18 @@ class End(asyncio.Protocol):
             case Type.HEADERS | Type.CONTINUATION:
                 self._take_headers(frame)
             case Type.DATA:
-                self._heed.data(frame.stream, frame.content(), len(frame.payload), frame.has(Flag.END_STREAM))
+                self._listener.data(frame.stream, frame.content(), len(frame.payload), frame.has(Flag.END_STREAM))
             case Type.RST_STREAM:
                 self._outbox.drop(frame.stream)
-                self._heed.reset(frame.stream, int.from_bytes(frame.payload))
+                self._listener.reset(frame.stream, int.from_bytes(frame.payload))
             case Type.WINDOW_UPDATE:
                 self._outbox.widen(frame.stream, int.from_bytes(frame.payload) & 0x7FFFFFFF)
             case Type.SETTINGS:
                 if not frame.has(Flag.ACK):
                     self._unacknowledged.append(frame)
-                self._heed.frame(frame)
+                self._listener.frame(frame)
             case _ if frame.stream == 0:
-                self._heed.frame(frame)
+                self._listener.frame(frame)
 
     def _take_headers(self, frame: Frame) -> None:
         if frame.type == Type.HEADERS:
@@ -156,7 +156,7 @@ class End(asyncio.Protocol):
             first, block = self._block
             self._block = None
             headers = [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(bytes(block), raw=True)]
-            self._heed.headers(first.stream, headers, first.has(Flag.END_STREAM))
+            self._listener.headers(first.stream, headers, first.has(Flag.END_STREAM))
 
     # What goes
 
@@ -237,9 +237,9 @@ class End(asyncio.Protocol):
 class BatchingEnd(End):
     """A connection that sends together what is said in one turn of the event loop."""
 
-    def __init__(self, heed: Heed, *, begins: bool) -> None:
+    def __init__(self, listener: ConnectionListener, *, begins: bool) -> None:
         self._pieces: list[bytes] = []
-        super().__init__(heed, begins=begins)
+        super().__init__(listener, begins=begins)
 
     def write(self, data: bytes) -> None:
         if not self._pieces:

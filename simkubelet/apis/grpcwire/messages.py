@@ -128,7 +128,7 @@ def trailers(code: int, text: str = "") -> Headers:
 
 
 def error_in(headers: Headers) -> str | None:
-    """The error with which a call ends as Go prints it, empty where it ends well; None where these are no trailers."""
+    """The error with which a call ends as Go prints it, empty for status OK; None for headers that are not trailers."""
     values = dict(headers)
     if b"grpc-status" not in values:
         return None

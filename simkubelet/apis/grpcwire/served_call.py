@@ -76,7 +76,7 @@ class ServedCall:
     Args:
         end: The connection.
         stream: The call's on it.
-        on_over: Told when nothing more will be said on the stream.
+        on_over: Called with the stream when nothing more will be sent on it.
 
     Attributes:
         task: What answers; None until the request is there.

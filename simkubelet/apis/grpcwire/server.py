@@ -101,7 +101,7 @@ class _Connection:
 
     def __init__(self, methods: Mapping[str, Method], on_lost: Callable[[_Connection], None]) -> None:
         self.end = BatchingEnd(self, begins=True)
-        # A server greets whoever comes.
+        # A server sends its settings to every client.
         self.end.send_frame(Frame(Type.SETTINGS, 0, 0, b""))
         self._methods = methods
         self._on_lost = on_lost

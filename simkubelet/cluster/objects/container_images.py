@@ -34,7 +34,7 @@ def image_id(image: str) -> str:
 
 
 def _split(image: str) -> tuple[str, str]:
-    """An image's full repository and its tag or digest, each with the sign that stands before it."""
+    """Return an image's full repository and its tag or digest, with the ``:`` or ``@`` before it."""
     name, at, digest = image.partition("@")
     place, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")

@@ -90,7 +90,7 @@ def series_json(
 
 
 def repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
-    """An Event that has happened once more."""
+    """Return an Event that has happened again."""
     if stored["eventTime"] is None:
         return {**stored, "count": stored["count"] + 1, "lastTimestamp": now}
     series = stored.get("series") or {"count": 1}

@@ -1,4 +1,4 @@
-"""Which nodes a pod may go to by its own words: node selector, required node affinity, taints and tolerations.
+"""Which nodes a pod's spec allows: node selector, required node affinity, taints and tolerations.
 
 Pods and nodes are the objects of the API; a field that is left out counts as empty.
 

@@ -61,8 +61,8 @@ class Written:
 
     Attributes:
         version: the cluster's after it, which is the object's resourceVersion too.
-        object: what stands there now; for DELETED what stood there last, with this version.
-        before: what stood there until then.
+        object: the object after the write; for DELETED its last state, with this version.
+        before: the object before the write.
     """
 
     version: int

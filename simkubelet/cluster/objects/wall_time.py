@@ -49,6 +49,6 @@ class WallTime:
         """The clock's seconds at a date.
 
         Raises:
-            ValueError: it is no date.
+            ValueError: it is not a date.
         """
         return (datetime.fromisoformat(date) - self._begin).total_seconds()

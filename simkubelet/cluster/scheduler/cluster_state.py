@@ -27,7 +27,7 @@ class NodeInfo:
         requested: what they ask for together, with their number under ``pods``.
         with_pod_affinity: those of them that have terms about other pods.
         counted: the same for CPU and memory, see `PodInfo.counted_requests`.
-        host_ports: how many take each port; one is the most but for pods that were bound by hand.
+        host_ports: how many take each port; at most one, except for pods that were bound by hand.
     """
 
     def __init__(self, node: Node) -> None:

@@ -48,7 +48,7 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """A pod came, changed or is gone: one that is bound, but for changes of pods that wait."""
+    """A bound pod was added, changed or deleted, or a waiting pod was changed."""
 
     kind: Kind
     old: PodInfo | None

@@ -1,6 +1,6 @@
 """The scheduler of a cluster: gives pods that wait to nodes, one after the other.
 
-What it decides stands in `scheduling`; here it follows the cluster's objects and writes what came of each try.
+`scheduling` makes the decisions; this module watches the cluster's objects and writes the result of each attempt.
 
 Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure`` (kubernetes v1.34.4).
 """

@@ -36,7 +36,7 @@ _STORED_NAMES: Final = {"reportingController": "reportingComponent"}
 
 
 class CoreEventStrategy(Strategy):
-    """An event may be created by a PUT; it stands in the namespace of what it is about."""
+    """An event may be created by a PUT; it is in the namespace of the object that it is about."""
 
     allow_create_on_update = True
     controller_field = "reportingComponent"

@@ -1,4 +1,4 @@
-"""What an API server refuses in labels and label selectors that stand in a pod's spec.
+"""What an API server refuses in labels and label selectors of a pod's spec.
 
 Source: apimachinery/pkg/apis/meta/v1/validation/validation.go, ``ValidateLabelSelector`` (v0.34.4);
 pkg/apis/core/validation/validation.go, ``ValidateMatchLabelKeysAndMismatchLabelKeys`` (kubernetes v1.34.4).

@@ -40,7 +40,7 @@ def not_simulated(spec: Mapping[str, Any], path: str = "spec") -> list[str]:
 
     Args:
         spec: of a pod or of a template of pods.
-        path: where the spec stands in its object.
+        path: of the spec in its object.
     """
     return [
         f"not simulated: {place}: {why}" for field, why in NOT_SIMULATED.items() for place in _set(spec, field, path)

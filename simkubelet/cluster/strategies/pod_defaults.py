@@ -44,7 +44,7 @@ def default_pod(pod: JSON) -> None:
 
 
 def default_pod_spec(spec: JSON, owner: str = "Pod") -> None:
-    """Fill in the defaults that a pod template has as well; `owner` is the kind of the object that it stands in.
+    """Fill in the defaults that a pod template has as well; `owner` is the kind of the object that has the spec.
 
     Raises:
         StatusError: a quantity is none.

@@ -186,8 +186,8 @@ def test_wrong_file_ends_both_with_the_same_words(nvidia_plugin: str, machine: M
 
 
 @pytest.mark.parametrize("config", ["a: b: c", "\ta: b", "a: [", "- a\nb: c", "flags:\n  migStrategy: foo\n bar: x"])
-def test_text_that_is_no_yaml_ends_both(nvidia_plugin: str, machine: Machine, config: str) -> None:
-    """What stands after ``yaml:`` are the words of two readers."""
+def test_invalid_yaml_ends_both(nvidia_plugin: str, machine: Machine, config: str) -> None:
+    """The text after ``yaml:`` is each YAML library's own."""
     with NvidiaNode(machine) as node:
         ends = [
             (plugin.exit_status(), plugin.last_words.partition("yaml:")[:2])

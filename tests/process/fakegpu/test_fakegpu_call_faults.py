@@ -63,7 +63,7 @@ for _ in range({tries}):
         pytest.param("LIB_RM_VERSION_MISMATCH", VERSION_MISMATCH, id="library of another version"),
     ],
 )
-def test_driver_that_is_not_well_is_told_by_init(
+def test_init_reports_a_broken_driver(
     machine: Machine, see: Callable[[Machine, str], str], answers: Answers, name: str, code: int
 ) -> None:
     machine.faults.fail_init(name)

@@ -79,7 +79,7 @@ def test_change_of_a_figure_loads_no_more_than_it_needs(machine: Machine, comman
         pytest.param(
             ["exec", "--gpu", "0", "--memory", "lots", "--dir", "node", "true"],
             "--memory lots: write a number of bytes, or one with KiB, MiB or GiB, such as 20GiB",
-            id="memory that is no number",
+            id="memory that is not a number",
         ),
         pytest.param(
             ["set", "1", "memory_used=900GiB", "--dir", "node"], "bytes for allocations", id="too much memory"

@@ -163,7 +163,7 @@ def test_the_monitor_sees_all_mig_devices(machine: Machine, enter: Enter, see: S
     assert seen["instances"] == "NVMLError_NoPermission"
 
 
-def test_container_with_a_whole_gpu_is_told_all_of_it(machine: Machine, enter: Enter, see: See) -> None:
+def test_container_with_a_whole_gpu_sees_all_of_it(machine: Machine, enter: Enter, see: See) -> None:
     machine.mig(0).create("1g.10gb")
     enter(machine, "1")
 
@@ -173,7 +173,7 @@ def test_container_with_a_whole_gpu_is_told_all_of_it(machine: Machine, enter: E
     assert (seen["whole"], seen["processes"]) == ("told", "told")
 
 
-def test_container_is_told_of_events_of_whole_gpus_only(machine: Machine, enter: Enter) -> None:
+def test_container_gets_events_of_whole_gpus_only(machine: Machine, enter: Enter) -> None:
     from tests.unit.fakegpu.test_fakegpu_events import EventSet
 
     machine.mig(0).create("1g.10gb")

@@ -15,7 +15,7 @@ from fakegpu.cli.main import main
 
 @pytest.fixture
 def foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The machine as whoever opens it from now on may only read it; what the fixture gives may still write."""
+    """The machine, which a process that opens it from now on may only read; the object given here may still write."""
     opened = os.open
 
     def refuse(path: str | os.PathLike[str], flags: int, *rest: int) -> int:

@@ -105,7 +105,7 @@ def test_writer_killed_with_the_lock_blocks_nobody(machine: Machine) -> None:
 
 
 @pytest.mark.slow
-def test_child_after_fork_goes_on(machine: Machine, see: Callable[[Machine, str], str]) -> None:
+def test_child_after_fork_continues(machine: Machine, see: Callable[[Machine, str], str]) -> None:
     code = """
 import os
 n.nvmlInit()

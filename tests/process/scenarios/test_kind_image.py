@@ -21,7 +21,7 @@ assert all(plugins.get_command(None, plugin) for plugin in PLUGINS)
 """
 
 
-def test_our_own_code_is_what_lies_above_the_rest() -> None:
+def test_our_own_code_is_the_upper_layer() -> None:
     source = image_source()
 
     own = {str(path) for path in source.own}

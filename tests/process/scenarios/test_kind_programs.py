@@ -1,4 +1,4 @@
-"""What a program of the user's needs on a node of a cluster, and where it lies there."""
+"""What a program of the user's needs on a node of a cluster, and its paths there."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_a_script_is_run_by_its_interpreter(first_line: str, tmp_path: Path) -> 
     assert {Path(file), Path(made.argv[0])} <= made.files
 
 
-def test_an_argument_that_names_a_file_comes_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_named_by_an_argument_is_carried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "settings.yaml").touch()
     monkeypatch.chdir(tmp_path)
 

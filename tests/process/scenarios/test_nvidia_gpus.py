@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of a node, as stories name, break, mend and divide them."""
+"""The NVIDIA GPUs of a node, as stories name, break, fix and divide them."""
 
 from __future__ import annotations
 

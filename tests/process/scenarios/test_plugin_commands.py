@@ -137,7 +137,7 @@ async def test_tap_reports_in_the_place_of_a_stub(supervised: Any) -> None:
     assert (view.registrations, view.refusal, view.calls) == (1, "", {"Register": 1})
 
 
-async def test_plugin_that_is_no_stub_is_registered_when_its_kubelet_says_so(supervised: Any) -> None:
+async def test_plugin_without_commands_is_registered_once_reported(supervised: Any) -> None:
     mine = supervised(takes_commands=False, is_tapped=True)
 
     mine.plugin.reported({"registered": "x/y", "endpoint": "s", "error": ""})
@@ -150,13 +150,13 @@ async def test_command_that_is_refused_is_the_plugins_failure(supervised: Any) -
         await supervised().plugin.send_command({"command": "dance"})
 
 
-async def test_plugin_that_does_not_answer_is_told_so(supervised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_command_without_an_answer_is_an_error(supervised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scenarios.backends.world.stub_control._ANSWER_LIMIT_S", 0.5)
 
     with pytest.raises(PluginError, match="plugin 'mine' does not take the command list"):
         await supervised(DEAF).plugin.send_command({"command": "list"})
 
 
-async def test_program_that_took_the_stubs_place_cannot_be_told(supervised: Any) -> None:
+async def test_program_in_place_of_the_stub_takes_no_commands(supervised: Any) -> None:
     with pytest.raises(InputError, match="plugin 'mine' is no stub here"):
         await supervised(takes_commands=False).plugin.send_command({"command": "list"})

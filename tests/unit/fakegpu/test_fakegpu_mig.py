@@ -342,7 +342,7 @@ def test_placements_and_capacity_in_nvml(machine: Machine, nvml: ctypes.CDLL) ->
     assert number_of(nvml.nvmlDeviceGetGpuInstanceRemainingCapacity, device, 99)[0] == NOT_SUPPORTED
 
 
-def test_changes_are_told(machine: Machine, nvml: ctypes.CDLL) -> None:
+def test_changes_are_events(machine: Machine, nvml: ctypes.CDLL) -> None:
     from .test_fakegpu_events import EventSet
 
     events = EventSet(nvml)

@@ -148,7 +148,7 @@ def test_setting_of_what_the_board_has_not_is_refused(tmp_path: Path, key: str, 
         machine.set(0, key, value)
 
 
-def test_text_that_is_no_uuid_is_refused(machine: Machine) -> None:
+def test_text_that_is_not_a_uuid_is_refused(machine: Machine) -> None:
     with pytest.raises(
         InputError, match=r"^fabric_cluster=rack-7: not a UUID, such as .* \(UUID of the NVLink fabric's"
     ):

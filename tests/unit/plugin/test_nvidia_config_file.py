@@ -241,7 +241,7 @@ def test_what_the_original_takes_is_taken(file: Path, text: str) -> None:
         ("\x00", "yaml: unacceptable character #x0000: special characters are not allowed"),
     ],
 )
-def test_text_that_is_no_yaml_is_refused_with_its_line(file: Path, text: str, words: str) -> None:
+def test_invalid_yaml_is_refused_with_its_line(file: Path, text: str, words: str) -> None:
     file.write_text(text)
 
     with pytest.raises(ConfigError) as error:
@@ -252,7 +252,7 @@ def test_text_that_is_no_yaml_is_refused_with_its_line(file: Path, text: str, wo
     assert "\n" not in str(error.value)
 
 
-def test_keys_that_are_no_texts_become_texts(file: Path) -> None:
+def test_keys_of_other_types_become_texts(file: Path) -> None:
     file.write_text("flags: {1: a, true: b, migStrategy: single, plugin: {containerDriverRoot: !!str 3}}")
 
     assert read_config(file).fields == {"mig_strategy": "single", "container_driver_root": "3", "imex_channel_ids": ()}

@@ -192,7 +192,7 @@ async def test_xid_on_a_gpu_with_mig_devices(instance: tuple[int, int], failing:
         assert await reports.next() == failing
 
 
-async def test_xid_of_an_instance_that_is_no_device_of_the_resource_affects_none() -> None:
+async def test_xid_of_another_resources_instance_affects_no_device() -> None:
     nvml = Nvml()
     async with checking(nvml, [mig("a"), mig("b")]) as reports:
         nvml.xid("GPU-0", 79, 2, 1)

@@ -1,4 +1,4 @@
-"""What stubs and taps report of a plugin, kept for observations and told to the trace."""
+"""What stubs and taps report about a plugin, kept for observations and written to the trace."""
 
 from __future__ import annotations
 

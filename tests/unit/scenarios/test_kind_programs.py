@@ -1,4 +1,4 @@
-"""What a program of the user's needs on a node of a cluster, and where it lies there."""
+"""What a program of the user's needs on a node of a cluster, and its paths there."""
 
 import io
 import sys
@@ -46,7 +46,7 @@ def test_the_python_that_runs_here_is_in_the_image_already(tmp_path: Path) -> No
         ("", "{file} is neither a native program nor a script"),
     ],
 )
-def test_what_cannot_be_carried_is_told(first_line: str, words: str, tmp_path: Path) -> None:
+def test_what_cannot_be_carried_is_reported(first_line: str, words: str, tmp_path: Path) -> None:
     file = script(tmp_path, first_line)
 
     with pytest.raises(InputError) as caught:
@@ -63,7 +63,7 @@ def test_another_python_would_lack_its_modules(tmp_path: Path) -> None:
         program(str(tmp_path / "python3.99"))
 
 
-def test_files_lie_below_the_programs_folder_with_what_links_point_at(tmp_path: Path) -> None:
+def test_programs_folder_has_what_links_point_at(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("content")
     (tmp_path / "link").symlink_to("real")
 
@@ -75,7 +75,7 @@ def test_files_lie_below_the_programs_folder_with_what_links_point_at(tmp_path: 
     assert only.name == f"{PROGRAMS}{tmp_path}/link".lstrip("/")
 
 
-def test_a_plugin_that_comes_along_finds_its_settings_and_the_machines_files() -> None:
+def test_bundled_plugin_finds_settings_and_machine_files() -> None:
     spec = PluginSpec(name="nvidia", builtin="nvidia")
     files = {"/etc/nvidia/config.yaml": "version: v1", "/etc/gophers/g1": ""}
 

@@ -62,7 +62,7 @@ def test_tables_of_verbs_and_expectations_are_those_of_the_classes() -> None:
     assert story_reference.page(PAGE) == PAGE, "run: python -m tools.generate.story_reference"
 
 
-def test_changed_table_is_written_again_and_its_surroundings_stay() -> None:
+def test_changed_table_is_rewritten_and_the_rest_stays() -> None:
     stale = PAGE.replace("| `apply` |", "| `aply` |").replace("- `skip`: ", "- `skp`: ")
 
     assert stale != PAGE

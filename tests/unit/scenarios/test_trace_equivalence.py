@@ -152,7 +152,7 @@ def test_refusal_may_come_before_the_allocation(story: Document) -> None:
     assert not differ(story, first, second)
 
 
-def test_a_device_that_an_init_container_lends_is_told_in_any_order(story: Document) -> None:
+def test_init_container_devices_are_recorded_in_any_order(story: Document) -> None:
     init = given_devices("first", "gpu-0", "gpu-1", container="init")
     main = given_devices("first", "gpu-1")
 

@@ -34,10 +34,10 @@ _TEXT_TAGS: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary")
 def json_document(body: bytes, faults: list[str] | None = None) -> Any:
     """A JSON text's value; duplicate fields of an object are added to `faults`.
 
-    Bytes that are no UTF-8, and halves of surrogate pairs, become U+FFFD.
+    Bytes that are not UTF-8, and halves of surrogate pairs, become U+FFFD.
 
     Raises:
-        ValueError: it is no JSON, in Go's words.
+        ValueError: it is not JSON; the message is Go's.
     """
     text = body.decode(errors="replace")
     try:
@@ -77,7 +77,7 @@ def yaml_document(body: bytes) -> Any:
     """The value of a YAML text, with texts as keys and no types that JSON does not have.
 
     Raises:
-        ValueError: it is no YAML, or has no value in JSON.
+        ValueError: it is not YAML, or has no value in JSON.
     """
     import yaml
 

@@ -28,7 +28,7 @@ Value: TypeAlias = int | bytes
 
 
 class ProtobufError(Exception):
-    """Bytes that are no protobuf, or none of a Kubernetes object."""
+    """Bytes that are not protobuf, or not a Kubernetes object's."""
 
 
 def read_protobuf(body: bytes, schema: Schema) -> JSON:

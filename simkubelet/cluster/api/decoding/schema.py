@@ -75,7 +75,7 @@ def schema_of(group: str, version: str, kind: str) -> Schema:
 
 
 def resolved(schema: Schema) -> Schema:
-    """A schema itself where it refers to another one; what stands beside the reference is kept."""
+    """Replace a schema's reference by the schema that it names; the keys beside the reference are kept."""
     if "$ref" not in schema:
         return schema
     return {**definitions()[schema["$ref"]], **{key: value for key, value in schema.items() if key != "$ref"}}
@@ -127,7 +127,7 @@ def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> An
     `struct` is what Go calls the value.
 
     Raises:
-        TypeError: it or something in it is of another type, in Go's words.
+        TypeError: it or something in it is of another type; the message is Go's.
         ValueError: a text in it is of another form.
     """
     return _read(value, schema, _Place(struct), faults)
@@ -217,10 +217,10 @@ def _check_base64(text: str) -> None:
 
 
 def check_date(text: str) -> None:
-    """See that a text is a date.
+    """Check that a text is a date.
 
     Raises:
-        ValueError: it is none, in Go's words.
+        ValueError: it is not a date; the message is Go's.
     """
     try:
         is_date = _DATE.fullmatch(text) is not None and datetime.fromisoformat(text) is not None

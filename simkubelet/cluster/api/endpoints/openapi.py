@@ -117,7 +117,7 @@ def _references(schema: Any) -> list[str]:
 
 
 def _with_references(schema: Schema, prefix: str) -> JSON:
-    """A schema whose references are those of a document; what stands beside one goes with it."""
+    """Return a schema with a document's references; the keys beside a reference are kept with it."""
 
     def translated(value: Any) -> Any:
         if isinstance(value, list):

@@ -25,7 +25,7 @@ _OPERATORS: Final = ("in", "notin", "=", "==", "!=", ">", "<")
 
 
 class SelectorError(Exception):
-    """A text that is no selector; the words are the API server's."""
+    """A text that is not a selector; the message is the API server's."""
 
 
 @dataclass(frozen=True, slots=True)

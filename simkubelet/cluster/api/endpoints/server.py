@@ -122,7 +122,7 @@ def _key_usage(*, authority: bool) -> x509.KeyUsage:
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Whether a line is no mere complaint about bytes that are no HTTP: their sender is answered 400, which is all."""
+    """Whether a line is about more than bytes that are not HTTP; their sender gets 400, and they are not logged."""
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 

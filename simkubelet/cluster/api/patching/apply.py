@@ -130,7 +130,7 @@ def _is_owned(path: Path, owned: FieldSet) -> bool:
 
 
 def _remove(obj: Any, path: Path, schema: Schema | None) -> None:
-    """Take away what stands at a path, if it is there."""
+    """Remove the field or item at a path, if there is one."""
     *above, last = path
     for name in above:
         obj, schema = _step(obj, name, schema)

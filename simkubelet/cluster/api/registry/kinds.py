@@ -62,7 +62,7 @@ def core_event(new: JSON) -> JSON:
 
 
 def field_at(*path: str) -> Callable[[JSON], str]:
-    """Reads what stands at a path; nothing is an empty text."""
+    """Return a reader of the field at a path; a missing field is an empty text."""
 
     def value(obj: JSON) -> str:
         found: object = obj
@@ -74,7 +74,7 @@ def field_at(*path: str) -> Callable[[JSON], str]:
 
 
 def flag_at(*path: str) -> Callable[[JSON], str]:
-    """Reads what stands at a path as ``true`` or ``false``."""
+    """Return a reader of the field at a path as ``true`` or ``false``."""
     text = field_at(*path)
     return lambda obj: "true" if text(obj) == "True" else "false"
 
@@ -117,7 +117,7 @@ EVENT_FIELDS: Final[SelectableFields] = {
 
 @dataclass(frozen=True, slots=True)
 class SubResource:
-    """What stands below an object: ``pods/binding``; the kind is the one that it takes or gives."""
+    """A subresource of an object, as ``pods/binding``; the kind is the one that it takes or gives."""
 
     name: str
     verbs: tuple[str, ...]
@@ -175,7 +175,7 @@ class Kind:
 
     @property
     def key_kind(self) -> str:
-        """What stands in `Key.kind`."""
+        """The value of `Key.kind`."""
         return self.stored_as or str(self.resource)
 
     def key(self, namespace: str, name: str) -> Key:

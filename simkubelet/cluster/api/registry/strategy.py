@@ -20,7 +20,7 @@ class Strategy:
     """The rules of one kind; as it stands, those of a kind without rules and without a status.
 
     A hook may change the object called ``new``: it is the caller's own copy. ``old`` is what is stored and is never
-    changed; parts of it that go into ``new`` are copied. Hooks are called in the order in which they stand here.
+    changed; parts of it that go into ``new`` are copied. Hooks are called in the order in which they are written here.
     """
 
     allow_unconditional_update: bool = True

@@ -40,7 +40,7 @@ _FIRST_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 15 * 60.0
 _RETRY_S: Final = 1.0
 _ALWAYS_TOLD: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-"""Counts that stand in a status even where they are 0."""
+"""Counts that a status has even where they are 0."""
 
 
 def current_revision(registry: Registry, daemon_set: JSON) -> str:

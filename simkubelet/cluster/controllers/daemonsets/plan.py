@@ -113,7 +113,7 @@ def by_node(pods: Iterable[JSON]) -> dict[str, list[JSON]]:
 def manage(
     view: DaemonSetView, nodes: Sequence[JSON], pods: Mapping[str, list[JSON]], is_waiting: Callable[[str], bool]
 ) -> Plan:
-    """Give each node that should have a pod one, and take away what is too much.
+    """Create a pod for each node that should have one, and delete the pods that are too many.
 
     Args:
         view: the set.

@@ -1,4 +1,4 @@
-"""What a tap tells of the connections through it: how many the kubelet has, and to which process."""
+"""What a tap reports about the connections through it: how many the kubelet has, and to which process."""
 
 from __future__ import annotations
 

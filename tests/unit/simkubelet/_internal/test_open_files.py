@@ -16,7 +16,7 @@ def test_error_that_hides_too_many_open_files_is_named() -> None:
         try:
             raise OSError(errno.EMFILE, "Too many open files")
         except OSError:
-            raise HostError("the folder: remove what lies there") from None
+            raise HostError("the folder: cannot listen") from None
     except HostError as error:
         hidden = error
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
