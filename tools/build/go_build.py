@@ -1,7 +1,7 @@
 """Build Go programs for the tests once, and keep them until their sources, pins, flags or the Go toolchain change.
 
-What to build is a `Program`; where it lies is its digest. Builds of other checkouts or of other flags do not disturb
-each other, and a build that is broken off leaves nothing behind.
+A `Program` says what to build; its digest names the folder of the result. Builds of other checkouts or of other flags
+do not disturb each other, and an interrupted build leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class BuildError(Exception):
-    """The program cannot be built on this machine; the message says why and how to mend it."""
+    """The program cannot be built on this machine; the message says why and how to fix it."""
 
 
 def find_go(needed: str, purpose: str) -> str:

@@ -1,8 +1,8 @@
-"""Name the node image for the tests' kind cluster, building it where a recipe for one lies beside the checkout.
+"""Name the node image for the tests' kind cluster, building it where there is a recipe for one.
 
-``KIND_NODE_IMAGE`` decides where it is set. Else ``../shared/kindnode/build.sh``, on machines that have it, makes an
-image without a registry: minutes at the first time, kept in docker and, for its parts, in the user's cache folder. Else
-the image is kind's own choice.
+``KIND_NODE_IMAGE`` decides where it is set. Otherwise ``../shared/kindnode/build.sh``, on machines that have it, builds
+an image without a registry: this takes minutes the first time; docker keeps the image and the user's cache folder its
+parts. Otherwise kind chooses the image.
 
 Exit status 3 where the recipe fails.
 """

@@ -1,8 +1,8 @@
 """Build NVIDIA's own device plugin, gpu-feature-discovery and nvidia-ctk for the e2e tests, and print their paths.
 
 They are unmodified; a line each, in this order. Their versions are those of the Go module in ``tests/e2e/nvidia_go``.
-They resolve NVML at run time, so the linker is told to leave the library's symbols open and to resolve them as late as
-possible; so the same binary runs on the fake library and on the real one. A build is kept until the pins, the flags or
+They resolve NVML at run time, so the linker leaves the library's symbols open and resolves them as late as
+possible; the same binary runs on the fake library and on the real one. A build is kept until the pins, the flags or
 the Go toolchain change.
 
 Exit status 3 where the build is impossible here: no Go, no C compiler, or the modules cannot be had.

@@ -2,7 +2,7 @@
 
 Debian carries it in its non-free part, one version in each release. The place to ask is the one that this machine's apt
 asks for Debian's main part, with the releases named here, so that every machine tests with the same versions; apt
-checks the signature. What apt keeps lies in a folder of its own, and the system's lists stay as they are.
+checks the signature. apt's files are kept in a folder of their own, and the system's lists stay as they are.
 
 Exit status 3 where it cannot be had: no Debian, no network.
 """

@@ -1,7 +1,7 @@
 """Build the oracle on the kubelet's real device manager, the stub plugin, and the real scheduler; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
-others. The build tags say which side of a change of the real code a version stands on: ``before1_31`` is set for all
+others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
 as the wire is; the scheduler is that of the usual version.
 

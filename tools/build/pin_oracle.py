@@ -5,8 +5,8 @@ does not hold; here each is replaced by the module that was published with it. A
 Kubernetes' own go.mod, which `go mod tidy` would raise if it saw the files for other Kubernetes versions: so it runs in
 a copy without them.
 
-`python -m tools.build.pin_oracle 1.36.3` writes ``tests/oracle/versions/1.36.mod``. Where one staging module cannot be had in
-that version, `--staging k8s.io/cri-client=v0.31.0` names another.
+`python -m tools.build.pin_oracle 1.36.3` writes ``tests/oracle/versions/1.36.mod``. Where one staging module cannot be
+had in that version, `--staging k8s.io/cri-client=v0.31.0` names another.
 """
 
 from __future__ import annotations
