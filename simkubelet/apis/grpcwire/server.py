@@ -34,7 +34,8 @@ class GrpcServer:
         self._methods = methods
         self._connections: set[_Connection] = set()
         self._socket: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
 
     def listen(self, path: Path) -> None:
         """Make the socket and serve on it.
@@ -51,7 +52,7 @@ class GrpcServer:
             listener.close()
             raise
         self._socket = listener
-        self._accepting = asyncio.create_task(self._accept(listener))
+        self._listen_on(listener)
 
     async def stop(self, grace_s: float = 0.0) -> None:
         """Accept nobody any more and break off all calls; those that end by themselves get `grace_s` for that.
@@ -71,24 +72,37 @@ class GrpcServer:
         await asyncio.sleep(0)
 
     async def _end_accepting(self) -> None:
-        try:
-            if self._accepting is not None:
-                self._accepting.cancel()
-                await asyncio.wait([self._accepting])
-        finally:
-            if self._socket is not None:
-                self._socket.close()
+        if self._pause is not None:
+            self._pause.cancel()
+        listener, self._socket = self._socket, None
+        if listener is not None:
+            asyncio.get_running_loop().remove_reader(listener)
+            listener.close()
+        # What was accepted is closed as a connection: a task that is cancelled before it begins would leave its socket.
+        if self._connecting:
+            await asyncio.wait(self._connecting)
 
-    async def _accept(self, listener: socket.socket) -> None:
+    def _listen_on(self, listener: socket.socket) -> None:
+        asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listener)
-            except OSError as error:
-                _log.error("Cannot accept a connection: %s", error.strerror)
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            await loop.connect_accepted_socket(self._new_end, accepted)
+        try:
+            accepted, _ = listener.accept()
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            _log.error("Cannot accept a connection: %s", error.strerror)
+            loop.remove_reader(listener)
+            self._pause = loop.call_later(_PAUSE_S, self._listen_on, listener)
+            return
+        accepted.setblocking(False)
+        task = loop.create_task(self._connect(accepted))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        await asyncio.get_running_loop().connect_accepted_socket(self._new_end, accepted)
 
     def _new_end(self) -> BatchingEnd:
         connection = _Connection(self._methods, self._connections.discard)
