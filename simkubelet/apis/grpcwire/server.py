@@ -78,7 +78,7 @@ class GrpcServer:
         if listener is not None:
             asyncio.get_running_loop().remove_reader(listener)
             listener.close()
-        # What was accepted is closed as a connection: a task that is cancelled before it begins would leave its socket.
+        # Not cancelled: a task that never began would leave its socket open.
         if self._connecting:
             await asyncio.wait(self._connecting)
 
@@ -102,7 +102,9 @@ class GrpcServer:
         task.add_done_callback(self._connecting.discard)
 
     async def _connect(self, accepted: socket.socket) -> None:
-        await asyncio.get_running_loop().connect_accepted_socket(self._new_end, accepted)
+        _, end = await asyncio.get_running_loop().connect_accepted_socket(self._new_end, accepted)
+        if self._socket is None:
+            end.close()
 
     def _new_end(self) -> BatchingEnd:
         connection = _Connection(self._methods, self._connections.discard)

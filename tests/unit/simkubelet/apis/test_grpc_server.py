@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import shutil
+import socket
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,28 @@ async def test_call_that_the_client_gives_up_is_broken_off(channel: grpc.aio.Cha
     call.cancel()
 
     await _until(served, "Never")
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_stop_closes_a_connection_of_that_moment(folder: Path, turns: int, is_cancelled: bool) -> None:
+    server = GrpcServer({})
+    server.listen(folder / "s.sock")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        client.connect(str(folder / "s.sock"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        if is_cancelled:
+            stopping.cancel()
+        await asyncio.wait([stopping])
+
+        async with asyncio.timeout(10):
+            with suppress(ConnectionResetError):
+                while await asyncio.get_running_loop().sock_recv(client, 100):
+                    pass
 
 
 async def test_stop_breaks_calls_off(folder: Path) -> None:
