@@ -10,9 +10,9 @@ from collections.abc import Callable
 import pytest
 
 from fakegpu import Machine
-from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, machine, nvml, until
+from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, h100, load, machine, nvml, until
 
-__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "machine", "nvml", "see", "until"]
+__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see", "until"]
 
 See = Callable[[Machine, str], str]
 

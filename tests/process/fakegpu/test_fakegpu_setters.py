@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from fakegpu import Machine
-from tests.unit.fakegpu.test_fakegpu_setters import Board
+from tests.unit.fakegpu.conftest import Board
 
 from .conftest import See
 
@@ -18,29 +15,6 @@ OK, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, IN_USE = 0, 2, 3, 4, 19
 GPU_IS_LOST = 15
 ENABLED, DISABLED = 1, 0
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="what NVML sets is for root")
-Load = Callable[[str], "Board"]
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Iterator[Load]:
-    made: list[Board] = []
-
-    def make(profile: str) -> Board:
-        machine = Machine.create(tmp_path / profile, profile, 2, seed="set")
-        library = ctypes.CDLL(str(machine.library))
-        assert library.nvmlInit_v2() == OK
-        made.append(Board(machine, library))
-        return made[-1]
-
-    yield make
-    for board in made:
-        board.library.nvmlShutdown()
-        board.machine.close()
-
-
-@pytest.fixture
-def h100(load: Load) -> Board:
-    return load("h100-80gb")
 
 
 @needs_root

@@ -25,6 +25,17 @@ def _script(file, text):
     file.chmod(0o755)
 
 
+def test_named_image_is_taken_as_it_is(machine, monkeypatch):
+    monkeypatch.setenv("KIND_NODE_IMAGE", "own:1")
+    _script(machine / "kindnode" / "build.sh", "exit 1")
+
+    assert kind_node_image.node_image() == "own:1"
+
+
+def test_without_a_recipe_the_image_is_kinds(machine):
+    assert kind_node_image.node_image() is None
+
+
 def test_recipe_is_followed_once(machine):
     _script(machine / "kindnode" / "build.sh", f'echo "$IMAGE" >>{machine}/built')
 

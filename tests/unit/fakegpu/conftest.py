@@ -10,6 +10,7 @@ import ctypes
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,3 +74,50 @@ class Answers:
 @pytest.fixture
 def answers(nvml: ctypes.CDLL) -> Answers:
     return Answers(nvml)
+
+
+class Board:
+    """The first GPU of a machine, through its library."""
+
+    def __init__(self, machine: Machine, library: ctypes.CDLL) -> None:
+        self.machine = machine
+        self.library = library
+        self.device = ctypes.c_void_p()
+        assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) == 0
+
+    def set(self, name: str, *arguments: Any) -> int:
+        return int(getattr(self.library, f"nvmlDevice{name}")(self.device, *arguments))
+
+    def get(self, name: str, *arguments: Any, answers: int = 1) -> Any:
+        """One number or several; the code's name if it is not success."""
+        values = [ctypes.c_int() for _ in range(answers)]
+        references = (ctypes.byref(value) for value in values)
+        code = getattr(self.library, f"nvmlDevice{name}")(self.device, *arguments, *references)
+        if code != 0:
+            return f"error {code}"
+        return values[0].value if answers == 1 else tuple(value.value for value in values)
+
+
+Load = Callable[[str], Board]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Iterator[Load]:
+    made: list[Board] = []
+
+    def make(profile: str) -> Board:
+        machine = Machine.create(tmp_path / profile, profile, 2, seed="set")
+        library = ctypes.CDLL(str(machine.library))
+        assert library.nvmlInit_v2() == 0
+        made.append(Board(machine, library))
+        return made[-1]
+
+    yield make
+    for board in made:
+        board.library.nvmlShutdown()
+        board.machine.close()
+
+
+@pytest.fixture
+def h100(load: Load) -> Board:
+    return load("h100-80gb")

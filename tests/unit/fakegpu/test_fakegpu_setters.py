@@ -5,13 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from fakegpu import Machine
+from .conftest import Board, Load
 
 OK, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, IN_USE = 0, 2, 3, 4, 19
 GPU_IS_LOST = 15
@@ -19,51 +18,6 @@ NOBODY = 65534
 GRAPHICS, SM, MEMORY = 0, 1, 2
 ENABLED, DISABLED = 1, 0
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="what NVML sets is for root")
-Load = Callable[[str], "Board"]
-
-
-class Board:
-    """The first GPU of a machine, through its library."""
-
-    def __init__(self, machine: Machine, library: ctypes.CDLL) -> None:
-        self.machine = machine
-        self.library = library
-        self.device = ctypes.c_void_p()
-        assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) == OK
-
-    def set(self, name: str, *arguments: Any) -> int:
-        return int(getattr(self.library, f"nvmlDevice{name}")(self.device, *arguments))
-
-    def get(self, name: str, *arguments: Any, answers: int = 1) -> Any:
-        """One number or several; the code's name if it is not success."""
-        values = [ctypes.c_int() for _ in range(answers)]
-        references = (ctypes.byref(value) for value in values)
-        code = getattr(self.library, f"nvmlDevice{name}")(self.device, *arguments, *references)
-        if code != OK:
-            return f"error {code}"
-        return values[0].value if answers == 1 else tuple(value.value for value in values)
-
-
-@pytest.fixture
-def load(tmp_path: Path) -> Iterator[Load]:
-    made: list[Board] = []
-
-    def make(profile: str) -> Board:
-        machine = Machine.create(tmp_path / profile, profile, 2, seed="set")
-        library = ctypes.CDLL(str(machine.library))
-        assert library.nvmlInit_v2() == OK
-        made.append(Board(machine, library))
-        return made[-1]
-
-    yield make
-    for board in made:
-        board.library.nvmlShutdown()
-        board.machine.close()
-
-
-@pytest.fixture
-def h100(load: Load) -> Board:
-    return load("h100-80gb")
 
 
 @pytest.fixture
