@@ -2,17 +2,20 @@
 
 Every file has the same path in the image as here, so nothing is built or downloaded, and what runs on the node is what
 runs here, checkout or installed wheel. What changes often, our own code, is a layer on top of an image with the rest,
-so a node that has the rest is sent little.
+so a node that has the rest is sent little. Both have bytecode: a container starts in a fraction of the time.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import importlib.util
+import py_compile
 import re
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +58,6 @@ _BUNDLED: Final = {
 }
 """What is needed of the packages that a wheel may have below another package: see `host.module_name`."""
 _UNUSED: Final = {
-    "__pycache__",
     "test",
     "tests",
     "idlelib",
@@ -106,7 +108,7 @@ class ImageSource:
 
     def archive(self, *, with_base: bool) -> bytes:
         """The image, with or without the one below it, as `ctr images import` takes it."""
-        lower, upper = layer(self.others), layer(self.own)
+        lower, upper = layer(self.others), layer(self.own, _bytecode(self.own))
         images = {self.image.reference: (lower, upper)}
         return archive({self.base: (lower,), **images}) if with_base else archive(images, left_out=(lower,))
 
@@ -140,8 +142,29 @@ def _below(folder: Path) -> Iterator[Path]:
             continue
         if entry.is_dir():
             yield from _below(entry)
-        elif entry.suffix not in (".pyc", ".a"):
+        elif entry.suffix != ".a" and _is_ours_to_read(entry):
             yield entry
+
+
+def _is_ours_to_read(path: Path) -> bool:
+    """Whether a file is not bytecode of another Python, or for ``-O``."""
+    return path.suffix != ".pyc" or path.name.endswith(f".{sys.implementation.cache_tag}.pyc")
+
+
+def _bytecode(files: Iterable[Path]) -> dict[str, bytes]:
+    """The bytecode of modules: path -> content. The image has the source beside it, which cannot change there."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for path in files:
+            if path.suffix == ".py":
+                made = py_compile.compile(
+                    str(path),
+                    f"{folder}/compiled",
+                    doraise=True,
+                    invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+                )
+                found[importlib.util.cache_from_source(str(path))] = Path(made).read_bytes()
+    return found
 
 
 def _packages() -> Iterator[Path]:
@@ -151,7 +174,8 @@ def _packages() -> Iterator[Path]:
     ]
     for name in (*_OURS, *bundled):
         place = CHECKOUT / name
-        yield from _below(place) if place.is_dir() else [place]
+        # Bytecode is made for the image: which modules have any here depends on what has run.
+        yield from (path for path in (_below(place) if place.is_dir() else [place]) if path.suffix != ".pyc")
 
 
 def _distributions() -> Iterator[Path]:
@@ -169,7 +193,7 @@ def _distributions() -> Iterator[Path]:
         wanted += [re.split(r"[^\w.-]", one)[0] for one in distribution.requires or () if "extra ==" not in one]
         for file in distribution.files or ():
             path = Path(str(distribution.locate_file(file)))
-            if path.suffix != ".pyc" and ".." not in file.parts and path.is_file():
+            if ".." not in file.parts and _is_ours_to_read(path) and path.is_file():
                 yield path
 
 

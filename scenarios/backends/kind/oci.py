@@ -14,6 +14,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -45,12 +46,19 @@ class Blob:
         return {"mediaType": _TYPE + self.kind, "digest": self.digest, "size": len(self.content)}
 
 
-def layer(files: Iterable[Path]) -> Blob:
-    """Files at their own paths, links followed; the same files always give the same bytes."""
+def layer(files: Iterable[Path], made: Mapping[str, bytes] = MappingProxyType({})) -> Blob:
+    """Files at their own paths, links followed; the same files always give the same bytes.
+
+    Args:
+        files: What to copy.
+        made: Path -> content, of files that are not there on this machine.
+    """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for path in files:
             archive.add(path.resolve(), str(path), recursive=False, filter=_of_root)
+        for name, content in made.items():
+            _add(archive, name.removeprefix("/"), content)
     return Blob.of("layer.v1.tar", stream.getvalue())
 
 
