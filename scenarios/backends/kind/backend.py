@@ -35,7 +35,7 @@ from .changes import bind, change_device, change_file, change_gpus, change_metad
 from .daemon_set import Place
 from .image import PluginImage
 from .kubelets import KindKubelets, set_up
-from .members import KindMembers, clean
+from .members import KindMembers
 from .node import KindNode
 from .plugins import NAMESPACE, KindPlugins
 from .pods import KindPods, mark_of
@@ -231,7 +231,8 @@ class KindBackend:
             on_report = functools.partial(self._reported, spec.name)
             self._nodes[spec.name] = KindNode(spec.name, container, self._image, on_report)
         others = await self._members.bring_in(self._api, len(self._nodes))
-        await clean(self._api, [*self._nodes.values(), *others], self._plugins)
+        await self._members.clean(self._api, [*self._nodes.values(), *others], self._plugins)
+        self._members.use(self._nodes.values())
         await self._members.take_out(self._api, others)
         refuses = Capability.REFUSE_CRI in self._scenario.needed
         for spec in self._scenario.nodes:
@@ -286,7 +287,7 @@ class KindBackend:
     async def _clean_up_cluster(self) -> None:
         if hasattr(self, "_api"):
             try:
-                await clean(self._api, self._nodes.values(), self._plugins)
+                await self._members.clean(self._api, self._nodes.values(), self._plugins)
             finally:
                 await self._api.close()
 

@@ -50,7 +50,8 @@ _FILE: Final = "/var/lib/kubelet/config.yaml"
 _ORIGINAL: Final = f"{_FILE}.simkubelet"
 _KEEP: Final = f"[ -e {_ORIGINAL} ] || {{ cp -p {_FILE} {_ORIGINAL}.new && mv {_ORIGINAL}.new {_ORIGINAL}; }}"
 _WRITE: Final = f"cat >{_FILE}.new && mv {_FILE}.new {_FILE}"
-_TAKE_BACK: Final = f"[ ! -e {_ORIGINAL} ] || {{ mv {_ORIGINAL} {_FILE} && echo changed; }}"
+TAKE_BACK: Final = f"[ ! -e {_ORIGINAL} ] || {{ mv {_ORIGINAL} {_FILE} && echo changed; }}"
+"""A shell command that restores the cluster's settings, for the next start of the kubelet; it writes if it did."""
 
 
 class KindKubelets:
@@ -181,16 +182,14 @@ async def set_up(node: KindNode, spec: NodeSpec, has_cri_tap: bool) -> None:
         return
     await node.systemctl("stop")
     # What the old instance leaves must not be taken for the new one's.
-    await node.run("rm", "-f", f"{PLUGIN_FOLDER}/kubelet.sock")
-    await node.run("sh", "-c", _KEEP)
-    await node.run("sh", "-c", _WRITE, given=json.dumps(changed).encode())
-    await node.systemctl("start")
-    await node.until_serving()
+    change = f"rm -f {PLUGIN_FOLDER}/kubelet.sock && {_KEEP} && {_WRITE}"
+    await node.run("sh", "-c", change, given=json.dumps(changed).encode())
+    await node.start_kubelet()
 
 
 async def take_back(node: KindNode) -> bool:
     """Restore the cluster's settings, for the next start of the kubelet; whether they were others."""
-    return bool((await node.run("sh", "-c", _TAKE_BACK)).strip())
+    return bool((await node.run("sh", "-c", TAKE_BACK)).strip())
 
 
 def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:

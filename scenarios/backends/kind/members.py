@@ -16,8 +16,8 @@ from simkubelet.model.errors import HostError
 from .api import ClusterApi
 from .changes import restore_node
 from .daemon_set import SELECTED
-from .kubelets import take_back
-from .node import PLACE, PLUGIN_FOLDER, KindNode
+from .kubelets import TAKE_BACK, take_back
+from .node import PLACE, PLUGIN_FOLDER, REMOVE_AGENT, KindNode
 from .plugins import NAMESPACE, KindPlugins
 from .state import extended
 from .until import until
@@ -25,10 +25,12 @@ from .until import until
 _READY_WITHIN_S: Final = 120.0
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _GONE_WITHIN_S: Final = 90.0
-_REMOVE_FILES: Final = (
-    f"[ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
-    f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete"
+_REMOVE_TRACES: Final = (
+    f"{REMOVE_AGENT}; [ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
+    f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete; {TAKE_BACK}; "
+    f"[ ! -s {PLUGIN_FOLDER}/kubelet_internal_checkpoint ] || echo checkpoint"
 )
+"""A shell command; it writes something where the kubelet has to be started again to forget a story."""
 
 
 class KindMembers:
@@ -42,6 +44,8 @@ class KindMembers:
     def __init__(self, nodes: Sequence[KindNode]) -> None:
         self._nodes = nodes
         self._was_tainted = False
+        self._out: set[str] = set()
+        self._clean: set[str] = set()
 
     @property
     def containers(self) -> tuple[str, ...]:
@@ -58,22 +62,41 @@ class KindMembers:
             HostError: One does not become ready.
         """
         for node in self._nodes[:count]:
-            # With the settings of a run that was killed it may never be ready.
-            await node.systemctl("restart" if await take_back(node) else "start")
+            if node.container not in self._clean:
+                # With the settings of a run that was killed it may never be ready.
+                await node.systemctl("restart" if await take_back(node) else "start")
+            elif node.container in self._out:
+                await node.systemctl("start")
+            self._out.discard(node.container)
             await self._until_ready(api, node)
         return [node for node in self._nodes[count:] if await api.call("GET", f"nodes/{node.container}")]
 
     async def take_out(self, api: ClusterApi, nodes: Sequence[KindNode]) -> None:
         """Let nodes leave the cluster."""
         for node in nodes:
+            self._out.add(node.container)
             await node.systemctl("stop")
             await api.call("DELETE", f"nodes/{node.container}")
+
+    async def clean(self, api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugins) -> None:
+        """Remove what stories have left on nodes, those apart on which none has been played since the last time.
+
+        Raises:
+            HostError: The cluster does not do it.
+        """
+        if left := [node for node in nodes if node.container not in self._clean]:
+            await clean(api, left, plugins)
+            self._clean.update(node.container for node in left)
+
+    def use(self, nodes: Collection[KindNode]) -> None:
+        """A story begins on these nodes."""
+        self._clean.difference_update(node.container for node in nodes)
 
     async def restore(self) -> None:
         """Leave the cluster as it was found, with all its nodes that are still there."""
         for node in self._nodes:
             with contextlib.suppress(HostError):
-                await node.systemctl("start")
+                await node.release()
         if self._was_tainted:
             first = self._nodes[0]
             taint = ("taint", "node", first.container, f"{_CONTROL_PLANE}:NoSchedule", "--overwrite")
@@ -110,36 +133,31 @@ async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugi
         HostError: The cluster does not do it.
     """
     for node in nodes:
-        await node.resume_runtime()
-        await node.run("systemctl", "start", "kubelet")
+        await node.resume()
     await api.call("DELETE", f"namespaces/default/pods?{SELECTED}&gracePeriodSeconds=0")
     await plugins.remove(api, nodes)
     await _until_gone(api, f"namespaces/default/pods?{SELECTED}")
     await _until_gone(api, f"namespaces/{NAMESPACE}/pods?{SELECTED}")
     await api.call("DELETE", "namespaces/default/events")
     for node in nodes:
-        await node.close()
+        await node.end_watch()
         await _forget_devices(api, node)
 
 
 async def _forget_devices(api: ClusterApi, node: KindNode) -> None:
     """A node as one on which no plugin ever registered: the kubelet must not be there when its status changes."""
-    await node.run("sh", "-c", _REMOVE_FILES)
+    traces = await node.run("sh", "-c", _REMOVE_TRACES)
     found = await api.call("GET", f"nodes/{node.container}")
     await restore_node(found, api)
     published = found.get("status", {})
     left = [(part, name) for part in ("capacity", "allocatable") for name in extended(published.get(part, {}))]
-    checkpoint = await node.run("sh", "-c", f"cat {PLUGIN_FOLDER}/kubelet_internal_checkpoint 2>/dev/null || true")
-    had_other_settings = await take_back(node)
-    if not left and not checkpoint and not had_other_settings:
+    if not left and not traces.strip():
         return
-    await node.systemctl("stop")
-    await node.run("sh", "-c", f"rm -rf {PLUGIN_FOLDER}/*")
+    await node.run("sh", "-c", f"systemctl stop kubelet && rm -rf {PLUGIN_FOLDER}/*")
     removals = [{"op": "remove", "path": f"/status/{part}/{name.replace('/', '~1')}"} for part, name in left]
     if removals:
         await api.call("PATCH", f"nodes/{node.container}/status", removals, patch="json-patch")
-    await node.systemctl("start")
-    await node.until_serving()
+    await node.start_kubelet()
 
 
 async def _until_gone(api: ClusterApi, url: str) -> None:

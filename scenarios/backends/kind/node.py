@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from simkubelet.host import module_name
@@ -22,8 +23,12 @@ TAPS: Final = f"{PLACE}/taps"
 CRI: Final = f"{PLACE}/cri.sock"
 """Where the agent stands between the kubelet and containerd."""
 _CTR: Final = ("ctr", "--namespace=k8s.io")
-_DROP_IN: Final = "/run/systemd/system/kubelet.service.d"
+_DROP_IN: Final = "/run/systemd/system/kubelet.service.d/simkubelet.conf"
+_RESUME_RUNTIME: Final = ("systemctl", "kill", "--kill-whom=main", "--signal=CONT", "containerd")
 _AGENT: Final = "simkubelet-agent"
+REMOVE_AGENT: Final = f"{{ ctr -n k8s.io task rm -f {_AGENT}; ctr -n k8s.io container rm {_AGENT}; }} >/dev/null 2>&1"
+"""A shell command that removes an agent, that of a killed run too."""
+_LOOK_AGAIN_S: Final = 0.1
 _ANSWER_WITHIN_S: Final = 30.0
 _READY_WITHIN_S: Final = 60.0
 _BOOT_WITHIN_S: Final = 120.0
@@ -90,15 +95,24 @@ class KindNode:
 
     async def resume_runtime(self) -> None:
         """Let containerd go on; nothing happens to one that does."""
-        await self.run("systemctl", "kill", "--kill-whom=main", "--signal=CONT", "containerd")
+        await self.run(*_RESUME_RUNTIME)
 
-    async def until_serving(self) -> None:
-        """Wait until plugins can register with the kubelet.
+    async def resume(self) -> None:
+        """Let containerd and the kubelet run; nothing happens to those that do."""
+        await self.run("sh", "-c", f"{' '.join(_RESUME_RUNTIME)}; systemctl start kubelet")
+
+    async def start_kubelet(self) -> None:
+        """Start the kubelet, and wait until plugins can register with it.
 
         Raises:
             HostError: It does not come up.
         """
-        await self._wait_for(f"test -S {PLUGIN_FOLDER}/kubelet.sock", UP_WITHIN_S, "the kubelet does not come up")
+        serves = f"until test -S {PLUGIN_FOLDER}/kubelet.sock; do sleep {_LOOK_AGAIN_S}; done"
+        start = f"systemctl start kubelet && timeout {UP_WITHIN_S:g} sh -c '{serves}'"
+        try:
+            await self.run("sh", "-c", start, within_s=UP_WITHIN_S + _ANSWER_WITHIN_S)
+        except CommandError as error:
+            raise HostError(f"node {self.container}: the kubelet does not come up: {error}") from None
 
     async def watch(self) -> None:
         """Start the agent and follow the kubelet's log.
@@ -106,10 +120,6 @@ class KindNode:
         Raises:
             HostError: The agent does not come up.
         """
-        await self._remove_agent()
-        # A kubelet that crashes stays so until the story starts it.
-        stays_down = f"mkdir -p {_DROP_IN} && printf '[Service]\\nRestart=no\\n' >{_DROP_IN}/simkubelet.conf"
-        await self.run("sh", "-c", f"{stays_down} && systemctl daemon-reload")
         self._ready.clear()
         journal = ("docker", "exec", self.container, "journalctl", "-u", "kubelet", "-f", "-n", "0", "-o", "cat")
         following = await self._stack.enter_async_context(process(*journal))
@@ -127,18 +137,31 @@ class KindNode:
             said = await self._exit_message() if self._tasks[1] in done else "it says nothing"
             raise HostError(f"node {self.container}: the agent does not start: {said}")
 
-    async def close(self) -> None:
-        """End what `watch` began; may be called twice."""
+    async def end_watch(self) -> None:
+        """End what `watch` began; the agent's container may still be there."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         self._agent = None
         await self._stack.aclose()
-        with contextlib.suppress(HostError):
-            await self._remove_agent()
-            restarts_again = f"rm {_DROP_IN}/simkubelet.conf && systemctl daemon-reload"
-            await self.run("sh", "-c", f"[ ! -e {_DROP_IN}/simkubelet.conf ] || {{ {restarts_again}; }}")
+
+    async def close(self) -> None:
+        """End what `watch` began, and remove the agent's container; may be called twice."""
+        is_watched = self._agent is not None
+        await self.end_watch()
+        if is_watched:
+            with contextlib.suppress(HostError):
+                await self.run("sh", "-c", REMOVE_AGENT)
+
+    async def release(self) -> None:
+        """Let systemd start a kubelet that ends again, as before the first `watch`; start it.
+
+        Raises:
+            HostError: The node does not run.
+        """
+        restarts_again = f"rm {_DROP_IN} && systemctl daemon-reload"
+        await self.run("sh", "-c", f"[ ! -e {_DROP_IN} ] || {{ {restarts_again}; }}; systemctl start kubelet")
 
     async def ask(self, do: str, **given: Any) -> Any:
         """Let the agent do something; see `agent.Agent`.
@@ -213,7 +236,10 @@ class KindNode:
         run = [*_CTR, "run", "--rm", "--net-host", "--with-ns=pid:/proc/1/ns/pid", "--label=simkubelet=agent"]
         module = f"{module_name('scenarios')}.backends.kind.agent"
         program = [self._image.python, "-m", module]
-        start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && exec "$@"'
+        # A kubelet that crashes stays so until the story starts it.
+        write = f"mkdir -p {PurePosixPath(_DROP_IN).parent} && printf '[Service]\\nRestart=no\\n' >{_DROP_IN}"
+        stays_down = f"[ -e {_DROP_IN} ] || {{ {write} && systemctl daemon-reload; }}"
+        start = f'mkdir -p {PLACE} {PLUGIN_FOLDER} && {{ {stays_down}; }} && exec "$@"'
         inside = [
             "sh",
             "-c",
@@ -228,10 +254,6 @@ class KindNode:
             *program,
         ]
         return ("docker", "exec", "-i", self.container, *inside)
-
-    async def _remove_agent(self) -> None:
-        remove = f"ctr -n k8s.io task rm -f {_AGENT}; ctr -n k8s.io container rm {_AGENT}; true"
-        await self.run("sh", "-c", f"{{ {remove}; }} >/dev/null 2>&1")
 
     async def _exit_message(self) -> str:
         if self._agent is None or self._agent.stderr is None:

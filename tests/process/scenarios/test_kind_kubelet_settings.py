@@ -47,8 +47,8 @@ class Node(KindNode):
     async def ask(self, do: str, **given: Any) -> Any:
         self.told.append(do)
 
-    async def until_serving(self) -> None:
-        self.told.append("serves")
+    async def start_kubelet(self) -> None:
+        self.told.append("start until it serves")
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_kubelet_logs_more_during_the_story(node: Node) -> None:
 
     await set_up(node, _PLAIN, has_cri_tap=False)
 
-    assert node.told == ["stop", "start", "serves"]
+    assert node.told == ["stop", "start until it serves"]
     assert node.settings["logging"] == {"format": "json", "verbosity": 2}
     assert await take_back(node)
     assert node.settings == yaml.safe_load(quiet)
@@ -82,7 +82,7 @@ async def test_kubelet_logs_more_during_the_story(node: Node) -> None:
 async def test_a_storys_settings_are_the_next_instances_and_go_again(node: Node) -> None:
     await set_up(node, _ALIGNED, has_cri_tap=False)
 
-    assert node.told == ["stop", "start", "serves"]
+    assert node.told == ["stop", "start until it serves"]
     assert node.settings == changed_settings(yaml.safe_load(_SETTINGS), _ALIGNED)
     assert node.settings["topologyManagerPolicy"] == "restricted"
     assert node.settings["featureGates"] == {"A": True, "B": False}
@@ -95,7 +95,7 @@ async def test_a_storys_settings_are_the_next_instances_and_go_again(node: Node)
 async def test_a_tap_listens_before_the_kubelet_that_takes_it_for_its_runtime(node: Node) -> None:
     await set_up(node, _PLAIN, has_cri_tap=True)
 
-    assert node.told == ["add_cri_tap", "stop", "start", "serves"]
+    assert node.told == ["add_cri_tap", "stop", "start until it serves"]
     assert node.settings["containerRuntimeEndpoint"] == "unix:///var/lib/simkubelet/cri.sock"
     assert await take_back(node)
     assert node.settings == yaml.safe_load(_SETTINGS)

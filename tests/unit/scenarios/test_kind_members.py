@@ -64,6 +64,9 @@ class Machine(KindNode):
         self.runs = verb != "stop"
         self.cluster.there[self.name] |= self.runs
 
+    async def release(self) -> None:
+        await self.systemctl("start")
+
     async def run(self, *argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
         if argv[0] == "sh":
             # Settings of another run are taken back.
