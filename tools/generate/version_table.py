@@ -2,14 +2,14 @@
 
 Each `Difference` is a row: declared as a constant of the module that asks for it, and each `Gate` of
 ``simkubelet/model/version.py``. With ``--check`` nothing is written and the exit status says whether the committed page
-is up to date. Tests use `minors_to_play` to leave out minors on which nothing differs.
+is up to date. Tests use `recorded` to learn which rows a story asks.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 import simkubelet
-from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version, version
+from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "versions.md"
 
@@ -74,17 +74,6 @@ def rows() -> tuple[Row, ...]:
 def differences() -> tuple[Difference[Any], ...]:
     """Return all differences, those of gates too."""
     return (*(row.difference for row in rows()), *FEATURE_GATES.values())
-
-
-def minors_to_play(asked: Collection[Difference[Any]], default: str) -> list[str]:
-    """Return one minor for each combination of values that these differences have: `default` for its own one.
-
-    Only what a minor's name stands for counts: fixes that came with other patches are in none of them.
-    """
-    chosen: dict[tuple[object, ...], str] = {}
-    for minor in (default, *reversed(SUPPORTED)):
-        chosen.setdefault(tuple(each.at(version(minor)) for each in asked), minor)
-    return sorted(chosen.values(), key=SUPPORTED.index)
 
 
 @contextmanager
