@@ -7,9 +7,9 @@ import typing
 if typing.TYPE_CHECKING:
     from .api.endpoints.server import ApiServer
     from .api.registry.kinds import kind_named
-    from .api.registry.namespaces import NamespaceController
-    from .controllers.daemonsets.controller import DaemonSetController
+    from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
+    from .controllers.namespaces import NamespaceController
     from .controllers.node_lifecycle import NodeLifecycle
     from .controllers.taint_eviction import TaintEviction
     from .node_logs import NodeLogs
@@ -26,11 +26,11 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".api.registry.kinds": ("kind_named",),
-            ".api.registry.namespaces": ("NamespaceController",),
             ".api.endpoints.server": ("ApiServer",),
-            ".controllers.daemonsets.controller": ("DaemonSetController",),
+            ".api.registry.kinds": ("kind_named",),
+            ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
+            ".controllers.namespaces": ("NamespaceController",),
             ".controllers.node_lifecycle": ("NodeLifecycle",),
             ".controllers.taint_eviction": ("TaintEviction",),
             ".node_logs": ("NodeLogs",),

@@ -14,9 +14,9 @@ from typing import Any, Final
 from ...model.version import Difference, Version
 from .cluster_state import ClusterState, NodeInfo
 from .filters import Filters
-from .plugins import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 from .pod_info import PodInfo
 from .preemption import Candidate, Dismissal, Preemption, best_candidate
+from .refusals import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 from .scores import PreferredNodes, scores
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]

@@ -13,9 +13,9 @@ from ...model.fit import insufficient_resources
 from ...model.version import Difference, Version
 from ..objects.node_selection import matches_required_affinity, tolerates, untolerated_taint
 from .cluster_state import NodeInfo
-from .plugins import Plugin, Refusal
 from .pod_affinity import PodAffinityFilter
 from .pod_info import PodInfo
+from .refusals import Plugin, Refusal
 
 __all__ = ["HARD_TAINTS", "Filters", "tolerates_cordon"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from ..objects.node_selection import meets
 from .cluster_state import NodeInfo
-from .plugins import Plugin, Refusal
 from .pod_info import PodInfo
+from .refusals import Plugin, Refusal
 
 __all__ = [
     "PodAffinityFilter",

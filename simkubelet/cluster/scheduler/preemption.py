@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from .cluster_state import NodeInfo
-from .plugins import Refusal
 from .pod_info import PodInfo
+from .refusals import Refusal
 
 __all__ = ["Candidate", "Dismissal", "Preemption", "best_candidate"]
 

@@ -19,9 +19,9 @@ from ..store.store import Store
 from .cluster_state import ClusterState
 from .cycle import Assignment, Failure, SchedulingCycles
 from .handlers import Handlers
-from .plugins import event_note
 from .pod_info import DEFAULT_SCHEDULER, PodInfo
 from .queue import SchedulingQueue
+from .refusals import event_note
 
 __all__ = ["Scheduler"]
 

@@ -15,7 +15,7 @@ from typing import Final
 from ..._internal.change import Change
 from ...model.events import NodeStatusUpdated, Observer
 from ...model.node import Node, NodeStatus, has_changed
-from ..objects.node_json import new_node_json, node_status_json, read_node, read_node_status
+from ..objects.nodes import new_node_json, node_status_json, read_node, read_node_status
 from ..objects.objects import Key, Objects, Verb, Written
 
 __all__ = ["NodeRanges", "Nodes", "free_address"]

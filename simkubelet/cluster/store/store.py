@@ -21,7 +21,7 @@ from ...model.pod import Pod, PodUID, pod_from_manifest
 from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
 from ...model.version import DEFAULT, Version, version
 from ..objects.events import EventRecorder, KubeEvent
-from ..objects.node_json import HOST
+from ..objects.nodes import HOST
 from ..objects.objects import JSON, Key, Objects, Verb, Written
 from ..objects.pod_json import (
     OBSERVES_GENERATION,

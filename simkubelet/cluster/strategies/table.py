@@ -15,7 +15,7 @@ from ..api.errors import FieldError
 from ..api.registry.strategy import Strategy, keep_status
 from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
-from .event_strategies import CoreEventStrategy, EventStrategy
+from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
 from .pods import PodStrategy
 from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy

@@ -12,7 +12,7 @@ import yaml
 
 from plugin.cli import PLUGINS, main
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
+from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.cluster.strategies.table import all_strategies

@@ -10,7 +10,7 @@ from typing import Any
 
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
-from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
+from simkubelet.cluster.controllers.daemonset_controller import DaemonSetController
 from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key, Objects

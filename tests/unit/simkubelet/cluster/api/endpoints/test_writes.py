@@ -10,7 +10,7 @@ import json
 import pytest
 
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
+from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.model.clock import ManualClock
 

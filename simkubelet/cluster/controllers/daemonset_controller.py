@@ -15,16 +15,16 @@ import json
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ...._internal.change import Change
-from ...._internal.first_done import first_done
-from ....model.clock import Clock
-from ...api.errors import StatusError
-from ...api.registry.kinds import Kind, kind_named
-from ...api.registry.registry import Registry
-from ...objects.events import EventRecorder
-from ...objects.objects import JSON
-from .placement import HASH_LABEL, new_pod, owner_reference
-from .plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
+from ..._internal.change import Change
+from ..._internal.first_done import first_done
+from ...model.clock import Clock
+from ..api.errors import StatusError
+from ..api.registry.kinds import Kind, kind_named
+from ..api.registry.registry import Registry
+from ..objects.events import EventRecorder
+from ..objects.objects import JSON
+from .daemonset_placement import HASH_LABEL, new_pod, owner_reference
+from .daemonset_plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
 
 __all__ = ["REVISIONS", "DaemonSetController", "current_revision", "drop_old_revisions"]
 

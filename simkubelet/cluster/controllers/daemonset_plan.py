@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
-from ...strategies.daemonsets import template_generation
-from .placement import GENERATION_LABEL, HASH_LABEL, continues_on, runs_on, target_node
+from ..objects.objects import JSON
+from ..objects.wall_time import WallTime
+from ..strategies.daemonsets import template_generation
+from .daemonset_placement import GENERATION_LABEL, HASH_LABEL, continues_on, runs_on, target_node
 
 __all__ = ["DaemonSetView", "Plan", "by_node", "manage", "rolling_update", "status"]
 

@@ -11,9 +11,9 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ...objects.node_selection import matches_required_affinity, untolerated_taint
-from ...objects.objects import JSON
-from ...strategies.daemonsets import template_generation
+from ..objects.node_selection import matches_required_affinity, untolerated_taint
+from ..objects.objects import JSON
+from ..strategies.daemonsets import template_generation
 
 __all__ = ["HASH_LABEL", "continues_on", "new_pod", "owner_reference", "runs_on", "target_node"]
 
