@@ -10,8 +10,7 @@ if typing.TYPE_CHECKING:
     from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
-    from .controllers.node_lifecycle import NodeLifecycle
-    from .controllers.taint_eviction import TaintEviction
+    from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .node_logs import NodeLogs
     from .objects.objects import JSON, Key, Objects
     from .objects.pod_json import pod_key
@@ -31,8 +30,7 @@ else:
             ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
-            ".controllers.node_lifecycle": ("NodeLifecycle",),
-            ".controllers.taint_eviction": ("TaintEviction",),
+            ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".node_logs": ("NodeLogs",),
             ".objects.objects": ("JSON", "Key", "Objects"),
             ".objects.pod_json": ("pod_key",),
