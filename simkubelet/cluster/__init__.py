@@ -12,11 +12,10 @@ if typing.TYPE_CHECKING:
     from .controllers.namespaces import NamespaceController
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .node_logs import NodeLogs
-    from .objects.objects import JSON, Key, Objects
+    from .objects.objects import JSON, Key, Objects, WallTime
     from .objects.pod_json import pod_key
-    from .objects.wall_time import WallTime
     from .scheduler.scheduler import Scheduler
-    from .store.store import Store
+    from .store import Store
     from .strategies.priority_classes import ensure_priority_classes
     from .strategies.table import all_strategies
 else:
@@ -32,11 +31,10 @@ else:
             ".controllers.namespaces": ("NamespaceController",),
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".node_logs": ("NodeLogs",),
-            ".objects.objects": ("JSON", "Key", "Objects"),
+            ".objects.objects": ("JSON", "Key", "Objects", "WallTime"),
             ".objects.pod_json": ("pod_key",),
-            ".objects.wall_time": ("WallTime",),
             ".scheduler.scheduler": ("Scheduler",),
-            ".store.store": ("Store",),
+            ".store": ("Store",),
             ".strategies.priority_classes": ("ensure_priority_classes",),
             ".strategies.table": ("all_strategies",),
         },

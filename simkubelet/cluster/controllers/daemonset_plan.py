@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..objects.node_selection import matches_required_affinity, untolerated_taint
-from ..objects.objects import JSON
-from ..objects.wall_time import WallTime
+from ..objects.objects import JSON, WallTime
 from ..strategies.daemonsets import template_generation
 
 __all__ = [

@@ -21,7 +21,7 @@ from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ..objects.node_selection import tolerates
 from ..objects.objects import JSON, Key, Written
-from ..store.store import Store
+from ..store import Store
 
 __all__ = ["NodeLifecycle", "TaintEviction"]
 

@@ -27,8 +27,7 @@ from ...model.pod_status import (
 from ...model.resources import ResourceName
 from ...model.version import Difference, Version
 from .container_images import container_id, image_id, image_name
-from .objects import JSON, Key
-from .wall_time import WallTime
+from .objects import JSON, Key, WallTime
 
 __all__ = [
     "OBSERVES_GENERATION",

@@ -19,7 +19,7 @@ from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.version import Difference, Version
 from ..objects.objects import Verb, Written
-from ..store.store import Store
+from ..store import Store
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
 from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
+from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
 from .listing import Listed

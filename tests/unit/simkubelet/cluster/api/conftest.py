@@ -18,8 +18,7 @@ from simkubelet.cluster.api.endpoints.subresources import LogOptions
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.api.registry.strategy import StatusStrategy, Strategy
 from simkubelet.cluster.controllers.namespaces import NamespaceController
-from simkubelet.cluster.objects.objects import JSON, Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
 

@@ -21,7 +21,7 @@ from simkubelet.cluster.controllers.daemonset_plan import (
     status,
     target_node,
 )
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.model.clock import ManualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

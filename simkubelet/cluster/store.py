@@ -12,18 +12,18 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from ..._internal.change import Change
-from ...cluster_api import ClusterApi, PodWatch
-from ...model.errors import InputError
-from ...model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ...model.node import Node, NodeStatus
-from ...model.pod import Pod, PodUID, pod_from_manifest
-from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
-from ...model.version import DEFAULT, Version, version
-from ..objects.events import EventRecorder, KubeEvent
-from ..objects.nodes import HOST
-from ..objects.objects import JSON, Key, Objects, Verb, Written
-from ..objects.pod_json import (
+from .._internal.change import Change
+from ..cluster_api import ClusterApi, PodWatch
+from ..model.errors import InputError
+from ..model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
+from ..model.node import Node, NodeStatus
+from ..model.pod import Pod, PodUID, pod_from_manifest
+from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
+from ..model.version import DEFAULT, Version, version
+from .objects.events import EventRecorder, KubeEvent, PodEvents
+from .objects.nodes import HOST, Nodes, free_address
+from .objects.objects import JSON, Key, Objects, Verb, Written
+from .objects.pod_json import (
     OBSERVES_GENERATION,
     condition_json,
     deleting_json,
@@ -33,11 +33,9 @@ from ..objects.pod_json import (
     reread_pod,
     with_condition,
 )
-from ..strategies.not_simulated import not_simulated
-from ..strategies.pod_creation import created_pod, decoded_pod
-from ..strategies.priority_classes import PriorityError
-from .nodes import Nodes, free_address
-from .pod_events import PodEvents
+from .strategies.not_simulated import not_simulated
+from .strategies.pod_creation import created_pod, decoded_pod
+from .strategies.priority_classes import PriorityError
 
 __all__ = ["KubeEvent", "Store"]
 
