@@ -13,9 +13,8 @@ from typing import Any, Final
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .container_validation import choose, validate_containers, validate_init_containers
-from .label_validation import validate_labels
 from .priority_classes import PREEMPTION_POLICIES
-from .scheduling_validation import validate_affinity, validate_spread_constraints
+from .scheduling_validation import validate_affinity, validate_labels, validate_spread_constraints
 
 __all__ = [
     "validate_placement",

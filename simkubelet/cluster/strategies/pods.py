@@ -19,8 +19,7 @@ from ..api.registry.strategy import Strategy, keep_all_but_status, keep_status
 from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
 from .not_simulated import not_simulated
-from .pod_creation import admit_pod, prepare_pod
-from .pod_defaults import default_pod, default_tolerations
+from .pod_creation import admit_pod, default_pod, default_tolerations, prepare_pod
 from .pod_validation import validate_pod_create, validate_pod_spec, validate_tolerations
 from .priority_classes import PriorityError
 
