@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.registry.strategy import Strategy, keep_status
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.node_selection import as_integer
 from ..objects.objects import JSON
 from .not_simulated import not_simulated

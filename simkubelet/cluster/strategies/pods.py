@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...model.errors import InputError
 from ...model.pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
 from ..api.errors import FieldError, GroupName, StatusError
-from ..api.registry.strategy import Strategy, keep_all_but_status, keep_status
+from ..api.registry.registry import Strategy, keep_all_but_status, keep_status
 from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
 from .not_simulated import not_simulated

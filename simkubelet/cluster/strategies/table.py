@@ -16,7 +16,7 @@ from typing import Final
 
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_subdomain, is_path_segment
-from ..api.registry.strategy import Strategy, keep_status
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
 from .events import CoreEventStrategy, EventStrategy

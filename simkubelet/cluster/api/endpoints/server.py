@@ -25,10 +25,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...objects.objects import JSON, Objects
-from ..registry.registry import Registry
-from ..registry.strategy import Strategy
+from ..registry.registry import Registry, Strategy
 from .handlers import LARGEST_HEAD, Handlers
-from .subresources import PodLogs
+from .reading import PodLogs
 
 __all__ = ["ApiServer", "Certificates", "make_certificates"]
 

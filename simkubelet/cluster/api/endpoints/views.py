@@ -13,9 +13,8 @@ from typing import Any, Final
 from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
-from .listing import Listed
+from .list_watch import BOOKMARK, ERROR, Listed
 from .tables import table_of
-from .watching import BOOKMARK, ERROR
 
 __all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
 
