@@ -37,7 +37,7 @@ from .strategies.not_simulated import not_simulated
 from .strategies.pod_creation import created_pod, decoded_pod
 from .strategies.priority_classes import PriorityError
 
-__all__ = ["KubeEvent", "Store"]
+__all__ = ["Store"]
 
 
 class Store(ClusterApi):
