@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from ..._internal.change import Change
 from ...model.clock import Clock
 
-__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "WallTime", "Written"]
+__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "WallTime", "Written", "with_deletion"]
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -172,6 +172,24 @@ class Objects:
             subscriber(written)
         self.change.notify()
         return new
+
+
+def with_deletion(stored: Mapping[str, Any], grace_s: int, wall_time: WallTime) -> JSON:
+    """Return an object that is to be gone within so many seconds; asking again shortens what is left.
+
+    Source: apiserver/pkg/registry/rest/delete.go, ``BeforeDelete`` (v0.34.4).
+    """
+    metadata, now = dict(stored["metadata"]), wall_time.elapsed()
+    if metadata.get("deletionTimestamp") is None:
+        end = now + grace_s
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+    else:
+        end = wall_time.seconds(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"] + grace_s
+        if end < now:
+            end, grace_s = now, min(grace_s, 1)
+    metadata.update(deletionTimestamp=wall_time.date(end), deletionGracePeriodSeconds=grace_s)
+    return {**stored, "metadata": metadata}
 
 
 def _unversioned(body: Mapping[str, Any]) -> JSON:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...objects.objects import JSON, Objects
+from ...objects.objects import JSON, Objects, with_deletion
 from ..errors import FieldError, GroupName, StatusError
 from .kinds import Kind, kind_named
 from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
@@ -164,7 +164,6 @@ class Registry:
     def _begin_deletion(self, kind: Kind, new: JSON, requested: int | None, *, waits: bool) -> bool:
         """Set the date at which an object is to be gone; whether that is in the future."""
         metadata = new["metadata"]
-        wall_time = self.objects.wall_time
         if requested is not None and requested < 0:
             requested = 1
         grace = self.strategy(kind).grace_s(new, requested)
@@ -174,21 +173,11 @@ class Registry:
                 return False
             if requested is None or requested >= left:
                 return True
-            # A grace can only be shortened, and counts from the first request.
-            due = wall_time.seconds(metadata["deletionTimestamp"]) - left + requested
-            now = wall_time.seconds(wall_time.now())
-            if due < now:
-                due, requested = now, min(requested, 1)
-            metadata["deletionTimestamp"] = wall_time.date(due)
-            metadata["deletionGracePeriodSeconds"] = requested
-            return requested > 0
-        if grace is None and not waits:
+            grace = requested
+        elif grace is None and not waits:
             return False
-        metadata["deletionTimestamp"] = wall_time.date(wall_time.seconds(wall_time.now()) + (grace or 0))
-        metadata["deletionGracePeriodSeconds"] = grace or 0
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-        return bool(grace)
+        metadata.update(with_deletion(new, grace or 0, self.objects.wall_time)["metadata"])
+        return bool(metadata["deletionGracePeriodSeconds"])
 
     def _admit_into_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:

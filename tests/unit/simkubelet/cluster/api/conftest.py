@@ -8,6 +8,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -138,7 +139,8 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def objects(clock: ManualClock) -> Objects:
-    return Objects(WallTime(clock))
+    """The objects of a cluster whose clock begins with a whole second."""
+    return Objects(WallTime(clock, datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 @pytest.fixture

@@ -199,6 +199,14 @@ async def test_shorter_grace_counts_from_the_first_request(client: Client, clock
     assert second["deletionTimestamp"] < first["deletionTimestamp"]
 
 
+async def test_shorter_grace_that_has_passed_leaves_a_second(client: Client, clock: ManualClock) -> None:
+    await client.post(PODS, pod("p"))
+    await client.send("DELETE", f"{PODS}/p")
+    await clock.advance(10.5)
+    metadata = (await client.send("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 10})).body["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == 1
+
+
 async def test_deletion_has_preconditions(client: Client) -> None:
     await client.post(CONFIG_MAPS, config_map("c"))
     answer = await client.send("DELETE", f"{CONFIG_MAPS}/c", {"preconditions": {"uid": "other"}})
