@@ -32,8 +32,8 @@ from .objects.pod_json import (
     reread_pod,
     with_condition,
 )
-from .strategies.not_simulated import not_simulated
 from .strategies.pod_creation import created_pod, decoded_pod
+from .strategies.pod_validation import not_simulated
 from .strategies.priority_classes import PriorityError
 
 __all__ = ["Store"]

@@ -13,9 +13,8 @@ from ..api.errors import FieldError
 from ..api.registry.registry import Strategy, keep_status
 from ..objects.node_selection import as_integer
 from ..objects.objects import JSON
-from .not_simulated import not_simulated
 from .pod_creation import default_pod_spec
-from .pod_validation import validate_pod_spec
+from .pod_validation import not_simulated, validate_pod_spec
 from .scheduling_validation import validate_label_selector
 
 __all__ = ["DaemonSetStrategy", "template_generation"]
