@@ -7,17 +7,15 @@ import typing
 if typing.TYPE_CHECKING:
     from .api.endpoints.server import ApiServer
     from .api.registry.kinds import kind_named
-    from .api.registry.namespaces import NamespaceController
-    from .controllers.daemonsets.controller import DaemonSetController
+    from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
-    from .controllers.node_lifecycle import NodeLifecycle
-    from .controllers.taint_eviction import TaintEviction
+    from .controllers.namespaces import NamespaceController
+    from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .node_logs import NodeLogs
-    from .objects.objects import JSON, Key, Objects
+    from .objects.objects import JSON, Key, Objects, WallTime
     from .objects.pod_json import pod_key
-    from .objects.wall_time import WallTime
     from .scheduler.scheduler import Scheduler
-    from .store.store import Store
+    from .store import Store
     from .strategies.priority_classes import ensure_priority_classes
     from .strategies.table import all_strategies
 else:
@@ -26,19 +24,17 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".api.registry.kinds": ("kind_named",),
-            ".api.registry.namespaces": ("NamespaceController",),
             ".api.endpoints.server": ("ApiServer",),
-            ".controllers.daemonsets.controller": ("DaemonSetController",),
+            ".api.registry.kinds": ("kind_named",),
+            ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
-            ".controllers.node_lifecycle": ("NodeLifecycle",),
-            ".controllers.taint_eviction": ("TaintEviction",),
+            ".controllers.namespaces": ("NamespaceController",),
+            ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".node_logs": ("NodeLogs",),
-            ".objects.objects": ("JSON", "Key", "Objects"),
+            ".objects.objects": ("JSON", "Key", "Objects", "WallTime"),
             ".objects.pod_json": ("pod_key",),
-            ".objects.wall_time": ("WallTime",),
             ".scheduler.scheduler": ("Scheduler",),
-            ".store.store": ("Store",),
+            ".store": ("Store",),
             ".strategies.priority_classes": ("ensure_priority_classes",),
             ".strategies.table": ("all_strategies",),
         },

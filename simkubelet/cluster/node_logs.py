@@ -19,7 +19,7 @@ from typing import Final
 from ..golang.text import quoted
 from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
-from .api.endpoints.subresources import LogOptions
+from .api.endpoints.request import LogOptions
 from .api.errors import StatusError
 from .objects.objects import JSON
 

@@ -1,6 +1,6 @@
 """A pod's volumes, as far as they can keep its containers from starting: no content is mounted anywhere.
 
-What needs a driver or a claim is taken for set up; see `cluster.strategies.not_simulated`.
+What needs a driver or a claim is taken for set up; see `cluster.strategies.pod_validation.NOT_SIMULATED`.
 A path of the node is looked for in the node's folder first and on this host next; what is made is made in the folder.
 
 Source: pkg/volume/hostpath/host_path.go, ``checkTypeInternal``; pkg/volume/configmap, secret, projected; pkg/kubelet/

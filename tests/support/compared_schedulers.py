@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simkubelet.cluster.objects.objects import JSON, Key, Objects, Verb, Written
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, Verb, WallTime, Written
 from simkubelet.cluster.scheduler.cycle import Assignment, Failure
 from simkubelet.cluster.scheduler.scheduler import Scheduler
-from simkubelet.cluster.store.store import Store
+from simkubelet.cluster.store import Store
 from simkubelet.model.pod import Pod
 from simkubelet.model.version import version
 from tests.support.kubelet_sides import LineProgram

@@ -16,7 +16,7 @@ from plugin.framework import DeviceID
 from plugin.gpumemory.shared_gpu import SharedGpuPlugin
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
+from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from simkubelet.cluster.objects.objects import JSON, Key, Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime
 from simkubelet.cluster.scheduler.scheduler import Scheduler
-from simkubelet.cluster.store.store import Store
+from simkubelet.cluster.store import Store
 from simkubelet.model.events import EventRecorded, NodeEvent
 from simkubelet.model.version import version
 

@@ -22,7 +22,7 @@ from ..api.errors import StatusError
 from ..api.registry.kinds import KINDS, Kind
 from ..api.registry.registry import DeleteOptions, Registry
 from ..objects.objects import JSON, Verb, Written
-from ..store.store import Store
+from ..store import Store
 
 __all__ = ["GarbageCollector", "PodGarbageCollector"]
 

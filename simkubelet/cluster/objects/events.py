@@ -1,4 +1,4 @@
-"""Kubernetes Events: as API objects, and how they are recorded.
+"""Kubernetes Events: how they are recorded as API objects, and those about each pod.
 
 Kubelets record with client-go's older library: repeats raise ``count`` and move ``lastTimestamp``. The scheduler
 records with the newer one: repeats make a ``series``. Similar Events are combined, a flood of them is limited, and
@@ -16,10 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
 
-from ...model.pod import PodUID
+from ..._internal.change import Change
+from ...model.events import EventRecorded, Observer
+from ...model.pod import Pod, PodUID
 from .objects import JSON, Key, Objects, Verb, Written
 
-__all__ = ["EventRecorder", "KubeEvent", "event_json", "read_event", "repeated_json", "series_json"]
+__all__ = ["EventRecorder", "KubeEvent", "PodEvents"]
+
 _REMEMBERED: Final = 4096
 _ALIKE_AT_MOST: Final = 10
 _ALIKE_WITHIN_S: Final = 600.0
@@ -27,10 +30,10 @@ _BURST: Final = 25
 _REFILL_S: Final = 300.0
 _LIFE_S: Final = 3600.0
 _SERIES_WITHIN_S: Final = 360.0
+_COMBINED: Final = "(combined from similar events): "
 _Known = TypeVar("_Known")
 _Identity: TypeAlias = tuple[object, ...]
 """The component and its host, the object, and what else distinguishes Events."""
-_COMBINED: Final = "(combined from similar events): "
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,87 +46,6 @@ class KubeEvent:
     message: str
     component: str
     count: int = 1
-
-
-def event_json(
-    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
-) -> JSON:
-    """An Event of a kubelet."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {},
-        "involvedObject": about,
-        "type": type_,
-        "reason": reason,
-        "message": message,
-        "count": 1,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "eventTime": None,
-        "source": {"component": component, "host": host} if host else {"component": component},
-        "reportingComponent": component,
-        "reportingInstance": host,
-    }
-
-
-def series_json(
-    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, action: str, now: str
-) -> JSON:
-    """An Event of the scheduler; `now` has microseconds."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {},
-        "involvedObject": about,
-        "type": type_,
-        "reason": reason,
-        "message": message,
-        "action": action,
-        "firstTimestamp": None,
-        "lastTimestamp": None,
-        "eventTime": now,
-        "source": {},
-        "reportingComponent": component,
-        "reportingInstance": f"{component}-control-plane",
-    }
-
-
-def repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
-    """Return an Event that has happened again."""
-    if stored["eventTime"] is None:
-        return {**stored, "count": stored["count"] + 1, "lastTimestamp": now}
-    series = stored.get("series") or {"count": 1}
-    return {**stored, "series": {"count": series["count"] + 1, "lastObservedTime": now_micro}}
-
-
-def read_event(stored: Mapping[str, Any]) -> KubeEvent:
-    """The Event that an object describes."""
-    count = stored.get("count") or (stored.get("series") or {}).get("count") or 1
-    return KubeEvent(
-        PodUID(str(stored["involvedObject"].get("uid") or "")),
-        str(stored.get("type") or ""),
-        str(stored.get("reason") or ""),
-        str(stored.get("message") or ""),
-        str(stored.get("reportingComponent") or (stored.get("source") or {}).get("component") or ""),
-        int(count),
-    )
-
-
-@dataclass(slots=True)
-class _Alike:
-    """Events of one reason about one object: their different messages, and when the last one came."""
-
-    last: float
-    messages: set[str] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """How many more Events of one kind about one object are let through, at a time."""
-
-    at: float
-    tokens: float = _BURST
 
 
 class EventRecorder:
@@ -196,15 +118,15 @@ class EventRecorder:
         place = self._recorded.get(key)
         stored = None if place is None else self._objects.get(place)
         if place is not None and stored is not None and (not action or self._is_in_series(stored)):
-            repeated = repeated_json(stored, wall_time.now(), wall_time.now_micro())
+            repeated = _repeated_json(stored, wall_time.now(), wall_time.now_micro())
             self._objects.replace(place, repeated if action else {**repeated, "message": message})
             return
         namespace, name = about.get("namespace") or "default", f"{about['name']}.{self._nanos():x}"
         texts = (about, type_, reason, message)
         body: JSON = (
-            series_json(*texts, component=component, action=action, now=wall_time.now_micro())
+            _series_json(*texts, component=component, action=action, now=wall_time.now_micro())
             if action
-            else event_json(*texts, component=component, host=host, now=wall_time.now())
+            else _event_json(*texts, component=component, host=host, now=wall_time.now())
         )
         _remember(self._recorded, key, Key("events", namespace, name))
         self._objects.create(Key("events", namespace, name), body)
@@ -261,8 +183,167 @@ class EventRecorder:
         return self._last_nanos
 
 
+class PodEvents:
+    """The Events about the pods of one cluster.
+
+    Args:
+        objects: what is stored.
+        observe: called with each Event about a pod.
+        change: notified of every Event.
+    """
+
+    def __init__(self, objects: Objects, observe: Observer, change: Change) -> None:
+        self.recorder = EventRecorder(objects)
+        self._observe = observe
+        self._change = change
+        self._events: dict[PodUID, dict[Key, KubeEvent]] = {}
+        objects.subscribe("events", self._follow)
+
+    def about(self, uid: PodUID) -> tuple[KubeEvent, ...]:
+        """Events that name this uid, oldest first."""
+        return tuple(self._events.get(uid, {}).values())
+
+    def record(
+        self,
+        pod: Pod,
+        type_: str,
+        reason: str,
+        message: str,
+        component: str,
+        *,
+        container: str | None = None,
+        host: str | None = None,
+        action: str = "",
+    ) -> None:
+        """Record an Event about a pod.
+
+        Args:
+            pod: what it is about; a static pod by its own id.
+            type_: ``Normal`` or ``Warning``.
+            reason: in one word.
+            message: in a sentence.
+            component: who says it.
+            container: the container that it is about, of those of the pod.
+            host: the node of who says it; that of the pod where it is None.
+            action: see `EventRecorder.record`; who gives one is on no node.
+        """
+        about: JSON = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": str(pod.uid),
+        }
+        if "resourceVersion" in pod.manifest["metadata"]:
+            about["resourceVersion"] = pod.manifest["metadata"]["resourceVersion"]
+        if container is not None:
+            is_app = any(each.name == container for each in pod.app_containers)
+            about["fieldPath"] = f"spec.{'containers' if is_app else 'initContainers'}{{{container}}}"
+        if host is None:
+            host = "" if action else pod.node_name or ""
+        self.recorder.record(about, type_, reason, message, component, host=host, action=action)
+
+    def _follow(self, written: Written) -> None:
+        event = _read_event(written.object)
+        about = self._events.setdefault(event.pod_uid, {})
+        if written.verb is Verb.DELETED:
+            about.pop(written.key, None)
+            if not about:
+                del self._events[event.pod_uid]
+            return
+        before = about.get(written.key)
+        about[written.key] = event
+        involved = written.object["involvedObject"]
+        if involved.get("kind") == "Pod" and (before is None or before.count < event.count):
+            namespace, name = involved.get("namespace") or "default", str(involved.get("name"))
+            key = name if namespace == "default" else f"{namespace}/{name}"
+            self._observe(EventRecorded(key, event.type, event.reason, event.message, event.component))
+        self._change.notify()
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Events of one reason about one object: their different messages, and when the last one came."""
+
+    last: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """How many more Events of one kind about one object are let through, at a time."""
+
+    at: float
+    tokens: float = _BURST
+
+
 def _remember(known: dict[_Identity, _Known], key: _Identity, value: _Known) -> None:
     """Note something and forget what was noted first where that is too much."""
     known[key] = value
     if len(known) > _REMEMBERED:
         del known[next(iter(known))]
+
+
+def _event_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
+) -> JSON:
+    """An Event of a kubelet."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "count": 1,
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "eventTime": None,
+        "source": {"component": component, "host": host} if host else {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": host,
+    }
+
+
+def _series_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, action: str, now: str
+) -> JSON:
+    """An Event of the scheduler; `now` has microseconds."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {},
+        "involvedObject": about,
+        "type": type_,
+        "reason": reason,
+        "message": message,
+        "action": action,
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "eventTime": now,
+        "source": {},
+        "reportingComponent": component,
+        "reportingInstance": f"{component}-control-plane",
+    }
+
+
+def _repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
+    """Return an Event that has happened again."""
+    if stored["eventTime"] is None:
+        return {**stored, "count": stored["count"] + 1, "lastTimestamp": now}
+    series = stored.get("series") or {"count": 1}
+    return {**stored, "series": {"count": series["count"] + 1, "lastObservedTime": now_micro}}
+
+
+def _read_event(stored: Mapping[str, Any]) -> KubeEvent:
+    """The Event that an object describes."""
+    count = stored.get("count") or (stored.get("series") or {}).get("count") or 1
+    return KubeEvent(
+        PodUID(str(stored["involvedObject"].get("uid") or "")),
+        str(stored.get("type") or ""),
+        str(stored.get("reason") or ""),
+        str(stored.get("message") or ""),
+        str(stored.get("reportingComponent") or (stored.get("source") or {}).get("component") or ""),
+        int(count),
+    )

@@ -1,7 +1,7 @@
 """The objects of one cluster as an API server keeps them: JSON, each write with a version, and what was written since.
 
-An object that has been stored is never changed in place: who wants another state writes another object. What a kind
-allows, fills in and refuses is decided above (`api`); what the scheduler and the kubelets see of it is `Store`.
+An object that has been stored is never changed in place: a writer stores another object. What a kind allows, fills in
+and refuses is decided above (`api`); what the scheduler and the kubelets see of it is `Store`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import takewhile
 from typing import Any, Final, TypeAlias
 
 from ..._internal.change import Change
-from .wall_time import WallTime
+from ...model.clock import Clock
 
-__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "Written"]
+__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "WallTime", "Written", "with_deletion"]
 
 JSON: TypeAlias = dict[str, Any]
 
 _HISTORY: Final = 1000
 """How many writes to a kind are remembered; who asks for what came after an older one must list again."""
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
 class ExistsError(Exception):
@@ -172,5 +174,65 @@ class Objects:
         return new
 
 
+def with_deletion(stored: Mapping[str, Any], grace_s: int, wall_time: WallTime) -> JSON:
+    """Return an object that is to be gone within so many seconds; asking again shortens what is left.
+
+    Source: apiserver/pkg/registry/rest/delete.go, ``BeforeDelete`` (v0.34.4).
+    """
+    metadata, now = dict(stored["metadata"]), wall_time.elapsed()
+    if metadata.get("deletionTimestamp") is None:
+        end = now + grace_s
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+    else:
+        end = wall_time.seconds(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"] + grace_s
+        if end < now:
+            end, grace_s = now, min(grace_s, 1)
+    metadata.update(deletionTimestamp=wall_time.date(end), deletionGracePeriodSeconds=grace_s)
+    return {**stored, "metadata": metadata}
+
+
 def _unversioned(body: Mapping[str, Any]) -> JSON:
     return {name: value for name, value in body["metadata"].items() if name != "resourceVersion"}
+
+
+class WallTime:
+    """The date of a cluster: seconds of its clock as the timestamps of API objects, RFC 3339 in UTC.
+
+    Args:
+        clock: the cluster's time.
+        begin: the date at the clock's zero; today's where it is None.
+    """
+
+    def __init__(self, clock: Clock, begin: datetime | None = None) -> None:
+        self._clock = clock
+        self._begin = begin or datetime.now(UTC) - timedelta(seconds=clock.now())
+
+    def elapsed(self) -> float:
+        """The clock's seconds now."""
+        return self._clock.now()
+
+    def now(self) -> str:
+        """The date now, to the second, as ``metav1.Time`` is written."""
+        return self.date(self._clock.now())
+
+    def now_micro(self) -> str:
+        """The date now, to the microsecond, as ``metav1.MicroTime`` is written."""
+        return (self._begin + timedelta(seconds=self._clock.now())).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def unix_nanos(self) -> int:
+        """The date now, in nanoseconds since 1970."""
+        return int(self._begin.timestamp() * 1e6) * 1000 + int(self._clock.now() * 1e9)
+
+    def date(self, seconds: float) -> str:
+        """The date at so many seconds of the clock; the last one that there is where that would be later."""
+        left_s = (_LAST - self._begin).total_seconds()
+        return (self._begin + timedelta(seconds=min(seconds, left_s))).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def seconds(self, date: str) -> float:
+        """The clock's seconds at a date.
+
+        Raises:
+            ValueError: it is not a date.
+        """
+        return (datetime.fromisoformat(date) - self._begin).total_seconds()

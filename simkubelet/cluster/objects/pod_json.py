@@ -27,13 +27,11 @@ from ...model.pod_status import (
 from ...model.resources import ResourceName
 from ...model.version import Difference, Version
 from .container_images import container_id, image_id, image_name
-from .objects import JSON, Key
-from .wall_time import WallTime
+from .objects import JSON, Key, WallTime
 
 __all__ = [
     "OBSERVES_GENERATION",
     "condition_json",
-    "deleting_json",
     "kubelet_status_json",
     "pod_key",
     "read_pod",
@@ -316,24 +314,6 @@ def with_condition(stored: Mapping[str, Any], condition: JSON) -> JSON:
     place = next((i for i, each in enumerate(conditions) if each["type"] == condition["type"]), len(conditions))
     conditions[place : place + 1] = [condition]
     return {**status, "conditions": conditions}
-
-
-def deleting_json(stored: Mapping[str, Any], grace_s: int, wall_time: WallTime) -> JSON:
-    """A pod object once its end was asked for, within so many seconds; asking again shortens what was left.
-
-    Source: apiserver/pkg/registry/rest/delete.go, ``BeforeDelete`` (v0.34.4).
-    """
-    metadata, now = stored["metadata"], wall_time.elapsed()
-    before = metadata.get("deletionTimestamp")
-    if before is None:
-        end = now + grace_s
-        metadata = {**metadata, "generation": metadata["generation"] + 1}
-    else:
-        end = wall_time.seconds(before) - metadata["deletionGracePeriodSeconds"] + grace_s
-        if end < now:
-            end, grace_s = now, min(grace_s, 1)
-    ending = {"deletionTimestamp": wall_time.date(end), "deletionGracePeriodSeconds": grace_s}
-    return {**stored, "metadata": {**metadata, **ending}}
 
 
 def _deletion_grace_s(metadata: Mapping[str, Any]) -> float | None:

@@ -1,23 +1,20 @@
-"""One try of one pod: where it goes, or why it goes nowhere and who must go for it.
+"""One try of one pod: where it goes, or why it goes nowhere and which less important pods must go for it.
 
-Source: pkg/scheduler/schedule_one.go, ``schedulePod``; framework/preemption/preemption.go, ``Preempt``
-(kubernetes v1.34.4).
+Source: pkg/scheduler/schedule_one.go, ``schedulePod``; framework/preemption/preemption.go, ``Preempt``;
+plugins/defaultpreemption/default_preemption.go (kubernetes v1.34.4), without disruption budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final
 
 from ...model.version import Difference, Version
-from .cluster_state import ClusterState, NodeInfo
-from .filters import Filters
-from .plugins import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
-from .pod_info import PodInfo
-from .preemption import Candidate, Dismissal, Preemption, best_candidate
-from .scores import PreferredNodes, scores
+from .cluster_state import ClusterState, NodeInfo, PodInfo
+from .plugins import Filters, PreferredNodes, scores
+from .refusals import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 
 __all__ = ["Assignment", "Failure", "SchedulingCycles"]
 
@@ -35,6 +32,7 @@ _HAS_DYNAMIC_RESOURCES: Final = Difference(
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _FILTERED_OUT: Final = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 _CONFLICT: Final = "pod affinity terms conflict"
+_NOBODY_TO_PREEMPT: Final = "No preemption victims found for incoming pod"
 _FEWEST_NODES: Final = 100
 _FEWEST_PERCENT: Final = 5
 
@@ -157,7 +155,7 @@ class _Cycle:
     def _failure(self, reasons: str, rejectors: Iterable[Plugin]) -> Failure:
         claims = ["no new claims to deallocate"] if _HAS_DYNAMIC_RESOURCES.at(self._version) else []
         outcome = self._preempt()
-        if isinstance(outcome, Candidate):
+        if isinstance(outcome, _Candidate):
             displaced = tuple(
                 other for other in self._state.nominated_on(outcome.node) if other.priority < self._pod.priority
             )
@@ -167,23 +165,23 @@ class _Cycle:
         message = failed_scheduling(reasons, (*claims, f"preemption: {words}"), self._version)
         return Failure(message, frozenset(rejectors), nominated_node)
 
-    def _preempt(self) -> Candidate | tuple[str, str | None]:
+    def _preempt(self) -> _Candidate | tuple[str, str | None]:
         """Where to make room; or why not, and the node on which room is kept from now on (see `Failure`)."""
         if not self._pod.may_preempt:
             return "not eligible due to preemptionPolicy=Never.", None
         if self._waits_for_victims():
             return "not eligible due to a terminating pod on the nominated node.", None
-        search = Preemption(self._pod, self._fits)
-        found: list[Candidate] = []
+        search = _Preemption(self._pod, self._fits)
+        found: list[_Candidate] = []
         dismissed: list[str] = []
         for node in self._nodes:
             refusal = self._refusals.get(node.name)
-            outcome = search.on(node) if refusal and refusal.is_resolvable else Dismissal((_NOT_HELPFUL,))
-            if isinstance(outcome, Candidate):
+            outcome = search.on(node) if refusal and refusal.is_resolvable else _Dismissal((_NOT_HELPFUL,))
+            if isinstance(outcome, _Candidate):
                 found.append(outcome)
             else:
                 dismissed += outcome.reasons
-        return best_candidate(found) if found else (nodes_available(len(self._nodes), dismissed), "")
+        return _best_candidate(found) if found else (nodes_available(len(self._nodes), dismissed), "")
 
     def _waits_for_victims(self) -> bool:
         """Source: plugins/defaultpreemption/default_preemption.go, ``PodEligibleToPreemptOthers``."""
@@ -224,3 +222,74 @@ def _enough_of(node_count: int) -> int:
         return node_count
     percent = max(50 - node_count // 125, _FEWEST_PERCENT)
     return max(node_count * percent // 100, _FEWEST_NODES)
+
+
+_Fits = Callable[[NodeInfo, Collection[PodInfo]], Refusal | None]
+"""Asks the filters about a node, from which some pods are thought away."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A node that a pod would fit without some others, the most important first."""
+
+    node: str
+    victims: tuple[PodInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dismissal:
+    """Why preempting on a node would not help."""
+
+    reasons: tuple[str, ...]
+
+
+class _Preemption:
+    """The search for victims of one pod."""
+
+    def __init__(self, pod: PodInfo, fits: _Fits) -> None:
+        self._pod = pod
+        self._fits = fits
+
+    def on(self, node: NodeInfo) -> _Candidate | _Dismissal:
+        """The fewest and least important pods of a node that must go.
+
+        Source: ``SelectVictimsOnNode``.
+        """
+        lesser = [other for other in node.pods.values() if other.priority < self._pod.priority]
+        if not lesser:
+            return _Dismissal((_NOBODY_TO_PREEMPT,))
+        refusal = self._fits(node, lesser)
+        if refusal is not None:
+            return _Dismissal(refusal.reasons)
+        gone = sorted(lesser, key=_unimportance)
+        victims = []
+        for other in tuple(gone):
+            gone.remove(other)
+            if self._fits(node, gone) is not None:
+                gone.append(other)
+                victims.append(other)
+        return _Candidate(node.name, tuple(victims))
+
+
+def _best_candidate(candidates: Iterable[_Candidate]) -> _Candidate:
+    """The node where preempting hurts least; the first by name among equals.
+
+    Source: ``pickOneNodeForPreemption``.
+    """
+
+    def harm(candidate: _Candidate) -> tuple[int, int, int]:
+        priorities = [victim.priority + 2**31 for victim in candidate.victims]
+        return priorities[0], sum(priorities), len(priorities)
+
+    ordered = sorted(candidates, key=lambda candidate: candidate.node)
+    least = min(harm(candidate) for candidate in ordered)
+    return max((each for each in ordered if harm(each) == least), key=_earliest_start)
+
+
+def _earliest_start(candidate: _Candidate) -> str:
+    most = candidate.victims[0].priority
+    return min(victim.start_time for victim in candidate.victims if victim.priority == most)
+
+
+def _unimportance(pod: PodInfo) -> tuple[int, str]:
+    return -pod.priority, pod.start_time

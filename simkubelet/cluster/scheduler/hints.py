@@ -14,10 +14,10 @@ from typing import Final
 from ...model.fit import PODS, insufficient_resources
 from ...model.node import Node
 from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
-from .filters import HARD_TAINTS, tolerates_cordon
-from .plugins import Plugin
+from .cluster_state import PodInfo
+from .plugins import HARD_TAINTS, tolerates_cordon
 from .pod_affinity import matches_all, required_affinity, required_anti_affinity
-from .pod_info import PodInfo
+from .refusals import Plugin
 
 __all__ = ["Kind", "NodeEvent", "PodEvent", "is_of_interest", "is_worth_a_try", "node_changes", "pod_changes"]
 

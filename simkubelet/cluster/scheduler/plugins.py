@@ -1,87 +1,228 @@
-"""The scheduler's plugins, why one refuses a node, and the messages about a pod that fits nowhere.
+"""What the plugins of the default profile say about nodes: which of them a pod fits, and how well.
 
-Source: pkg/scheduler/framework/types.go, ``FitError.Error`` (kubernetes v1.34.4).
+Source: pkg/scheduler/framework/plugins (kubernetes v1.34.4): nodeunschedulable, tainttoleration, nodeaffinity,
+nodeports, noderesources (fit, least and balanced allocation), interpodaffinity; weights:
+pkg/scheduler/apis/config/v1/default_plugins.go; component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go,
+``PreferredSchedulingTerms`` (v0.34.4).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from ...model.fit import insufficient_resources
 from ...model.version import Difference, Version
+from ..api.errors import FieldError
+from ..api.registry.names import is_label_value
+from ..objects.node_selection import as_integer, matches_required_affinity, matches_term, tolerates, untolerated_taint
+from .cluster_state import CPU, MEMORY, NodeInfo, PodInfo
+from .pod_affinity import PodAffinityFilter, pod_affinity_scores
+from .refusals import Plugin, Refusal
 
-__all__ = ["NO_NODES", "Plugin", "Refusal", "event_note", "failed_scheduling", "nodes_available"]
+__all__ = ["HARD_TAINTS", "Filters", "PreferredNodes", "scores", "tolerates_cordon"]
 
-_ENDS_WITH_TWO_FULL_STOPS: Final = Difference(
-    "the FailedScheduling text ends with two full stops, as the text of the preemption attempt has its own",
-    {"1.26": True, "1.29": False},
-    "scheduler/framework/types.go, ``FitError.Error`` (kubernetes v1.28.15, v1.29.6)",
+_UNTOLERATED_TAINT: Final = Difference(
+    "the scheduler's text for a taint, with ``{key}`` and ``{value}``",
+    {"1.26": "node(s) had untolerated taint {{{key}: {value}}}", "1.34": "node(s) had untolerated taint(s)"},
+    "tainttoleration/taint_toleration.go, ``Filter`` (kubernetes v1.33.13, v1.34.4)",
 )
-NO_NODES: Final = "no nodes available to schedule pods"
-_MOST_OF_AN_EVENT: Final = 1024
-_CUT: Final = " ..."
+_HAS_UNRESOLVABLE_REQUESTS: Final = Difference(
+    "no preemption is tried for a request above the node's allocatable, and the FailedScheduling text says so",
+    {"1.26": False, "1.34": True},
+    "noderesources/fit.go, ``fitsRequest`` (kubernetes v1.33.13, v1.34.4)",
+)
+_SKIPS_BALANCE_OF_BEST_EFFORT: Final = Difference(
+    "pods that request no CPU and no memory are not scored by the balance of both",
+    {"1.26": False, "1.33": True},
+    "noderesources/balanced_allocation.go, ``PreScore`` (kubernetes v1.32.13, v1.33.13)",
+)
+
+HARD_TAINTS: Final = ("NoSchedule", "NoExecute")
+_CORDON: Final = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+_MAX_SCORE: Final = 100
+_TAINT_TOLERATION_WEIGHT: Final = 3
+_NODE_AFFINITY_WEIGHT: Final = 2
+_POD_AFFINITY_WEIGHT: Final = 2
+
+_CORDONED: Final = Refusal(Plugin.NODE_UNSCHEDULABLE, ("node(s) were unschedulable",))
+_NO_AFFINITY: Final = Refusal(Plugin.NODE_AFFINITY, ("node(s) didn't match Pod's node affinity/selector",))
+_PORT_TAKEN: Final = Refusal(
+    Plugin.NODE_PORTS, ("node(s) didn't have free ports for the requested pod ports",), is_resolvable=True
+)
 
 
-class Plugin(StrEnum):
-    """A plugin of the default profile that can refuse a pod, in the order in which they are asked.
-
-    NodeName is not among them: a pod that names its node never comes to the scheduler.
-
-    Source: pkg/scheduler/apis/config/v1/default_plugins.go, ``getDefaultPlugins`` (kubernetes v1.34.4).
-    """
-
-    SCHEDULING_GATES = "SchedulingGates"
-    NODE_UNSCHEDULABLE = "NodeUnschedulable"
-    TAINT_TOLERATION = "TaintToleration"
-    NODE_AFFINITY = "NodeAffinity"
-    NODE_PORTS = "NodePorts"
-    NODE_RESOURCES_FIT = "NodeResourcesFit"
-    INTER_POD_AFFINITY = "InterPodAffinity"
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A plugin's no.
-
-    Attributes:
-        reasons: in the words of users' events.
-        is_resolvable: fewer pods on the node could turn it into a yes.
-    """
-
-    plugin: Plugin
-    reasons: tuple[str, ...]
-    is_resolvable: bool = False
-
-
-def failed_scheduling(reasons: str, preemption: Iterable[str], version: Version) -> str:
-    """The text of a FailedScheduling event.
+class Filters:
+    """The filters that have a say about one pod, in the order of the default profile.
 
     Args:
-        reasons: as `nodes_available` counts them.
-        preemption: what came of the attempts to make room; nothing where room is being made.
-        version: whose words they are.
+        nodes: all nodes of the cluster, for what depends on the pods of others.
     """
-    attempts = ", ".join(preemption)
-    end = "." if _ENDS_WITH_TWO_FULL_STOPS.at(version) else ""
-    return f"{reasons} {attempts}{end}" if attempts else reasons
+
+    def __init__(self, pod: PodInfo, nodes: Iterable[NodeInfo], version: Version) -> None:
+        self._pod = pod
+        self._version = version
+        self._pod_affinity = PodAffinityFilter(pod, nodes)
+        self._filters: list[Callable[[NodeInfo], Refusal | None]] = [self._cordon, self._taints]
+        if pod.spec.get("nodeSelector") or (pod.spec.get("affinity") or {}).get("nodeAffinity"):
+            self._filters.append(self._node_affinity)
+        if pod.host_ports:
+            self._filters.append(self._ports)
+        self._filters.append(self._resources)
+
+    def refusal(
+        self, node: NodeInfo, *, without: Collection[PodInfo] = (), coming: Collection[PodInfo] = ()
+    ) -> Refusal | None:
+        """The first no about a node; None where the pod fits.
+
+        Args:
+            node: a node of the cluster.
+            without: pods of the node that are thought away.
+            coming: pods that are thought to be there.
+        """
+        pod_affinity = self._pod_affinity
+        if without or coming:
+            tried, pod_affinity = node.copy(), pod_affinity.copy()
+            for other in without:
+                tried.remove(other)
+                pod_affinity.count(other, node, -1)
+            for other in coming:
+                tried.put(other)
+                pod_affinity.count(other, node, 1)
+            node = tried
+        for ask in self._filters:
+            refusal = ask(node)
+            if refusal is not None:
+                return refusal
+        return pod_affinity.refusal(node) if pod_affinity.has_a_say else None
+
+    def _cordon(self, node: NodeInfo) -> Refusal | None:
+        if not node.node.is_unschedulable or tolerates_cordon(self._pod):
+            return None
+        return _CORDONED
+
+    def _taints(self, node: NodeInfo) -> Refusal | None:
+        if not node.taints:
+            return None
+        taint = untolerated_taint(node.taints, self._pod.tolerations, HARD_TAINTS)
+        if taint is None:
+            return None
+        reason = _UNTOLERATED_TAINT.at(self._version).format(key=taint.get("key") or "", value=taint.get("value") or "")
+        return Refusal(Plugin.TAINT_TOLERATION, (reason,))
+
+    def _node_affinity(self, node: NodeInfo) -> Refusal | None:
+        return None if matches_required_affinity(self._pod.spec, node.as_json) else _NO_AFFINITY
+
+    def _ports(self, node: NodeInfo) -> Refusal | None:
+        taken = any(wanted.clashes_with(port) for wanted in self._pod.host_ports for port in node.host_ports)
+        return _PORT_TAKEN if taken else None
+
+    def _resources(self, node: NodeInfo) -> Refusal | None:
+        missing = insufficient_resources(self._pod.requests, node.allocatable, node.requested)
+        if not missing:
+            return None
+        reasons = tuple(each.reason for each in missing)
+        is_hopeless = _HAS_UNRESOLVABLE_REQUESTS.at(self._version) and any(each.is_unresolvable for each in missing)
+        return Refusal(Plugin.NODE_RESOURCES_FIT, reasons, is_resolvable=not is_hopeless)
 
 
-def nodes_available(node_count: int, reasons: Iterable[str]) -> str:
-    """How many nodes would do, and for which reasons the others would not, each with its number of nodes."""
-    texts = sorted(f"{count} {reason}" for reason, count in Counter(reasons).items())
-    counted = f" {', '.join(texts)}." if texts else ""
-    return f"0/{node_count} nodes are available:{counted}"
+def tolerates_cordon(pod: PodInfo) -> bool:
+    """Whether a pod may go to nodes that are marked unschedulable."""
+    return any(tolerates(toleration, _CORDON) for toleration in pod.tolerations)
 
 
-def event_note(message: str) -> str:
-    """A message as an Event holds it: cut where it is too long for one.
+class PreferredNodes:
+    """The preferred terms of one pod; there may be none."""
 
-    Source: pkg/scheduler/schedule_one.go, ``truncateMessage`` (kubernetes v1.34.4).
+    def __init__(self, pod: PodInfo) -> None:
+        affinity = (pod.spec.get("affinity") or {}).get("nodeAffinity") or {}
+        self._terms: Sequence[Mapping[str, Any]] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+
+    def __bool__(self) -> bool:
+        return bool(self._terms)
+
+    def fault(self) -> str:
+        """What makes the scheduler fail that the API server lets pass; empty where there is nothing."""
+        texts = list(dict.fromkeys(map(str, self._faults())))
+        return f"[{', '.join(texts)}]" if len(texts) > 1 else "".join(texts)
+
+    def weight(self, node: NodeInfo) -> int:
+        """The weights of the terms that a node meets."""
+        met = (one for one in self._terms if matches_term(one.get("preference") or {}, node.labels, node.name))
+        return sum(one.get("weight", 0) for one in met)
+
+    def _faults(self) -> Iterator[FieldError]:
+        """Source: apimachinery/pkg/labels/selector.go, ``NewRequirement`` (v0.34.4)."""
+        for place, term in enumerate(self._terms):
+            for number, one in enumerate((term.get("preference") or {}).get("matchExpressions") or ()):
+                path = f"[{place}].matchExpressions[{number}].values"
+                values: Sequence[str] = one.get("values") or ()
+                if one.get("operator") in ("Gt", "Lt"):
+                    text = "for 'Gt', 'Lt' operators, the value must be an integer"
+                    wrong = [index for index, value in enumerate(values) if as_integer(value) is None]
+                    yield from (FieldError.invalid(f"{path}[{index}]", values[index], text) for index in wrong)
+                for index, value in enumerate(values):
+                    if faults := is_label_value(value):
+                        where = f"{path}[{index}][{one.get('key', '')}]"
+                        yield FieldError.invalid(where, value, "; ".join(faults))
+
+
+def scores(pod: PodInfo, feasible: Collection[NodeInfo], nodes: Iterable[NodeInfo], version: Version) -> dict[str, int]:
+    """Node -> the sum of what all plugins give it, weighted.
+
+    Args:
+        pod: the pod that is tried.
+        feasible: the nodes that the pod fits; one at least.
+        nodes: all nodes of the cluster.
+        version: of the scheduler.
     """
-    encoded = message.encode()
-    if len(encoded) <= _MOST_OF_AN_EVENT:
-        return message
-    return encoded[: _MOST_OF_AN_EVENT - len(_CUT)].decode(errors="ignore") + _CUT
+    total = {node.name: _least_allocated(pod, node) for node in feasible}
+    if any(pod.requests.get(name) for name in (CPU, MEMORY)) or not _SKIPS_BALANCE_OF_BEST_EFFORT.at(version):
+        for node in feasible:
+            total[node.name] += _balanced(pod, node)
+    taints = _normalized({node.name: _soft_taints(pod, node) for node in feasible if node.taints})
+    for name in total:
+        total[name] += _TAINT_TOLERATION_WEIGHT * (_MAX_SCORE - taints.get(name, 0))
+    preferred = PreferredNodes(pod)
+    for name, score in _normalized({node.name: preferred.weight(node) for node in feasible if preferred}).items():
+        total[name] += _NODE_AFFINITY_WEIGHT * score
+    for name, score in (pod_affinity_scores(pod, feasible, nodes) or {}).items():
+        total[name] += _POD_AFFINITY_WEIGHT * score
+    return total
+
+
+def _least_allocated(pod: PodInfo, node: NodeInfo) -> int:
+    """Source: noderesources/least_allocated.go, ``leastResourceScorer`` (kubernetes v1.34.4)."""
+    shares = []
+    for name in (CPU, MEMORY):
+        capacity = node.allocatable.get(name, 0)
+        if capacity:
+            free = capacity - node.counted[name] - pod.counted_requests[name]
+            shares.append(max(free, 0) * _MAX_SCORE // capacity)
+    return sum(shares) // len(shares) if shares else 0
+
+
+def _balanced(pod: PodInfo, node: NodeInfo) -> int:
+    """Source: noderesources/balanced_allocation.go, ``balancedResourceScorer`` (kubernetes v1.34.4)."""
+    fractions = [
+        min((node.requested[name] + pod.requests.get(name, 0)) / node.allocatable[name], 1.0)
+        for name in (CPU, MEMORY)
+        if node.allocatable.get(name)
+    ]
+    deviation = abs((fractions[0] - fractions[1]) / 2) if len(fractions) == 2 else 0.0
+    return int((1 - deviation) * _MAX_SCORE)
+
+
+def _soft_taints(pod: PodInfo, node: NodeInfo) -> int:
+    """How many taints ask a pod to stay away that does not tolerate them."""
+    fitting = [one for one in pod.tolerations if one.get("effect") in (None, "", "PreferNoSchedule")]
+    return sum(
+        taint.get("effect") == "PreferNoSchedule" and not any(tolerates(one, taint) for one in fitting)
+        for taint in node.taints
+    )
+
+
+def _normalized(counts: Mapping[str, int]) -> dict[str, int]:
+    """Source: plugins/helper/normalize_score.go, ``DefaultNormalizeScore`` (kubernetes v1.34.4)."""
+    most = max(counts.values(), default=0)
+    return {name: _MAX_SCORE * count // most if most else 0 for name, count in counts.items()}

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..objects.node_selection import meets
-from .cluster_state import NodeInfo
-from .plugins import Plugin, Refusal
-from .pod_info import PodInfo
+from .cluster_state import NodeInfo, PodInfo
+from .refusals import Plugin, Refusal
 
 __all__ = [
     "PodAffinityFilter",

@@ -15,9 +15,9 @@ from typing import Final
 
 from ...model.pod import PodUID
 from ...model.version import Difference, Version
+from .cluster_state import PodInfo
 from .hints import NodeEvent, PodEvent, is_of_interest, is_worth_a_try, pod_changes
-from .plugins import Plugin
-from .pod_info import PodInfo
+from .refusals import Plugin
 
 __all__ = ["HAS_QUEUEING_HINTS", "Place", "QueuedPod", "SchedulingQueue"]
 

@@ -1,27 +1,31 @@
 """The scheduler of a cluster: gives pods that wait to nodes, one after the other.
 
-`scheduling` makes the decisions; this module watches the cluster's objects and writes the result of each attempt.
+`cycle` decides about one pod. This module follows the cluster's objects, updates what the scheduler knows of them and
+its queue, and writes the result of each attempt.
 
-Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure`` (kubernetes v1.34.4).
+Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure``; eventhandlers.go (kubernetes
+v1.34.4).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from ...model.clock import Clock
+from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.version import Difference, Version
 from ..objects.objects import Verb, Written
-from ..store.store import Store
-from .cluster_state import ClusterState
+from ..store import Store
+from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
-from .handlers import Handlers
-from .plugins import event_note
-from .pod_info import DEFAULT_SCHEDULER, PodInfo
-from .queue import SchedulingQueue
+from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
+from .plugins import Filters
+from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
+from .refusals import event_note
 
 __all__ = ["Scheduler"]
 
@@ -44,7 +48,7 @@ class Scheduler:
         self._clock = clock
         self._version = version
         self._cycles = SchedulingCycles(state, version)
-        self._handlers = Handlers(state, self.queue, version)
+        self._handlers = _Handlers(state, self.queue, version)
         self._state = state
         self._is_called = asyncio.Event()
         self._alarm: asyncio.Task[None] | None = None
@@ -151,3 +155,99 @@ class Scheduler:
     async def _ring(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
         self._is_called.set()
+
+
+class _Handlers:
+    """Updates the view and the queue at each change of the objects."""
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue, version: Version) -> None:
+        self._state = state
+        self._queue = queue
+        self._version = version
+        self._pods: dict[PodUID, PodInfo] = {}
+
+    def put_node(self, node: Node) -> None:
+        """A node came, or changed."""
+        known = self._state.nodes.get(node.name)
+        old = None if known is None else known.node
+        self._state.put_node(node)
+        if old is None:
+            self._node_happened(NodeEvent(Kind.NODE_ADDED, None, node))
+            return
+        for event in node_changes(old, node):
+            self._node_happened(event)
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone."""
+        if name in self._state.nodes:
+            self._state.drop_node(name)
+
+    def put_pod(self, pod: PodInfo) -> None:
+        """A pod came, or changed; one that has ended is none any more."""
+        old = self._pods.get(pod.uid)
+        if pod.pod.status.phase.is_terminal:
+            self.drop_pod(pod.uid)
+            return
+        if pod.node_name is None and pod.scheduler_name != DEFAULT_SCHEDULER:
+            return
+        self._pods[pod.uid] = pod
+        if pod.node_name is None:
+            self._pending(old, pod)
+        else:
+            self._bound(old, pod)
+
+    def drop_pod(self, uid: PodUID) -> None:
+        """A pod is gone; nothing happens where it was not known."""
+        old = self._pods.pop(uid, None)
+        if old is None:
+            return
+        if old.node_name is None:
+            self._no_longer_pending(old)
+        else:
+            self._state.drop_pod(old)
+            self._queue.happened(PodEvent(Kind.POD_DELETED, old, None))
+
+    def _pending(self, old: PodInfo | None, pod: PodInfo) -> None:
+        if old is None:
+            self._queue.add(pod)
+            self._state.nominate(pod, pod.nominated_node)
+            return
+        self._queue.update(old, pod)
+        is_kept = not old.nominated_node and not pod.nominated_node
+        self._state.nominate(pod, self._state.nominated_node(pod.uid) if is_kept else pod.nominated_node)
+        if old.nominated_node and old.nominated_node != pod.nominated_node:
+            self._no_longer_nominated(old)
+
+    def _bound(self, old: PodInfo | None, pod: PodInfo) -> None:
+        self._state.put_pod(pod)
+        if old is not None and old.node_name is not None:
+            for event in pod_changes(old, pod):
+                self._queue.happened(event)
+            return
+        self._queue.happened(PodEvent(Kind.POD_ADDED, None, pod))
+        if old is not None:
+            self._no_longer_pending(old)
+
+    def _no_longer_pending(self, pod: PodInfo) -> None:
+        self._queue.delete(pod.uid)
+        self._state.nominate(pod, "")
+        if pod.nominated_node:
+            self._no_longer_nominated(pod)
+
+    def _no_longer_nominated(self, pod: PodInfo) -> None:
+        """Room that was kept for a pod is free for those that had to yield to it."""
+        event = PodEvent(Kind.POD_DELETED, pod, None)
+        self._queue.happened(event, lambda other: other.priority <= pod.priority)
+
+    def _node_happened(self, event: NodeEvent) -> None:
+        self._queue.happened(event, self._admission_check(event.new))
+
+    def _admission_check(self, node: Node) -> Callable[[PodInfo], bool]:
+        """Up to 1.31, whether a pod fits a node now.
+
+        Source: pkg/scheduler/eventhandlers.go, ``preCheckForNode`` (kubernetes v1.31.14).
+        """
+        if HAS_QUEUEING_HINTS.at(self._version):
+            return lambda pod: True
+        info = self._state.nodes[node.name]
+        return lambda pod: Filters(pod, (), self._version).refusal(info) is None

@@ -1,1 +1,1 @@
-"""What an API server does to pods, nodes and Kubernetes Events beyond what it does to every object."""
+"""What an API server fills in, refuses and keeps of each kind, beyond what it does to every object."""

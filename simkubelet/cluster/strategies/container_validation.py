@@ -1,7 +1,10 @@
-"""What an API server refuses in the containers of a pod, with the gate ContainerRestartRules on.
+"""What an API server refuses in the containers of a pod and in quantities of resources, and how it writes quantities.
+
+The gate ContainerRestartRules is on.
 
 Source: pkg/apis/core/validation/validation.go, ``validateContainers``, ``validateInitContainers``,
-``validateContainerCommon`` (kubernetes v1.34.4).
+``validateContainerCommon``, ``validateResourceRequirements``, ``ValidateResourceQuantityValue`` (kubernetes v1.34.4);
+apimachinery/pkg/api/resource/quantity.go, ``ErrFormatWrong`` (v0.34.4).
 """
 
 from __future__ import annotations
@@ -10,11 +13,18 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from ..api.errors import FieldError
-from ..api.registry.names import is_dns_label
-from .resource_validation import validate_requirements
+from ...model.errors import InputError
+from ...model.resources import canonical_quantity, is_extended_resource, parse_quantity
+from ..api.errors import FieldError, StatusError
+from ..api.registry.names import is_dns_label, is_qualified_name
 
-__all__ = ["choose", "validate_containers", "validate_init_containers"]
+__all__ = [
+    "canonical_amounts",
+    "choose",
+    "validate_amounts",
+    "validate_containers",
+    "validate_init_containers",
+]
 
 _Container: TypeAlias = Mapping[str, Any]
 
@@ -31,6 +41,28 @@ _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
 _OF_SIDECARS: Final = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
 _RULES_AT_MOST: Final = 20
 _MAX_PORT: Final = 65535
+_QUANTITY_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_OF_CONTAINERS: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
+_STANDARD_RESOURCES: Final = _OF_CONTAINERS | {
+    "requests.cpu",
+    "requests.memory",
+    "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.memory",
+    "limits.ephemeral-storage",
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "requests.storage",
+    "services.nodeports",
+    "services.loadbalancers",
+}
+_COUNTED_RESOURCES: Final = frozenset({"pods"})
+_HUGE_PAGES: Final = "hugepages-"
 
 
 def validate_containers(containers: Sequence[_Container], volumes: Collection[str], path: str) -> list[FieldError]:
@@ -84,6 +116,29 @@ def choose(value: Any, choices: Sequence[str], path: str) -> list[FieldError]:
     return [] if value in choices else [FieldError.not_supported(path, value, choices)]
 
 
+def validate_amounts(amounts: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the capacity or the allocatable of a node."""
+    return [error for name in sorted(amounts) for error in _validate_amount(name, amounts[name], f"{path}.{name}")]
+
+
+def canonical_amounts(amounts: Mapping[str, Any], kind: str) -> dict[str, str]:
+    """Resource -> quantity, each as it is written back.
+
+    Args:
+        amounts: what the author wrote.
+        kind: of the object, for the error.
+
+    Raises:
+        StatusError: one is no quantity.
+    """
+    try:
+        return {name: canonical_quantity(text) for name, text in amounts.items()}
+    except InputError:
+        raise StatusError.bad_request(
+            f'{kind} in version "v1" cannot be handled as a {kind}: {_QUANTITY_RULE}'
+        ) from None
+
+
 def _validate_common(container: _Container, volumes: Collection[str], path: str) -> list[FieldError]:
     name, image = container.get("name") or "", container.get("image") or ""
     errors = [FieldError.invalid(f"{path}.name", name, fault) for fault in is_dns_label(name)]
@@ -99,7 +154,7 @@ def _validate_common(container: _Container, volumes: Collection[str], path: str)
         if name in _HOOKS:
             errors += _validate_handler(handler, f"{path}.lifecycle.{name}")
     errors += choose(container.get("imagePullPolicy"), _PULL_POLICIES, f"{path}.imagePullPolicy")
-    return errors + validate_requirements(container.get("resources") or {}, f"{path}.resources")
+    return errors + _validate_requirements(container.get("resources") or {}, f"{path}.resources")
 
 
 def _validate_handler(handler: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -201,3 +256,53 @@ def _validate_restart_policy(container: _Container, path: str) -> list[FieldErro
             operator = codes.get("operator") or ""
             errors.append(FieldError.not_supported(f"{where}.exitCodes.operator", operator, ["In", "NotIn"]))
     return errors
+
+
+def _validate_requirements(resources: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with a container's ``resources``, whose quantities have been read."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    errors = []
+    for kind, amounts in (("limits", limits), ("requests", requests)):
+        for name in sorted(amounts):
+            place = f"{path}.{kind}[{name}]"
+            errors += [*_validate_name(name, place), *_validate_amount(name, amounts[name], place)]
+            if kind == "requests":
+                errors += _compare(name, requests[name], limits.get(name), path)
+    names = {*limits, *requests}
+    if any(name.startswith(_HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
+        errors.append(FieldError.forbidden(path, "HugePages require cpu or memory"))
+    return errors
+
+
+def _validate_name(name: str, path: str) -> list[FieldError]:
+    errors = [FieldError.invalid(path, name, fault) for fault in is_qualified_name(name)]
+    is_huge_page = name.startswith(_HUGE_PAGES)
+    if "/" not in name:
+        if not errors and name not in _STANDARD_RESOURCES and not is_huge_page:
+            errors.append(FieldError.invalid(path, name, "must be a standard resource type or fully qualified"))
+        if name not in _OF_CONTAINERS and not is_huge_page:
+            errors.append(FieldError.invalid(path, name, "must be a standard resource for containers"))
+    elif "kubernetes.io/" not in name and not is_extended_resource(name):
+        errors.append(FieldError.invalid(path, name, "doesn't follow extended resource name standard"))
+    return errors
+
+
+def _validate_amount(name: str, text: Any, path: str) -> list[FieldError]:
+    quantity, errors = parse_quantity(text), []
+    if quantity < 0:
+        errors.append(FieldError.invalid(path, str(text), "must be greater than or equal to 0"))
+    if (name in _COUNTED_RESOURCES or is_extended_resource(name)) and quantity * 1000 % 1000:
+        errors.append(FieldError.invalid(path, str(text), "must be an integer"))
+    return errors
+
+
+def _compare(name: str, request: Any, limit: Any, path: str) -> list[FieldError]:
+    may_differ = ("/" not in name or "kubernetes.io/" in name) and not name.startswith(_HUGE_PAGES)
+    if limit is None:
+        text = "Limit must be set for non overcommitable resources"
+        return [] if may_differ else [FieldError.required(f"{path}.limits", text)]
+    asked, most = parse_quantity(request), parse_quantity(limit)
+    if asked == most or (may_differ and asked < most):
+        return []
+    rule = "must be less than or equal to" if may_differ else "must be equal to"
+    return [FieldError.invalid(f"{path}.requests", str(request), f"{rule} {name} limit of {limit}")]

@@ -10,13 +10,12 @@ import re
 from typing import Any, Final
 
 from ..api.errors import FieldError
-from ..api.registry.strategy import Strategy, keep_status
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.node_selection import as_integer
 from ..objects.objects import JSON
-from .label_validation import validate_label_selector
-from .not_simulated import not_simulated
-from .pod_defaults import default_pod_spec
-from .pod_validation import validate_pod_spec
+from .pod_creation import default_pod_spec
+from .pod_validation import not_simulated, validate_pod_spec
+from .scheduling_validation import validate_label_selector
 
 __all__ = ["DaemonSetStrategy", "template_generation"]
 

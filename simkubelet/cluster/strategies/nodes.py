@@ -13,10 +13,10 @@ from typing import Final
 
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value, is_qualified_name
-from ..api.registry.strategy import Strategy, keep_status
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON
+from .container_validation import canonical_amounts, validate_amounts
 from .pod_validation import validate_taint_effect
-from .resource_validation import canonical_amounts, validate_amounts
 
 __all__ = ["NodeStrategy"]
 

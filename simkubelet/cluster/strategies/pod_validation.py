@@ -1,23 +1,26 @@
-"""What an API server refuses in a pod, or in the template of one.
+"""What an API server refuses in a pod or in the template of one, and what it warns about.
 
-What has no effect on a simulated node (security contexts, DNS settings, probes, most of volumes) is not validated.
+What has no effect on a simulated node (security contexts, DNS settings, probes, most of volumes) is not validated. A
+warning names each field without effect where a real cluster would treat the pod otherwise. A field that only says how a
+container is isolated or reached is not among them, as none of that shows in the pod.
 
 Source: pkg/apis/core/validation/validation.go, ``ValidatePodCreate``, ``ValidatePodSpec`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
 from .container_validation import choose, validate_containers, validate_init_containers
-from .label_validation import validate_labels
 from .priority_classes import PREEMPTION_POLICIES
-from .scheduling_validation import validate_affinity, validate_spread_constraints
+from .scheduling_validation import validate_affinity, validate_labels, validate_spread_constraints
 
 __all__ = [
+    "NOT_SIMULATED",
+    "not_simulated",
     "validate_placement",
     "validate_pod_create",
     "validate_pod_spec",
@@ -38,6 +41,27 @@ _NAMES: Final = (
     ("runtimeClassName", is_dns_subdomain),
 )
 _NO_KEY: Final = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+_PROBE: Final = "not run; a container is ready while it runs"
+_DRIVER: Final = "there are no volumes of this type; the pod starts without it"
+NOT_SIMULATED: Final[Mapping[str, str]] = {
+    "activeDeadlineSeconds": "the pod is not ended",
+    "overhead": "not counted",
+    "readinessGates": "not awaited; the pod is ready when its containers are",
+    "resourceClaims": "no device is claimed; the pod is placed and started without",
+    "resources": "those of a whole pod are not counted",
+    "runtimeClassName": "there are no RuntimeClasses; a real cluster refuses a pod of one that it does not have",
+    "topologySpreadConstraints": "pods are not spread",
+    "volumes[*].persistentVolumeClaim": "there are no claims; on a real cluster the pod waits until the claim is bound",
+    **{f"volumes[*].{type_}": _DRIVER for type_ in ("csi", "ephemeral", "image", "iscsi", "nfs")},
+    "containers[*].livenessProbe": "not run; the container is not restarted",
+    "containers[*].readinessProbe": _PROBE,
+    "containers[*].startupProbe": _PROBE,
+    "containers[*].lifecycle": "hooks are not run",
+    "containers[*].volumeDevices": "no device is attached",
+    "containers[*].env[*].valueFrom.resourceFieldRef": "the variable is empty",
+    "containers[*].env[*].valueFrom.fileKeyRef": "the variable is empty",
+}
+"""Path below a pod's ``spec`` -> what becomes of it; ``containers`` stands for ``initContainers`` too."""
 
 
 def validate_pod_create(pod: Mapping[str, Any]) -> list[FieldError]:
@@ -115,6 +139,20 @@ def validate_taint_effect(effect: str, path: str) -> list[FieldError]:
     return choose(effect, _EFFECTS, path)
 
 
+def not_simulated(spec: Mapping[str, Any], path: str = "spec") -> list[str]:
+    """Return a warning for each field without effect that a pod's spec sets.
+
+    Args:
+        spec: of a pod or of a template of pods.
+        path: of the spec in its object.
+    """
+    return [
+        f"not simulated: {place}: {why}"
+        for field, why in NOT_SIMULATED.items()
+        for place in _places_of(spec, field, path)
+    ]
+
+
 def _validate_volumes(names: Sequence[str], path: str) -> list[FieldError]:
     errors = []
     for place, name in enumerate(names):
@@ -169,3 +207,19 @@ def _validate_images(spec: Mapping[str, Any], path: str) -> list[FieldError]:
         for place, container in enumerate(spec.get(kind) or ())
         if container.get("image") and container["image"].strip() != container["image"]
     ]
+
+
+def _places_of(value: Any, field: str, path: str) -> Iterator[str]:
+    """The places of a field in a value; a field that is empty is not set."""
+    name, _, rest = field.partition(".")
+    plain = name.removesuffix("[*]")
+    for each in (plain, "initContainers") if plain == "containers" else (plain,):
+        found = value.get(each)
+        places = [(f"{path}.{each}", found)]
+        if name != plain:
+            places = [(f"{path}.{each}[{index}]", item) for index, item in enumerate(found or ())]
+        for place, inner in places:
+            if rest and isinstance(inner, Mapping):
+                yield from _places_of(inner, rest, place)
+            elif not rest and inner not in (None, {}, [], ""):
+                yield place

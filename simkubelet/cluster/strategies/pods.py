@@ -15,13 +15,11 @@ from typing import Any, Final
 from ...model.errors import InputError
 from ...model.pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
 from ..api.errors import FieldError, GroupName, StatusError
-from ..api.registry.strategy import Strategy, keep_all_but_status, keep_status
+from ..api.registry.registry import Strategy, keep_all_but_status, keep_status
 from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
-from .not_simulated import not_simulated
-from .pod_creation import admit_pod, prepare_pod
-from .pod_defaults import default_pod, default_tolerations
-from .pod_validation import validate_pod_create, validate_pod_spec, validate_tolerations
+from .pod_creation import admit_pod, default_pod, default_tolerations, prepare_pod
+from .pod_validation import not_simulated, validate_pod_create, validate_pod_spec, validate_tolerations
 from .priority_classes import PriorityError
 
 __all__ = ["PodStrategy"]

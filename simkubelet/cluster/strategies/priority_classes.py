@@ -10,14 +10,12 @@ from typing import Final
 
 from ..api.errors import FieldError, StatusError
 from ..api.registry.kinds import kind_named
-from ..api.registry.registry import Registry
-from ..api.registry.strategy import Strategy
+from ..api.registry.registry import Registry, Strategy
 from ..objects.objects import JSON, Key, Objects
 
 __all__ = [
     "PREEMPTION_POLICIES",
     "PRIORITY_CLASSES",
-    "SYSTEM_PRIORITIES",
     "PriorityClassStrategy",
     "PriorityError",
     "ensure_priority_classes",
@@ -25,7 +23,7 @@ __all__ = [
 ]
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
-SYSTEM_PRIORITIES: Final = {
+_SYSTEM_PRIORITIES: Final = {
     "system-node-critical": (
         2_000_001_000,
         "Used for system critical pods that must not be moved from their current node.",
@@ -75,9 +73,9 @@ def _values(name: str, objects: Objects) -> tuple[int, str]:
     found = objects.get(Key(PRIORITY_CLASSES, "", name))
     if found is not None:
         return int(found["value"]), str(found.get("preemptionPolicy") or _PREEMPTS)
-    if name not in SYSTEM_PRIORITIES:
+    if name not in _SYSTEM_PRIORITIES:
         raise PriorityError(f"no PriorityClass with name {name} was found")
-    return SYSTEM_PRIORITIES[name][0], _PREEMPTS
+    return _SYSTEM_PRIORITIES[name][0], _PREEMPTS
 
 
 def _default_class(objects: Objects) -> JSON | None:
@@ -144,15 +142,15 @@ class PriorityClassStrategy(Strategy):
 
 def ensure_priority_classes(registry: Registry) -> None:
     """Create the classes of the system's own pods."""
-    for name, (value, description) in SYSTEM_PRIORITIES.items():
+    for name, (value, description) in _SYSTEM_PRIORITIES.items():
         if registry.objects.get(_KIND.key("", name)) is None:
             registry.create(_KIND, "", {"metadata": {"name": name}, "value": value, "description": description})
 
 
 def _unlike_the_systems(name: str, value: int, *, is_default: bool) -> str:
-    if name not in SYSTEM_PRIORITIES:
+    if name not in _SYSTEM_PRIORITIES:
         return f"{name} is not a known system priority class"
-    expected, _ = SYSTEM_PRIORITIES[name]
+    expected, _ = _SYSTEM_PRIORITIES[name]
     if value != expected:
         return f"value of {name} PriorityClass must be {expected}"
     return f"globalDefault of {name} PriorityClass must be false" if is_default else ""

@@ -1,7 +1,8 @@
-"""Validation of a pod's affinity and of its topology spread constraints.
+"""What an API server refuses in labels, label selectors, affinity and topology spread constraints of a pod's spec.
 
 Source: pkg/apis/core/validation/validation.go, ``validateAffinity``, ``ValidateNodeSelectorTerm``,
-``validatePodAffinityTerm``, ``validateTopologySpreadConstraints`` (kubernetes v1.34.4).
+``validatePodAffinityTerm``, ``ValidateMatchLabelKeysAndMismatchLabelKeys``, ``validateTopologySpreadConstraints``
+(kubernetes v1.34.4); apimachinery/pkg/apis/meta/v1/validation/validation.go, ``ValidateLabelSelector`` (v0.34.4).
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ from typing import Any, Final, TypeAlias
 
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_label, is_dns_subdomain, is_label_value, is_qualified_name
-from .label_validation import SET_OPERATORS, validate_label_keys, validate_label_selector, validate_set
 
-__all__ = ["validate_affinity", "validate_spread_constraints"]
+__all__ = [
+    "validate_affinity",
+    "validate_label_selector",
+    "validate_labels",
+    "validate_spread_constraints",
+]
 
 _Fields: TypeAlias = Mapping[str, Any]
 
+_SET_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+"""The operators that requirements on labels and on nodes have in common."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 _MAX_WEIGHT: Final = 100
@@ -77,8 +84,8 @@ def _validate_label_requirement(requirement: _Fields, path: str, *, checks_value
     operator, key = requirement.get("operator") or "", requirement.get("key") or ""
     values: Sequence[str] = requirement.get("values") or ()
     errors = []
-    if operator in SET_OPERATORS:
-        errors += validate_set(operator, values, path)
+    if operator in _SET_OPERATORS:
+        errors += _validate_set(operator, values, path)
     elif operator in ("Gt", "Lt"):
         if len(values) != 1:
             text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
@@ -115,13 +122,13 @@ def _validate_pod_term(term: _Fields, path: str) -> list[FieldError]:
     ]
     for name in term.get("namespaces") or ():
         errors += [FieldError.invalid(f"{path}.namespace", name, fault) for fault in is_dns_label(name)]
-    errors += validate_label_keys(term, path)
+    errors += _validate_label_keys(term, path)
     if not key:
         errors.append(FieldError.required(f"{path}.topologyKey", "can not be empty"))
     return errors + [FieldError.invalid(f"{path}.topologyKey", key, fault) for fault in is_qualified_name(key)]
 
 
-def validate_spread_constraints(constraints: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+def validate_spread_constraints(constraints: Sequence[_Fields], path: str) -> list[FieldError]:
     """What is wrong with ``topologySpreadConstraints``."""
     kinds = [(each.get("topologyKey") or "", each.get("whenUnsatisfiable") or "") for each in constraints]
     errors: list[FieldError] = []
@@ -142,7 +149,7 @@ def validate_spread_constraints(constraints: Sequence[Mapping[str, Any]], path: 
             policy = each.get(name)
             if policy is not None and policy not in _POLICIES:
                 errors.append(FieldError.not_supported(f"{where}.{name}", policy, _POLICIES))
-        errors += validate_label_keys({**each, "mismatchLabelKeys": None}, where)
+        errors += _validate_label_keys({**each, "mismatchLabelKeys": None}, where)
         errors += validate_label_selector(each.get("labelSelector"), f"{where}.labelSelector")
     return errors
 
@@ -155,3 +162,78 @@ def _validate_min_domains(least: int | None, action: str, path: str) -> list[Fie
         text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
         errors.append(FieldError.invalid(path, least, text))
     return errors
+
+
+def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
+    """What is wrong with labels."""
+    errors = []
+    for key, value in sorted(labels.items()):
+        errors += [FieldError.invalid(path, key, fault) for fault in is_qualified_name(key)]
+        errors += [FieldError.invalid(path, value, fault) for fault in is_label_value(value)]
+    return errors
+
+
+def validate_label_selector(selector: _Fields | None, path: str) -> list[FieldError]:
+    """What is wrong with a label selector; one that is left out is none."""
+    if selector is None:
+        return []
+    errors = validate_labels(selector.get("matchLabels") or {}, f"{path}.matchLabels")
+    for place, each in enumerate(selector.get("matchExpressions") or ()):
+        errors += _validate_selector_requirement(each, f"{path}.matchExpressions[{place}]")
+    return errors
+
+
+def _validate_selector_requirement(requirement: _Fields, path: str) -> list[FieldError]:
+    operator, key = requirement.get("operator") or "", requirement.get("key") or ""
+    values: Sequence[str] = requirement.get("values") or ()
+    errors = []
+    if operator in _SET_OPERATORS:
+        errors += _validate_set(operator, values, path)
+    else:
+        errors.append(FieldError.invalid(f"{path}.operator", operator, _NO_OPERATOR))
+    errors += [FieldError.invalid(f"{path}.key", key, fault) for fault in is_qualified_name(key)]
+    for place, value in enumerate(values):
+        errors += [FieldError.invalid(f"{path}.values[{place}]", value, fault) for fault in is_label_value(value)]
+    return errors
+
+
+def _validate_set(operator: str, values: Sequence[str], path: str) -> list[FieldError]:
+    """Whether one of the `_SET_OPERATORS` has values where it needs them, and only there."""
+    if operator in ("In", "NotIn") and not values:
+        return [FieldError.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")]
+    if operator in ("Exists", "DoesNotExist") and values:
+        text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [FieldError.forbidden(f"{path}.values", text)]
+    return []
+
+
+def _validate_label_keys(term: _Fields, path: str) -> list[FieldError]:
+    """What is wrong with the ``matchLabelKeys`` and the ``mismatchLabelKeys`` beside a label selector.
+
+    The requirements that they stand for are in the selector already.
+    """
+    selector: _Fields | None = term.get("labelSelector")
+    matching: Sequence[str] = term.get("matchLabelKeys") or ()
+    mismatching: Sequence[str] = term.get("mismatchLabelKeys") or ()
+    errors: list[FieldError] = []
+    for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
+        if keys and selector is None:
+            text = "must not be specified when labelSelector is not set"
+            errors.append(FieldError.forbidden(f"{path}.{name}", text))
+        for place, key in enumerate(() if selector is None else keys):
+            errors += [FieldError.invalid(f"{path}.{name}[{place}]", key, fault) for fault in is_qualified_name(key)]
+    places = {key: place for place, key in enumerate(matching)}
+    known = set((selector or {}).get("matchLabels") or ())
+    for each in (selector or {}).get("matchExpressions") or ():
+        key = each.get("key") or ""
+        if key in places and key in known:
+            # The path is the real one's: it leaves the field's name out.
+            text = "exists in both matchLabelKeys and labelSelector"
+            errors.append(FieldError.invalid(f"{path}[{places[key]}]", key, text))
+        known.add(key)
+    text = "exists in both matchLabelKeys and mismatchLabelKeys"
+    return errors + [
+        FieldError.invalid(f"{path}.matchLabelKeys[{place}]", key, text)
+        for place, key in enumerate(matching)
+        if key in mismatching
+    ]

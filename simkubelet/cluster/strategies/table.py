@@ -1,7 +1,10 @@
-"""The strategy of every kind, and the strategies that are short: namespaces, config maps, secrets, leases, revisions.
+"""The strategy of every kind, and the short strategies: of namespaces, data, leases, revisions and cluster roles.
+
+Cluster roles and their bindings are stored and not enforced: every client may do everything.
 
 Source: pkg/registry/core/{namespace,secret}/strategy.go, pkg/registry/coordination/lease/strategy.go,
-pkg/apis/core/validation/validation.go (kubernetes v1.34.4).
+pkg/apis/core/validation/validation.go, pkg/apis/rbac/validation/validation.go, pkg/apis/rbac/v1/defaults.go
+(kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -12,14 +15,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..api.errors import FieldError
-from ..api.registry.strategy import Strategy, keep_status
+from ..api.registry.names import is_dns_subdomain, is_path_segment
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
-from .event_strategies import CoreEventStrategy, EventStrategy
+from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
 from .pods import PodStrategy
 from .priority_classes import PRIORITY_CLASSES, PriorityClassStrategy
-from .rbac_strategies import rbac_strategies
 
 __all__ = ["all_strategies", "basic_strategies"]
 
@@ -40,13 +43,38 @@ _NEEDED_IN_SECRETS: Final = {
 """Type -> keys that must be there; of those of the last, one."""
 _MAX_BYTES: Final = 1024 * 1024
 _IMMUTABLE: Final = "field is immutable when `immutable` is set"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_SERVICE_ACCOUNT: Final = "ServiceAccount"
+_PEOPLE: Final = ("User", "Group")
 
 
-def _decoded_bytes(data: Mapping[str, str]) -> int:
-    return sum(len(base64.b64decode(text)) for text in data.values())
+def all_strategies(objects: Objects) -> Mapping[str, Strategy]:
+    """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
+    return {
+        **basic_strategies(),
+        "daemonsets.apps": DaemonSetStrategy(),
+        "nodes": NodeStrategy(),
+        "pods": PodStrategy(objects),
+        PRIORITY_CLASSES: PriorityClassStrategy(objects),
+    }
 
 
-class NamespaceStrategy(Strategy):
+def basic_strategies() -> Mapping[str, Strategy]:
+    """The rules of the kinds for which no other object is looked up, by the text of `Kind.resource`."""
+    return {
+        "namespaces": _NamespaceStrategy(),
+        "configmaps": _DataStrategy(),
+        "secrets": _SecretStrategy(),
+        "leases.coordination.k8s.io": _LeaseStrategy(),
+        "events": CoreEventStrategy(),
+        "events.events.k8s.io": EventStrategy(),
+        "controllerrevisions.apps": _ControllerRevisionStrategy(),
+        f"clusterroles.{_RBAC}": _ClusterRoleStrategy(),
+        f"clusterrolebindings.{_RBAC}": _ClusterRoleBindingStrategy(),
+    }
+
+
+class _NamespaceStrategy(Strategy):
     """A namespace has a label with its name, and goes when its finalizers in ``spec`` have gone."""
 
     def default(self, new: JSON) -> None:
@@ -106,7 +134,7 @@ class _DataStrategy(Strategy):
         return errors + self.validate(new)
 
 
-class SecretStrategy(_DataStrategy):
+class _SecretStrategy(_DataStrategy):
     """A secret's texts are stored as bytes, its type stays."""
 
     _too_long = "data"
@@ -135,7 +163,11 @@ class SecretStrategy(_DataStrategy):
         return errors
 
 
-class LeaseStrategy(Strategy):
+def _decoded_bytes(data: Mapping[str, str]) -> int:
+    return sum(len(base64.b64decode(text)) for text in data.values())
+
+
+class _LeaseStrategy(Strategy):
     """A lease may be created by a PUT, and is updated only by who knows its version."""
 
     allow_unconditional_update = False
@@ -153,7 +185,7 @@ class LeaseStrategy(Strategy):
         return errors
 
 
-class ControllerRevisionStrategy(Strategy):
+class _ControllerRevisionStrategy(Strategy):
     """A controller's revision keeps its data."""
 
     def validate(self, new: JSON) -> list[FieldError]:
@@ -167,26 +199,82 @@ class ControllerRevisionStrategy(Strategy):
         return self.validate(new)
 
 
-def basic_strategies() -> Mapping[str, Strategy]:
-    """The rules by the text of `Kind.resource`."""
-    return {
-        "namespaces": NamespaceStrategy(),
-        "configmaps": _DataStrategy(),
-        "secrets": SecretStrategy(),
-        "leases.coordination.k8s.io": LeaseStrategy(),
-        "events": CoreEventStrategy(),
-        "events.events.k8s.io": EventStrategy(),
-        "controllerrevisions.apps": ControllerRevisionStrategy(),
-    }
+class _ClusterRoleStrategy(Strategy):
+    """A role's rules name verbs, and either resources with their groups or paths."""
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        rules = enumerate(new.get("rules") or ())
+        return [error for index, rule in rules for error in _rule_errors(rule, f"rules[{index}]")]
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        return self.validate(new)
 
 
-def all_strategies(objects: Objects) -> Mapping[str, Strategy]:
-    """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
-    return {
-        **basic_strategies(),
-        **rbac_strategies(),
-        "daemonsets.apps": DaemonSetStrategy(),
-        "nodes": NodeStrategy(),
-        "pods": PodStrategy(objects),
-        PRIORITY_CLASSES: PriorityClassStrategy(objects),
-    }
+def _rule_errors(rule: JSON, path: str) -> list[FieldError]:
+    errors = []
+    if not rule.get("verbs"):
+        errors.append(FieldError.required(f"{path}.verbs", "verbs must contain at least one value"))
+    if urls := rule.get("nonResourceURLs"):
+        if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+            both = "rules cannot apply to both regular resources and non-resource URLs"
+            errors.append(FieldError.invalid(f"{path}.nonResourceURLs", urls, both))
+        return errors
+    if not rule.get("apiGroups"):
+        errors.append(FieldError.required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+    if not rule.get("resources"):
+        errors.append(FieldError.required(f"{path}.resources", "resource rules must supply at least one resource"))
+    return errors
+
+
+class _ClusterRoleBindingStrategy(Strategy):
+    """A binding keeps its role and names those who have it."""
+
+    def default(self, new: JSON) -> None:
+        role = new.get("roleRef")
+        if isinstance(role, dict):
+            role["apiGroup"] = role.get("apiGroup") or _RBAC
+        for subject in new.get("subjects") or ():
+            if subject.get("kind") in _PEOPLE:
+                subject["apiGroup"] = subject.get("apiGroup") or _RBAC
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        role = new.get("roleRef") or {}
+        errors = []
+        if role.get("apiGroup") != _RBAC:
+            errors.append(FieldError.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [_RBAC]))
+        if role.get("kind") != "ClusterRole":
+            errors.append(FieldError.not_supported("roleRef.kind", role.get("kind", ""), ["ClusterRole"]))
+        if not role.get("name"):
+            errors.append(FieldError.required("roleRef.name"))
+        errors += [FieldError.invalid("roleRef.name", role["name"], fault) for fault in _role_name_faults(role)]
+        for index, subject in enumerate(new.get("subjects") or ()):
+            errors += _subject_errors(subject, f"subjects[{index}]")
+        return errors
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        errors = self.validate(new)
+        if new.get("roleRef") != old.get("roleRef"):
+            errors.append(FieldError.invalid("roleRef", new.get("roleRef"), "cannot change roleRef"))
+        return errors
+
+
+def _role_name_faults(role: JSON) -> list[str]:
+    return is_path_segment(role["name"]) if role.get("name") else []
+
+
+def _subject_errors(subject: JSON, path: str) -> list[FieldError]:
+    kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
+    errors = [] if name else [FieldError.required(f"{path}.name")]
+    if kind == _SERVICE_ACCOUNT:
+        errors += [
+            FieldError.invalid(f"{path}.name", name, fault) for fault in (is_dns_subdomain(name) if name else [])
+        ]
+        if group:
+            errors.append(FieldError.not_supported(f"{path}.apiGroup", group, [""]))
+        if not subject.get("namespace"):
+            errors.append(FieldError.required(f"{path}.namespace"))
+    elif kind not in _PEOPLE:
+        errors.append(FieldError.not_supported(f"{path}.kind", kind, [_SERVICE_ACCOUNT, *_PEOPLE]))
+    elif group != _RBAC:
+        errors.append(FieldError.not_supported(f"{path}.apiGroup", group, [_RBAC]))
+    return errors

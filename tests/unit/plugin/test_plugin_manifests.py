@@ -12,9 +12,8 @@ import yaml
 
 from plugin.cli import PLUGINS, main
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
-from simkubelet.cluster.objects.objects import Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.controllers.namespaces import NamespaceController
+from simkubelet.cluster.objects.objects import Objects, WallTime
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
 from tests.support.gpu_memory_world import NoLogs

@@ -16,12 +16,17 @@ from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..errors import GroupName, StatusError
 from ..registry.registry import Registry
-from .discovery import discovery_document, is_below_a_group
-from .listing import Listed
-from .openapi import openapi_v2, openapi_v2_protobuf, openapi_v3, openapi_v3_index
-from .reading import Reading, is_pretty
+from .discovery import (
+    discovery_document,
+    is_below_a_group,
+    openapi_v2,
+    openapi_v2_protobuf,
+    openapi_v3,
+    openapi_v3_index,
+)
+from .list_watch import Listed
+from .reading import PodLogs, Reading, is_pretty
 from .request import Target, as_bool, target_of
-from .subresources import PodLogs
 from .views import JSON_TYPE, View, encoded
 from .writing import Answer, Writing
 

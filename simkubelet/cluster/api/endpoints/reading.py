@@ -1,26 +1,39 @@
 """GET: an object, a list, a watch, a container's output.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/get.go, watch.go (kubernetes v1.34.4).
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/get.go, watch.go; pkg/registry/core/pod/strategy.go,
+``LogLocation`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import Final
+from collections.abc import AsyncIterator
+from typing import Final, Protocol
 
 from aiohttp import web
 
+from ...objects.objects import JSON
+from ..errors import StatusError
 from ..registry.registry import Registry
-from .listing import list_objects, parse_version
-from .request import Target, as_bool, integer, list_options, log_options, selection, watch_options
-from .subresources import PodLogs, log_container
+from .list_watch import list_objects, parse_version, watch
+from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .views import JSON_TYPE, View, encoded
-from .watching import watch
 
-__all__ = ["Reading"]
+__all__ = ["PodLogs", "Reading", "is_pretty"]
 
 _MIN_WATCH_S: Final = 1800
+
+
+class PodLogs(Protocol):
+    """Where a cluster's container output is kept."""
+
+    def read(self, pod: JSON, container: str, options: LogOptions) -> AsyncIterator[bytes]:
+        """The output of one container of a pod that a node has, in pieces of any size.
+
+        Raises:
+            StatusError: while the first piece is waited for: the kubelet's refusal.
+        """
 
 
 class Reading:
@@ -96,7 +109,7 @@ class Reading:
         query = request.query
         pod = self._registry.get(target.kind, target.namespace, target.name)
         options = log_options(query, target.name)
-        container = log_container(pod, query.get("container", ""))
+        container = _log_container(pod, query.get("container", ""))
         if not pod.get("spec", {}).get("nodeName"):
             return web.Response(status=204)
         pieces = self._logs.read(pod, container, options)
@@ -126,3 +139,25 @@ def is_pretty(request: web.Request) -> bool:
     if "pretty" in request.query:
         return as_bool(request.query, "pretty")
     return request.headers.get("User-Agent", "").startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+def _log_container(pod: JSON, asked: str) -> str:
+    """The container whose output is meant.
+
+    Raises:
+        StatusError: the pod has no such container, or several and none is named.
+    """
+    name = pod["metadata"]["name"]
+    spec = pod.get("spec", {})
+    containers = [container["name"] for container in spec.get("containers", ())]
+    init = [container["name"] for container in spec.get("initContainers", ())]
+    if not asked:
+        if len(containers) == 1:
+            return str(containers[0])
+        text = f"a container name must be specified for pod {name}, choose one of: [{' '.join(containers)}]"
+        if init:
+            text += f" or one of the init containers: [{' '.join(init)}]"
+        raise StatusError.bad_request(text)
+    if asked not in (*containers, *init):
+        raise StatusError.bad_request(f"container {asked} is not valid for pod {name}")
+    return asked

@@ -14,12 +14,11 @@ from ..decoding.schema import check_date
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind, kind_at
 from ..registry.registry import DeleteOptions
-from .listing import ListOptions, parse_version
+from .list_watch import ListOptions, WatchOptions, parse_version
 from .selectors import Selection
-from .subresources import LogOptions
-from .watching import WatchOptions
 
 __all__ = [
+    "LogOptions",
     "Target",
     "as_bool",
     "delete_options",
@@ -47,6 +46,28 @@ class Target:
     namespace: str
     name: str
     subresource: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Which part of a container's output is asked for.
+
+    Attributes:
+        tail_lines: how many of the last lines; all where it is None.
+        since_time: lines from this RFC 3339 date on.
+        limit_bytes: at most so many bytes.
+        timestamps: each line begins with its date.
+        previous: of the container's run before this one.
+        follow: what comes later too, until the container ends.
+    """
+
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail_lines: int | None = None
+    since_time: str | None = None
+    since_seconds: int | None = None
+    limit_bytes: int | None = None
 
 
 def target_of(path: str) -> Target | None:

@@ -25,12 +25,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...objects.objects import JSON, Objects
-from ..registry.registry import Registry
-from ..registry.strategy import Strategy
+from ..registry.registry import Registry, Strategy
 from .handlers import LARGEST_HEAD, Handlers
-from .subresources import PodLogs
+from .reading import PodLogs
 
-__all__ = ["ApiServer", "Certificates", "make_certificates"]
+__all__ = ["ApiServer"]
 
 _VALID: Final = timedelta(days=365)
 # Clocks differ a little between machines and containers.
@@ -44,7 +43,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
+class _Certificates:
     """What a server needs to be trusted; PEM."""
 
     authority: bytes
@@ -65,7 +64,7 @@ class Certificates:
         return context
 
 
-def make_certificates(host: str) -> Certificates:
+def _make_certificates(host: str) -> _Certificates:
     """An authority named as a real cluster's, and a certificate for a server at an address of this machine."""
     now = datetime.now(UTC)
     authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -90,7 +89,7 @@ def make_certificates(host: str) -> Certificates:
     )
     pem = serialization.Encoding.PEM
     key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Certificates(authority.public_bytes(pem), server.public_bytes(pem), key)
+    return _Certificates(authority.public_bytes(pem), server.public_bytes(pem), key)
 
 
 def _builder(
@@ -155,7 +154,7 @@ class ApiServer:
         self.registry = Registry(objects, strategies)
         self.name = name
         self._port = port
-        self._certificates: Certificates | None = None if plain else make_certificates(_HOST)
+        self._certificates: _Certificates | None = None if plain else _make_certificates(_HOST)
         self._token = None if plain else secrets.token_urlsafe(32)
         self._handlers = Handlers(self.registry, logs, self._token, version)
         self._runner: web.AppRunner | None = None

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
+from ...objects.objects import JSON, WallTime
 from ..registry.kinds import Kind
 from .pod_cells import pod_cells, row_conditions
 

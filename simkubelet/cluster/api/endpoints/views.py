@@ -10,13 +10,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
+from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
-from .listing import Listed
+from .list_watch import BOOKMARK, ERROR, Listed
 from .tables import table_of
-from .watching import BOOKMARK, ERROR
 
 __all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
 

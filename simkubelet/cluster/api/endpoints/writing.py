@@ -1,6 +1,9 @@
-"""POST, PUT, PATCH and DELETE, and the reviews of a client's own access: every client is an administrator.
+"""POST, PUT, PATCH and DELETE, with the subresources of pods and the reviews of a client's own access.
+
+Every client is an administrator.
 
 Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go;
+pkg/registry/core/pod/storage/storage.go, ``BindingREST``, eviction.go, ``EvictionREST``;
 pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/validation/validation.go,
 ``ValidateSelfSubjectAccessReviewSpec`` (kubernetes v1.34.4).
 """
@@ -21,45 +24,20 @@ from ..errors import FieldError, GroupName, StatusError
 from ..patching.apply import applied
 from ..patching.managed_fields import manager_faults, manager_of_agent, track_update
 from ..patching.patches import APPLY, PATCH_TYPES, patched
-from ..registry.kinds import Kind
+from ..registry.kinds import Kind, kind_named
 from ..registry.metadata import check_place, check_uid
-from ..registry.registry import Registry, Write
-from .listing import Listed, ListOptions, list_objects
+from ..registry.registry import DeleteOptions, Registry, Write
+from .list_watch import Listed, ListOptions, list_objects
 from .request import Target, as_bool, delete_options, dry_run, selection
-from .subresources import bind, evict
 
-__all__ = ["ACCESS_REVIEW", "SUBJECT_REVIEW", "Answer", "Writing", "reviewed_access", "reviewed_subject"]
+__all__ = ["Answer", "Writing"]
 
-ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
-SUBJECT_REVIEW: Final = "SelfSubjectReview"
+_ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
+_SUBJECT_REVIEW: Final = "SelfSubjectReview"
 _ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
+_PODS: Final = kind_named("pods")
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 _READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
-
-
-def reviewed_subject(now: str) -> JSON:
-    """Who asks."""
-    return {"metadata": {"creationTimestamp": now}, "status": {"userInfo": _ADMINISTRATOR}}
-
-
-def reviewed_access(asked: JSON) -> JSON:
-    """The answer to a question about access: yes.
-
-    Raises:
-        StatusError: it asks about both a resource and a path, or about none.
-    """
-    spec = asked.get("spec") or {}
-    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    errors = []
-    if resource is not None and path is not None:
-        why = "cannot be specified in combination with resourceAttributes"
-        errors.append(FieldError.invalid("spec.nonResourceAttributes", path, why))
-    if resource is None and path is None:
-        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(FieldError.invalid("spec.resourceAttributes", None, why))
-    if errors:
-        raise StatusError.invalid(GroupName("authorization.k8s.io", ""), "", errors)
-    return {"metadata": {}, **asked, "spec": spec, "status": {"allowed": True}}
 
 
 @dataclass(slots=True)
@@ -100,12 +78,12 @@ class Writing:
         if subresource is None:
             new = _decoded(request, target.kind, body, write)
             if target.kind.key_kind == "bindings":
-                bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
+                _bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
                 return Answer(_success(), 201, is_status=True, warnings=write.warnings)
-            if target.kind.kind == SUBJECT_REVIEW:
-                return Answer(reviewed_subject(self._registry.objects.wall_time.now()), 201, warnings=write.warnings)
-            if target.kind.kind == ACCESS_REVIEW:
-                return Answer(reviewed_access(new), 201, warnings=write.warnings)
+            if target.kind.kind == _SUBJECT_REVIEW:
+                return Answer(_reviewed_subject(self._registry.objects.wall_time.now()), 201, warnings=write.warnings)
+            if target.kind.kind == _ACCESS_REVIEW:
+                return Answer(_reviewed_access(new), 201, warnings=write.warnings)
             stored = self._registry.create(
                 target.kind, target.namespace, self._tracked(new, None, target, request), write
             )
@@ -114,10 +92,10 @@ class Writing:
         decoder = Decoder(group, version, subresource.kind, request.query.get("fieldValidation", ""), write.warnings)
         posted = decoder.read(body, _readable_type(request))
         if target.subresource == "binding":
-            bind(self._registry, target.namespace, target.name, posted, write)
+            _bind(self._registry, target.namespace, target.name, posted, write)
         else:
             options = delete_options(posted.get("deleteOptions") or {}, {})
-            evict(self._registry, target.namespace, target.name, posted, options, write)
+            _evict(self._registry, target.namespace, target.name, posted, options, write)
         return Answer(_success(), 201, is_status=True, warnings=write.warnings)
 
     def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
@@ -266,3 +244,89 @@ def _success(obj: JSON | None = None, kind: Kind | None = None) -> JSON:
         details = {"name": obj["metadata"]["name"], "group": kind.group, "kind": kind.plural}
         status["details"] = {name: text for name, text in details.items() if text} | {"uid": obj["metadata"]["uid"]}
     return status
+
+
+def _bind(registry: Registry, namespace: str, name: str, binding: JSON, write: Write) -> None:
+    """Give a pod to the node that a Binding names.
+
+    Raises:
+        StatusError: the pod is not there, is bound or goes away.
+    """
+    metadata = binding.get("metadata", {})
+    target = binding.get("target", {})
+    if metadata.get("name", "") != name:
+        raise StatusError.bad_request("name in URL does not match name in Binding object")
+    errors = []
+    if target.get("kind") not in (None, "", "Node"):
+        errors.append(FieldError.not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(FieldError.required("target.name"))
+    if errors:
+        texts = list(map(str, errors))
+        raise StatusError(500, "", texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    pod = registry.get(_PODS, namespace, name)
+    about = GroupName("", "pods/binding")
+    if metadata.get("uid") and metadata["uid"] != pod["metadata"]["uid"]:
+        why = (
+            f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {pod['metadata']['uid']}"
+        )
+        raise StatusError.conflict(_PODS.resource, name, why)
+    spec = pod.get("spec", {})
+    if pod["metadata"].get("deletionTimestamp"):
+        raise StatusError.conflict(about, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise StatusError.conflict(about, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise StatusError.conflict(about, name, f"pod {name} has non-empty .spec.schedulingGates")
+    new = copy.deepcopy(pod)
+    new["spec"]["nodeName"] = target["name"]
+    for part in ("annotations", "labels"):
+        if metadata.get(part):
+            new["metadata"][part] = {**new["metadata"].get(part, {}), **metadata[part]}
+    status = new.setdefault("status", {})
+    status.pop("nominatedNodeName", None)
+    now = registry.objects.wall_time.now()
+    condition: JSON = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    conditions = status.setdefault("conditions", [])
+    at = next((i for i, other in enumerate(conditions) if other["type"] == "PodScheduled"), len(conditions))
+    if conditions[at:] and conditions[at]["status"] == "True":
+        condition["lastTransitionTime"] = conditions[at].get("lastTransitionTime")
+    conditions[at : at + 1] = [condition]
+    if not write.dry_run:
+        registry.objects.replace(_PODS.key(namespace, name), new)
+
+
+def _evict(registry: Registry, namespace: str, name: str, eviction: JSON, options: DeleteOptions, write: Write) -> None:
+    """Delete a pod as an Eviction asks; nothing here disrupts too much, as there are no disruption budgets.
+
+    Raises:
+        StatusError: there is no such pod.
+    """
+    if eviction.get("metadata", {}).get("name", "") != name:
+        raise StatusError.bad_request("name in URL does not match name in Eviction object")
+    registry.delete(_PODS, namespace, name, options, write)
+
+
+def _reviewed_subject(now: str) -> JSON:
+    """Who asks."""
+    return {"metadata": {"creationTimestamp": now}, "status": {"userInfo": _ADMINISTRATOR}}
+
+
+def _reviewed_access(asked: JSON) -> JSON:
+    """The answer to a question about access: yes.
+
+    Raises:
+        StatusError: it asks about both a resource and a path, or about none.
+    """
+    spec = asked.get("spec") or {}
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    errors = []
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        errors.append(FieldError.invalid("spec.nonResourceAttributes", path, why))
+    if resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        errors.append(FieldError.invalid("spec.resourceAttributes", None, why))
+    if errors:
+        raise StatusError.invalid(GroupName("authorization.k8s.io", ""), "", errors)
+    return {"metadata": {}, **asked, "spec": spec, "status": {"allowed": True}}

@@ -34,14 +34,14 @@ from .managed_fields import (
     printed,
 )
 
-__all__ = ["TAKES_OVER", "applied", "fields_last_applied", "note_last_applied"]
+__all__ = ["applied"]
 
-TAKES_OVER: Final = "kubectl"
+_TAKES_OVER: Final = "kubectl"
 """The manager that may take over what client-side apply set."""
 _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
+def _fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
     """The fields that client-side apply set and that have not changed since."""
     text = _annotations(live).get(_ANNOTATION)
     try:
@@ -56,7 +56,7 @@ def fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
     return fields_of(set_then, schema) - changed - removed
 
 
-def note_last_applied(new: JSON, config: JSON) -> None:
+def _note_last_applied(new: JSON, config: JSON) -> None:
     """Keep the annotation of an object in step with the configuration that was applied; one without stays without."""
     annotations = _annotations(new)
     if not annotations.get(_ANNOTATION):
@@ -93,7 +93,7 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     changed, removed = compare(managed_part(live, kind, subresource), managed_part(new, kind, subresource), schema)
     conflicts = {manager: owned & changed & fields for manager, (owned, _) in managers.items()}
     if any(conflicts.values()) and not force:
-        taken_over = fields_last_applied(live, kind) if name == TAKES_OVER else frozenset()
+        taken_over = _fields_last_applied(live, kind) if name == _TAKES_OVER else frozenset()
         left = {manager: paths - taken_over for manager, paths in conflicts.items() if paths - taken_over}
         if left:
             raise _conflict_error(left, managers)
@@ -104,8 +104,8 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
         if config.get("metadata", {}).get(key):
             metadata[key] = config["metadata"][key]
     metadata["managedFields"] = entries(kept)
-    if name == TAKES_OVER:
-        note_last_applied(new, config)
+    if name == _TAKES_OVER:
+        _note_last_applied(new, config)
     return new
 
 

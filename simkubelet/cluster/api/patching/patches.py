@@ -22,9 +22,7 @@ __all__ = [
     "JSON_PATCH",
     "MERGE_PATCH",
     "PATCH_TYPES",
-    "STRATEGIC_MERGE_PATCH",
     "MergeError",
-    "go_printed",
     "merge_patch",
     "patched",
     "strategic_merge",
@@ -36,9 +34,9 @@ _ORDER: Final = "$setElementOrder/"
 _DELETE_VALUES: Final = "$deleteFromPrimitiveList/"
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+_STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
-PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY)
+PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, _STRATEGIC_MERGE_PATCH, APPLY)
 
 
 class MergeError(Exception):
@@ -57,7 +55,7 @@ def strategic_merge(original: JSON, patch: JSON, schema: Schema | None) -> JSON:
     if directive == "delete":
         return {}
     if directive is not None:
-        raise MergeError(f"Unknown patch type '{directive}' in: {go_printed({_DIRECTIVE: directive, **patch})}")
+        raise MergeError(f"Unknown patch type '{directive}' in: {_go_printed({_DIRECTIVE: directive, **patch})}")
     _retain_keys(original, patch)
     _merge_ordered(original, patch, schema)
     for key, value in patch.items():
@@ -114,7 +112,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: Schema | None) -
         elif directive == "merge":
             raise MergeError("merging lists cannot yet be specified in the patch")
         else:
-            raise MergeError(f"Unknown patch type '{directive}' in: {go_printed(item)}")
+            raise MergeError(f"Unknown patch type '{directive}' in: {_go_printed(item)}")
     if replaces:
         return wanted
     merged = list(original)
@@ -200,7 +198,7 @@ def _key_of(item: Any, merge_key: str) -> Any:
     try:
         return _object(item)[merge_key]
     except KeyError:
-        raise MergeError(f"map: {go_printed(item)} does not contain declared merge key: {merge_key}") from None
+        raise MergeError(f"map: {_go_printed(item)} does not contain declared merge key: {merge_key}") from None
 
 
 def _object(item: Any) -> JSON:
@@ -209,12 +207,12 @@ def _object(item: Any) -> JSON:
     return item
 
 
-def go_printed(value: Any) -> str:
+def _go_printed(value: Any) -> str:
     """A value of JSON as Go's ``%v`` prints it."""
     if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{go_printed(value[key])}' for key in sorted(value))}]"
+        return f"map[{' '.join(f'{key}:{_go_printed(value[key])}' for key in sorted(value))}]"
     if isinstance(value, list):
-        return f"[{' '.join(map(go_printed, value))}]"
+        return f"[{' '.join(map(_go_printed, value))}]"
     if isinstance(value, bool):
         return "true" if value else "false"
     return "<nil>" if value is None else str(value)
@@ -239,7 +237,7 @@ def patched(content_type: str, patch: bytes, obj: JSON, schema: Schema | None) -
         result = strategic_merge(obj, content, schema)
     except MergeError as error:
         raise StatusError.bad_request(str(error)) from None
-    return result, go_printed(content)
+    return result, _go_printed(content)
 
 
 def _content(content_type: str, patch: bytes) -> Any:
@@ -247,7 +245,7 @@ def _content(content_type: str, patch: bytes) -> Any:
     try:
         content = json_document(patch)
     except ValueError as error:
-        why = "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+        why = "" if content_type == _STRATEGIC_MERGE_PATCH else "error decoding patch: "
         raise StatusError.bad_request(f"{why}{error}") from None
     if isinstance(content, list if content_type == JSON_PATCH else dict):
         return content

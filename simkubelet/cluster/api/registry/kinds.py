@@ -17,16 +17,10 @@ from ..errors import GroupName, StatusError
 from .names import is_dns_label, is_dns_subdomain, is_path_segment
 
 __all__ = [
-    "CORE_EVENT_FIELDS",
-    "EVENT_FIELDS",
     "KINDS",
-    "POD_FIELDS",
     "Kind",
-    "SelectableFields",
     "SubResource",
     "core_event",
-    "field_at",
-    "flag_at",
     "kind_at",
     "kind_named",
     "new_event",
@@ -43,7 +37,7 @@ _NEW_NAMES: Final = {
 }
 _CORE_NAMES: Final = {new: core for core, new in _NEW_NAMES.items()}
 _LEFT_OUT_WHERE_EMPTY: Final = ("reportingController", "reportingInstance")
-SelectableFields: TypeAlias = Mapping[str, Callable[[JSON], str]]
+_SelectableFields: TypeAlias = Mapping[str, Callable[[JSON], str]]
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _ALL_BUT_DELETECOLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
@@ -61,7 +55,7 @@ def core_event(new: JSON) -> JSON:
     return {_CORE_NAMES.get(name, name): value for name, value in new.items()}
 
 
-def field_at(*path: str) -> Callable[[JSON], str]:
+def _field_at(*path: str) -> Callable[[JSON], str]:
     """Return a reader of the field at a path; a missing field is an empty text."""
 
     def value(obj: JSON) -> str:
@@ -73,9 +67,9 @@ def field_at(*path: str) -> Callable[[JSON], str]:
     return value
 
 
-def flag_at(*path: str) -> Callable[[JSON], str]:
+def _flag_at(*path: str) -> Callable[[JSON], str]:
     """Return a reader of the field at a path as ``true`` or ``false``."""
-    text = field_at(*path)
+    text = _field_at(*path)
     return lambda obj: "true" if text(obj) == "True" else "false"
 
 
@@ -85,32 +79,32 @@ def _pod_ip(pod: JSON) -> str:
 
 
 def _event_source(event: JSON) -> str:
-    return field_at("source", "component")(event) or field_at("reportingComponent")(event)
+    return _field_at("source", "component")(event) or _field_at("reportingComponent")(event)
 
 
-POD_FIELDS: Final[SelectableFields] = {
-    "spec.nodeName": field_at("spec", "nodeName"),
-    "spec.restartPolicy": field_at("spec", "restartPolicy"),
-    "spec.schedulerName": field_at("spec", "schedulerName"),
-    "spec.serviceAccountName": field_at("spec", "serviceAccountName"),
-    "spec.hostNetwork": flag_at("spec", "hostNetwork"),
-    "status.phase": field_at("status", "phase"),
+_POD_FIELDS: Final[_SelectableFields] = {
+    "spec.nodeName": _field_at("spec", "nodeName"),
+    "spec.restartPolicy": _field_at("spec", "restartPolicy"),
+    "spec.schedulerName": _field_at("spec", "schedulerName"),
+    "spec.serviceAccountName": _field_at("spec", "serviceAccountName"),
+    "spec.hostNetwork": _flag_at("spec", "hostNetwork"),
+    "status.phase": _field_at("status", "phase"),
     "status.podIP": _pod_ip,
-    "status.nominatedNodeName": field_at("status", "nominatedNodeName"),
+    "status.nominatedNodeName": _field_at("status", "nominatedNodeName"),
 }
-CORE_EVENT_FIELDS: Final[SelectableFields] = {
-    **{f"involvedObject.{name}": field_at("involvedObject", name) for name in _INVOLVED},
-    "reason": field_at("reason"),
-    "reportingComponent": field_at("reportingComponent"),
+_CORE_EVENT_FIELDS: Final[_SelectableFields] = {
+    **{f"involvedObject.{name}": _field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": _field_at("reason"),
+    "reportingComponent": _field_at("reportingComponent"),
     "source": _event_source,
-    "type": field_at("type"),
+    "type": _field_at("type"),
 }
 
-EVENT_FIELDS: Final[SelectableFields] = {
-    **{f"regarding.{name}": field_at("involvedObject", name) for name in _INVOLVED},
-    "reason": field_at("reason"),
-    "reportingController": field_at("reportingComponent"),
-    "type": field_at("type"),
+_EVENT_FIELDS: Final[_SelectableFields] = {
+    **{f"regarding.{name}": _field_at("involvedObject", name) for name in _INVOLVED},
+    "reason": _field_at("reason"),
+    "reportingController": _field_at("reportingComponent"),
+    "type": _field_at("type"),
 }
 """Of events.k8s.io, read from an Event as it is stored."""
 
@@ -155,7 +149,7 @@ class Kind:
     subresources: tuple[SubResource, ...] = ()
     returns_deleted: bool = False
     check_name: Callable[[str], list[str]] = is_dns_subdomain
-    selectable: SelectableFields | None = None
+    selectable: _SelectableFields | None = None
     stored_as: str = ""
     from_stored: Callable[[JSON], JSON] = _as_it_is
     to_stored: Callable[[JSON], JSON] = _as_it_is
@@ -226,7 +220,7 @@ KINDS: Final = (
         "", "v1", "configmaps", "configmap", "ConfigMap", short_names=("cm",)
     ),
     Kind(
-        "", "v1", "events", "event", "Event", short_names=("ev",), selectable=CORE_EVENT_FIELDS
+        "", "v1", "events", "event", "Event", short_names=("ev",), selectable=_CORE_EVENT_FIELDS
     ),
     Kind(
         "", "v1", "namespaces", "namespace", "Namespace",
@@ -236,14 +230,14 @@ KINDS: Final = (
         subresources=(SubResource("finalize", ("update",), "Namespace"), _status_of("Namespace")),
         check_name=is_dns_label,
         returns_deleted=True,
-        selectable={"status.phase": field_at("status", "phase")},
+        selectable={"status.phase": _field_at("status", "phase")},
     ),
     Kind(
         "", "v1", "nodes", "node", "Node",
         namespaced=False,
         short_names=("no",),
         subresources=(_status_of("Node"),),
-        selectable={"spec.unschedulable": flag_at("spec", "unschedulable")},
+        selectable={"spec.unschedulable": _flag_at("spec", "unschedulable")},
     ),
     Kind(
         "", "v1", "pods", "pod", "Pod",
@@ -255,11 +249,11 @@ KINDS: Final = (
             SubResource("log", ("get",), "Pod"),
             _status_of("Pod"),
         ),
-        selectable=POD_FIELDS,
+        selectable=_POD_FIELDS,
         returns_deleted=True,
     ),
     Kind(
-        "", "v1", "secrets", "secret", "Secret", selectable={"type": field_at("type")}
+        "", "v1", "secrets", "secret", "Secret", selectable={"type": _field_at("type")}
     ),
     Kind(
         "", "v1", "serviceaccounts", "serviceaccount", "ServiceAccount", short_names=("sa",), returns_deleted=True
@@ -289,7 +283,7 @@ KINDS: Final = (
     Kind(
         "events.k8s.io", "v1", "events", "event", "Event",
         short_names=("ev",),
-        selectable=EVENT_FIELDS,
+        selectable=_EVENT_FIELDS,
         stored_as="events",
         from_stored=new_event,
         to_stored=core_event,

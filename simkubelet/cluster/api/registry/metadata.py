@@ -11,8 +11,7 @@ import uuid
 from typing import Any, Final
 
 from ....golang.text import json_string
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
+from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from .kinds import Kind
 from .names import is_dns_label, is_label_value, is_qualified_name

@@ -1,6 +1,7 @@
-"""Creating, updating and deleting objects by the rules of their kinds; what HTTP adds is not here.
+"""Creating, updating and deleting objects by the strategies of their kinds; what HTTP adds is not here.
 
 Source: staging/src/k8s.io/apiserver/pkg/registry/generic/registry/store.go, registry/rest/delete.go,
+``RESTCreateStrategy``, ``RESTUpdateStrategy``, ``RESTGracefulDeleteStrategy``;
 pkg/admission/plugin/namespace/lifecycle/admission.go (kubernetes v1.34.4).
 """
 
@@ -9,15 +10,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from ...objects.objects import JSON, Objects
+from ...objects.objects import JSON, Objects, with_deletion
 from ..errors import FieldError, GroupName, StatusError
 from .kinds import Kind, kind_named
 from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
-from .strategy import Strategy
 
-__all__ = ["DeleteOptions", "Registry", "Write"]
+__all__ = ["DeleteOptions", "Registry", "Strategy", "Write", "keep_all_but_status", "keep_status"]
 
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _IMMORTAL: Final = ("default", "kube-public", "kube-system")
@@ -164,7 +164,6 @@ class Registry:
     def _begin_deletion(self, kind: Kind, new: JSON, requested: int | None, *, waits: bool) -> bool:
         """Set the date at which an object is to be gone; whether that is in the future."""
         metadata = new["metadata"]
-        wall_time = self.objects.wall_time
         if requested is not None and requested < 0:
             requested = 1
         grace = self.strategy(kind).grace_s(new, requested)
@@ -174,21 +173,11 @@ class Registry:
                 return False
             if requested is None or requested >= left:
                 return True
-            # A grace can only be shortened, and counts from the first request.
-            due = wall_time.seconds(metadata["deletionTimestamp"]) - left + requested
-            now = wall_time.seconds(wall_time.now())
-            if due < now:
-                due, requested = now, min(requested, 1)
-            metadata["deletionTimestamp"] = wall_time.date(due)
-            metadata["deletionGracePeriodSeconds"] = requested
-            return requested > 0
-        if grace is None and not waits:
+            grace = requested
+        elif grace is None and not waits:
             return False
-        metadata["deletionTimestamp"] = wall_time.date(wall_time.seconds(wall_time.now()) + (grace or 0))
-        metadata["deletionGracePeriodSeconds"] = grace or 0
-        if metadata.get("generation"):
-            metadata["generation"] += 1
-        return bool(grace)
+        metadata.update(with_deletion(new, grace or 0, self.objects.wall_time)["metadata"])
+        return bool(metadata["deletionGracePeriodSeconds"])
 
     def _admit_into_namespace(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
@@ -238,3 +227,83 @@ def _check_preconditions(kind: Kind, old: JSON, options: DeleteOptions) -> None:
             f"the ResourceVersion in record ({version}). The object might have been modified"
         )
         raise StatusError.conflict(about, metadata["name"], why)
+
+
+class Strategy:
+    """The rules of one kind; as it stands, those of a kind without rules and without a status.
+
+    A hook may change the object called ``new``: it is the caller's own copy. ``old`` is what is stored and is never
+    changed; parts of it that go into ``new`` are copied. Hooks are called in the order in which they are written here.
+    """
+
+    allow_unconditional_update: bool = True
+    """An update without a resourceVersion replaces the stored object."""
+
+    allow_create_on_update: bool = False
+    """A PUT (or an apply) to a name that is free creates the object."""
+
+    empty: Mapping[str, Any] = {}
+    """What Go writes of an object of which nothing is set, beyond what its schema requires."""
+
+    def default(self, new: JSON) -> None:
+        """Fill in what the caller left out, as decoding does; at each write, before the hooks below."""
+
+    def prepare_for_create(self, new: JSON) -> None:
+        """Drop what a caller may not set, and set what the server decides. The name and namespace stand already."""
+
+    def validate(self, new: JSON) -> list[FieldError]:
+        """What is wrong with a new object, its metadata aside."""
+        return []
+
+    def prepare_for_update(self, new: JSON, old: JSON) -> None:
+        """Take back the changes that an update does not make, those of the status for example."""
+
+    def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        """What an update may not change, or changes into something wrong."""
+        return self.validate(new)
+
+    def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
+        """Take back the changes that an update of the status does not make: all outside of ``status``."""
+        keep_all_but_status(new, old)
+
+    def validate_status_update(self, new: JSON, old: JSON) -> list[FieldError]:
+        """What is wrong with a new status."""
+        return []
+
+    def warnings(self, new: JSON, old: JSON | None) -> list[str]:
+        """The texts of Warning headers; ``old`` is None where the object is new."""
+        return []
+
+    def grace_s(self, obj: JSON, requested: int | None) -> int | None:
+        """How many seconds an object that is to be deleted stays, so that others can end what it stands for.
+
+        Args:
+            obj: what is stored, not to be changed.
+            requested: what the caller asked for.
+
+        Returns:
+            None where the kind knows no graceful deletion; 0 for one that goes at once nevertheless.
+        """
+        return None
+
+    def prepare_for_delete(self, new: JSON) -> bool:
+        """Note in an object that it is to be deleted; whether it stays until what it stands for is cleaned up."""
+        return False
+
+
+def keep_status(new: JSON, old: JSON) -> None:
+    """Take back every change of the status."""
+    new.pop("status", None)
+    if "status" in old:
+        new["status"] = copy.deepcopy(old["status"])
+
+
+def keep_all_but_status(new: JSON, old: JSON) -> None:
+    """Take back every change outside of the status; who manages which field, and the version, stay the caller's."""
+    status = new.get("status")
+    kept = {name: new["metadata"][name] for name in ("managedFields", "resourceVersion") if name in new["metadata"]}
+    new.clear()
+    new.update(copy.deepcopy({name: value for name, value in old.items() if name != "status"}))
+    new["metadata"].update(kept)
+    if status is not None:
+        new["status"] = status

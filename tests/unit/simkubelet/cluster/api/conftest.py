@@ -8,18 +8,17 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
 import pytest
 
+from simkubelet.cluster.api.endpoints.request import LogOptions
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.endpoints.subresources import LogOptions
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
-from simkubelet.cluster.api.registry.registry import Registry
-from simkubelet.cluster.api.registry.strategy import StatusStrategy, Strategy
-from simkubelet.cluster.objects.objects import JSON, Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.api.registry.registry import Registry, Strategy, keep_status
+from simkubelet.cluster.controllers.namespaces import NamespaceController
+from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
 
@@ -27,7 +26,20 @@ PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-class GracefulPods(StatusStrategy):
+class WithStatus(Strategy):
+    """The rules of a kind whose status is written at ``/status`` and nowhere else, and whose spec has a generation."""
+
+    def prepare_for_create(self, new: JSON) -> None:
+        new.pop("status", None)
+        new["metadata"]["generation"] = 1
+
+    def prepare_for_update(self, new: JSON, old: JSON) -> None:
+        keep_status(new, old)
+        changed = new.get("spec") != old.get("spec")
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + changed
+
+
+class GracefulPods(WithStatus):
     """Pods that take the grace that is asked for."""
 
     def grace_s(self, obj: JSON, requested: int | None) -> int | None:
@@ -127,12 +139,13 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def objects(clock: ManualClock) -> Objects:
-    return Objects(WallTime(clock))
+    """The objects of a cluster whose clock begins with a whole second."""
+    return Objects(WallTime(clock, datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 @pytest.fixture
 def rules() -> Mapping[str, Strategy]:
-    return {**basic_strategies(), "pods": GracefulPods(), "nodes": StatusStrategy()}
+    return {**basic_strategies(), "pods": GracefulPods(), "nodes": WithStatus()}
 
 
 @pytest.fixture

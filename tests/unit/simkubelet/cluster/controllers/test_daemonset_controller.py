@@ -10,11 +10,10 @@ from typing import Any
 
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import DeleteOptions, Registry
-from simkubelet.cluster.controllers.daemonsets.controller import DaemonSetController
+from simkubelet.cluster.controllers.daemonset_controller import DaemonSetController
 from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.objects.events import EventRecorder
-from simkubelet.cluster.objects.objects import Key, Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import Key, Objects, WallTime
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
 from simkubelet.model.clock import ManualClock
 

@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.controllers.daemonsets.placement import HASH_LABEL, new_pod, runs_on, target_node
-from simkubelet.cluster.controllers.daemonsets.plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.controllers.daemonset_controller import new_pod
+from simkubelet.cluster.controllers.daemonset_plan import (
+    HASH_LABEL,
+    DaemonSetView,
+    Plan,
+    by_node,
+    manage,
+    rolling_update,
+    runs_on,
+    status,
+    target_node,
+)
+from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.model.clock import ManualClock
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle
-from simkubelet.cluster.controllers.taint_eviction import TaintEviction
+from simkubelet.cluster.controllers.node_lifecycle import NodeLifecycle, TaintEviction
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.model.node import ConditionStatus, NodeStatus, conditions_of
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.cluster.objects.pod_json import kubelet_status_json, read_pod_status
-from simkubelet.cluster.objects.wall_time import WallTime
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod_status import (
     Condition,

@@ -14,8 +14,9 @@ from simkubelet.cluster.api.decoding.decoding import Decoder
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry
-from simkubelet.cluster.controllers.daemonsets.placement import continues_on, new_pod, runs_on, target_node
-from simkubelet.cluster.controllers.taint_eviction import TaintEviction
+from simkubelet.cluster.controllers.daemonset_controller import new_pod
+from simkubelet.cluster.controllers.daemonset_plan import continues_on, runs_on, target_node
+from simkubelet.cluster.controllers.node_lifecycle import TaintEviction
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.scheduler.scheduler import Scheduler
 from simkubelet.cluster.strategies.table import all_strategies

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
-from simkubelet.cluster.strategies.not_simulated import NOT_SIMULATED, not_simulated
+from simkubelet.cluster.strategies.pod_validation import NOT_SIMULATED, not_simulated
 from simkubelet.cluster.strategies.pods import PodStrategy
 
 from ..conftest import Cluster, manifest

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
-
-from simkubelet.cluster.api.registry.strategy import Strategy
-from simkubelet.cluster.strategies.rbac_strategies import rbac_strategies
 
 from ..conftest import Client
 
@@ -16,11 +12,6 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 GROUP = "rbac.authorization.k8s.io"
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-
-
-@pytest.fixture
-def rules() -> Mapping[str, Strategy]:
-    return rbac_strategies()
 
 
 def role(*rules: dict[str, Any], name: str = "system:reader") -> dict[str, Any]:

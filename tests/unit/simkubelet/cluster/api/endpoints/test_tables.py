@@ -8,8 +8,7 @@ import pytest
 
 from simkubelet.cluster.api.endpoints.tables import human_duration, table_of
 from simkubelet.cluster.api.registry.kinds import KINDS, kind_named
-from simkubelet.cluster.objects.objects import JSON
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, WallTime
 from simkubelet.model.clock import ManualClock
 
 

@@ -11,12 +11,11 @@ from faker import Faker
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simkubelet.cluster.api.endpoints.list_watch import BOOKMARK, WatchOptions, watch
 from simkubelet.cluster.api.endpoints.selectors import Selection
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.endpoints.watching import BOOKMARK, WatchOptions, watch
 from simkubelet.cluster.api.registry.kinds import kind_named
-from simkubelet.cluster.objects.objects import JSON, Key, Objects
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime
 from simkubelet.model.clock import ManualClock
 
 from ..conftest import CONFIG_MAPS, PODS, Client, config_map, pod

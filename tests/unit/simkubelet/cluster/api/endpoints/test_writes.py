@@ -10,7 +10,7 @@ import json
 import pytest
 
 from simkubelet.cluster.api.endpoints.server import ApiServer
-from simkubelet.cluster.api.registry.namespaces import NamespaceController
+from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.model.clock import ManualClock
 
@@ -197,6 +197,14 @@ async def test_shorter_grace_counts_from_the_first_request(client: Client, clock
     second = (await client.send("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 15})).body["metadata"]
     assert (first["deletionGracePeriodSeconds"], second["deletionGracePeriodSeconds"]) == (30, 15)
     assert second["deletionTimestamp"] < first["deletionTimestamp"]
+
+
+async def test_shorter_grace_that_has_passed_leaves_a_second(client: Client, clock: ManualClock) -> None:
+    await client.post(PODS, pod("p"))
+    await client.send("DELETE", f"{PODS}/p")
+    await clock.advance(10.5)
+    metadata = (await client.send("DELETE", f"{PODS}/p", {"gracePeriodSeconds": 10})).body["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == 1
 
 
 async def test_deletion_has_preconditions(client: Client) -> None:

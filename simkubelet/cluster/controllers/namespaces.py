@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...objects.objects import JSON
-from .kinds import KINDS, Kind, kind_named
-from .registry import DeleteOptions, Registry
+from ..api.registry.kinds import KINDS, Kind, kind_named
+from ..api.registry.registry import DeleteOptions, Registry
+from ..objects.objects import JSON
 
 __all__ = ["NamespaceController"]
 

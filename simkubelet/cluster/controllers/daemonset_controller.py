@@ -1,107 +1,59 @@
 """The controller of DaemonSets: creates and deletes their pods, writes their status, and keeps their revisions.
 
-It looks at each DaemonSet after every change; what to do is decided in `plan`. A failed pod is replaced after a
+It looks at each DaemonSet after every change; `daemonset_plan` decides what to do. A failed pod is replaced after a
 back-off of 1 s that doubles up to 15 minutes. A ControllerRevision holds each template, the current one with the
 highest number; the hash in its name is computed from the template's JSON, so it has another value than a real one.
 
 Source: pkg/controller/daemon/daemon_controller.go, ``syncDaemonSet``, ``syncNodes``; pkg/controller/daemon/update.go,
-``constructHistory``, ``snapshot``, ``cleanupHistory``; pkg/controller/controller_utils.go, ``RealPodControl``;
-cmd/kube-controller-manager/app/apps.go (kubernetes v1.34.4).
+``constructHistory``, ``snapshot``, ``cleanupHistory``; pkg/controller/daemon/util/daemonset_util.go,
+``CreatePodTemplate``, ``ReplaceDaemonSetPodNodeNameNodeAffinity``; pkg/controller/controller_utils.go,
+``RealPodControl``, ``GetPodFromTemplate``; cmd/kube-controller-manager/app/apps.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ...._internal.change import Change
-from ...._internal.first_done import first_done
-from ....model.clock import Clock
-from ...api.errors import StatusError
-from ...api.registry.kinds import Kind, kind_named
-from ...api.registry.registry import Registry
-from ...objects.events import EventRecorder
-from ...objects.objects import JSON
-from .placement import HASH_LABEL, new_pod, owner_reference
-from .plan import DaemonSetView, Plan, by_node, manage, rolling_update, status
+from ..._internal.change import Change
+from ..._internal.first_done import first_done
+from ...model.clock import Clock
+from ..api.errors import StatusError
+from ..api.registry.kinds import Kind, kind_named
+from ..api.registry.registry import Registry
+from ..objects.events import EventRecorder
+from ..objects.objects import JSON
+from ..strategies.daemonsets import template_generation
+from .daemonset_plan import (
+    GENERATION_LABEL,
+    HASH_LABEL,
+    DaemonSetView,
+    Plan,
+    by_node,
+    daemon_tolerations,
+    manage,
+    rolling_update,
+    status,
+)
 
-__all__ = ["REVISIONS", "DaemonSetController", "current_revision", "drop_old_revisions"]
+__all__ = ["DaemonSetController", "new_pod"]
 
-REVISIONS: Final[Kind] = kind_named("controllerrevisions.apps")
+_REVISIONS: Final[Kind] = kind_named("controllerrevisions.apps")
 
 _FNV_OFFSET: Final = 0x811C9DC5
 _FNV_PRIME: Final = 0x01000193
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-COMPONENT: Final = "daemonset-controller"
+_COMPONENT: Final = "daemonset-controller"
 _DAEMON_SETS: Final = kind_named("daemonsets.apps")
 _PODS: Final = kind_named("pods")
 _FIRST_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 15 * 60.0
 _RETRY_S: Final = 1.0
-_ALWAYS_TOLD: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+_MAX_PREFIX: Final = 253
+_ALWAYS_PRESENT: Final = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
 """Counts that a status has even where they are 0."""
-
-
-def current_revision(registry: Registry, daemon_set: JSON) -> str:
-    """Make sure that the current template is the newest revision; its hash."""
-    history = _history(registry, daemon_set)
-    data = {"spec": {"template": {**daemon_set["spec"]["template"], "$patch": "replace"}}}
-    current = next((one for one in reversed(history) if one["data"] == data), None)
-    newest = max((one["revision"] for one in history if one is not current), default=0) + 1
-    if current is None:
-        return _create(registry, daemon_set, data, newest)
-    metadata = current["metadata"]
-    if current["revision"] < newest:
-        registry.update(
-            REVISIONS, metadata["namespace"], metadata["name"], lambda revision: {**revision, "revision": newest}
-        )
-    return str(metadata["labels"][HASH_LABEL])
-
-
-def drop_old_revisions(registry: Registry, daemon_set: JSON, current: str, used: Container[str]) -> None:
-    """Remove the oldest revisions beyond the set's limit, but those of which there are pods."""
-    old = [one for one in _history(registry, daemon_set) if one["metadata"]["labels"][HASH_LABEL] != current]
-    too_many = len(old) - int(daemon_set["spec"].get("revisionHistoryLimit", 10))
-    for revision in old:
-        if too_many > 0 and revision["metadata"]["labels"][HASH_LABEL] not in used:
-            registry.delete(REVISIONS, revision["metadata"]["namespace"], revision["metadata"]["name"])
-            too_many -= 1
-
-
-def _history(registry: Registry, daemon_set: JSON) -> Sequence[JSON]:
-    """The set's revisions, oldest first."""
-    uid = daemon_set["metadata"]["uid"]
-    every = registry.objects.all_of(REVISIONS.key_kind, daemon_set["metadata"]["namespace"])
-    own = [one for one in every if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ()))]
-    return sorted(own, key=lambda revision: int(revision["revision"]))
-
-
-def _create(registry: Registry, daemon_set: JSON, data: JSON, number: int) -> str:
-    metadata = daemon_set["metadata"]
-    digest = _hash(daemon_set["spec"]["template"])
-    labels = (daemon_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
-    body = {
-        "apiVersion": REVISIONS.api_version,
-        "kind": REVISIONS.kind,
-        "metadata": {
-            "name": f"{metadata['name']}-{digest}",
-            "labels": {**labels, HASH_LABEL: digest},
-            "annotations": dict(metadata.get("annotations") or {}),
-            "ownerReferences": [owner_reference(daemon_set)],
-        },
-        "data": data,
-        "revision": number,
-    }
-    registry.create(REVISIONS, metadata["namespace"], body)
-    return digest
-
-
-def _hash(template: JSON) -> str:
-    value = _FNV_OFFSET
-    for byte in json.dumps(template, sort_keys=True).encode():
-        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
-    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
 
 
 class DaemonSetController:
@@ -134,12 +86,12 @@ class DaemonSetController:
         """Bring one set on its way; in how many seconds to look again without any change, None for never."""
         if daemon_set["metadata"].get("deletionTimestamp"):
             return None
-        view = DaemonSetView(daemon_set, current_revision(self._registry, daemon_set), self._objects.wall_time)
+        view = DaemonSetView(daemon_set, _current_revision(self._registry, daemon_set), self._objects.wall_time)
         nodes = self._objects.all_of("nodes")
         again = [self._act(view, self._plan(view, nodes))]
         pods = self._pods(daemon_set)
         hashes = {str((pod["metadata"].get("labels") or {}).get(HASH_LABEL)) for pod in pods}
-        drop_old_revisions(self._registry, daemon_set, view.revision_hash, hashes)
+        _drop_old_revisions(self._registry, daemon_set, view.revision_hash, hashes)
         here = by_node(pods)
         self._publish(daemon_set, status(view, nodes, here))
         again.append(view.available_in_s(pods))
@@ -191,7 +143,7 @@ class DaemonSetController:
         metadata = daemon_set["metadata"]
         names = ("namespace", "name", "uid", "resourceVersion")
         about = {"kind": "DaemonSet", "apiVersion": "apps/v1", **{name: metadata[name] for name in names}}
-        self._events.record(about, type_, reason, message, COMPONENT)
+        self._events.record(about, type_, reason, message, _COMPONENT)
 
     def _backoff_left(self, daemon_set: JSON, node: str) -> float | None:
         seconds, since = self._backoffs.get(_backoff_key(daemon_set, node), (0.0, 0.0))
@@ -200,7 +152,7 @@ class DaemonSetController:
 
     def _publish(self, daemon_set: JSON, new: JSON) -> None:
         old = daemon_set.get("status") or {}
-        counts = {name: count for name, count in new.items() if count or name in _ALWAYS_TOLD}
+        counts = {name: count for name, count in new.items() if count or name in _ALWAYS_PRESENT}
         if {name: old.get(name, 0) for name in new} == new:
             return
         metadata = daemon_set["metadata"]
@@ -233,3 +185,104 @@ def _is_controlled_by(pod: JSON, uid: str) -> bool:
 def _backoff_key(daemon_set: JSON, node: str) -> tuple[str, int, str]:
     generation = (daemon_set.get("status") or {}).get("observedGeneration", 0)
     return daemon_set["metadata"]["uid"], generation, node
+
+
+def _current_revision(registry: Registry, daemon_set: JSON) -> str:
+    """Make sure that the current template is the newest revision; its hash."""
+    history = _history(registry, daemon_set)
+    data = {"spec": {"template": {**daemon_set["spec"]["template"], "$patch": "replace"}}}
+    current = next((one for one in reversed(history) if one["data"] == data), None)
+    newest = max((one["revision"] for one in history if one is not current), default=0) + 1
+    if current is None:
+        return _create(registry, daemon_set, data, newest)
+    metadata = current["metadata"]
+    if current["revision"] < newest:
+        registry.update(
+            _REVISIONS, metadata["namespace"], metadata["name"], lambda revision: {**revision, "revision": newest}
+        )
+    return str(metadata["labels"][HASH_LABEL])
+
+
+def _drop_old_revisions(registry: Registry, daemon_set: JSON, current: str, used: Container[str]) -> None:
+    """Remove the oldest revisions beyond the set's limit, but those of which there are pods."""
+    old = [one for one in _history(registry, daemon_set) if one["metadata"]["labels"][HASH_LABEL] != current]
+    too_many = len(old) - int(daemon_set["spec"].get("revisionHistoryLimit", 10))
+    for revision in old:
+        if too_many > 0 and revision["metadata"]["labels"][HASH_LABEL] not in used:
+            registry.delete(_REVISIONS, revision["metadata"]["namespace"], revision["metadata"]["name"])
+            too_many -= 1
+
+
+def _history(registry: Registry, daemon_set: JSON) -> Sequence[JSON]:
+    """The set's revisions, oldest first."""
+    uid = daemon_set["metadata"]["uid"]
+    every = registry.objects.all_of(_REVISIONS.key_kind, daemon_set["metadata"]["namespace"])
+    own = [one for one in every if any(owner["uid"] == uid for owner in one["metadata"].get("ownerReferences", ()))]
+    return sorted(own, key=lambda revision: int(revision["revision"]))
+
+
+def _create(registry: Registry, daemon_set: JSON, data: JSON, number: int) -> str:
+    metadata = daemon_set["metadata"]
+    digest = _hash(daemon_set["spec"]["template"])
+    labels = (daemon_set["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    body = {
+        "apiVersion": _REVISIONS.api_version,
+        "kind": _REVISIONS.kind,
+        "metadata": {
+            "name": f"{metadata['name']}-{digest}",
+            "labels": {**labels, HASH_LABEL: digest},
+            "annotations": dict(metadata.get("annotations") or {}),
+            "ownerReferences": [_owner_reference(daemon_set)],
+        },
+        "data": data,
+        "revision": number,
+    }
+    registry.create(_REVISIONS, metadata["namespace"], body)
+    return digest
+
+
+def _hash(template: JSON) -> str:
+    value = _FNV_OFFSET
+    for byte in json.dumps(template, sort_keys=True).encode():
+        value = ((value ^ byte) * _FNV_PRIME) & 0xFFFFFFFF
+    return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(value))
+
+
+def new_pod(daemon_set: JSON, node: str, revision_hash: str) -> JSON:
+    """The pod for a node, as the controller creates it: the scheduler binds it by its affinity to the node's name."""
+    template = copy.deepcopy(daemon_set["spec"]["template"])
+    metadata = template.get("metadata") or {}
+    labels = {**(metadata.get("labels") or {}), HASH_LABEL: revision_hash}
+    generation = template_generation(daemon_set)
+    if generation is not None:
+        labels[GENERATION_LABEL] = generation
+    spec = template["spec"]
+    spec["tolerations"] = daemon_tolerations(spec)
+    spec["affinity"] = _affinity(spec.get("affinity"), node)
+    made = {
+        "generateName": f"{daemon_set['metadata']['name']}-"[:_MAX_PREFIX],
+        "labels": labels,
+        "ownerReferences": [_owner_reference(daemon_set)],
+    }
+    kept = {name: metadata[name] for name in ("annotations", "finalizers") if metadata.get(name)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**made, **kept}, "spec": spec}
+
+
+def _owner_reference(daemon_set: JSON) -> JSON:
+    """How what a DaemonSet has made names it."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": daemon_set["metadata"]["name"],
+        "uid": daemon_set["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def _affinity(affinity: JSON | None, node: str) -> JSON:
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    required = {"nodeSelectorTerms": [term]}
+    own = affinity or {}
+    about_nodes = {**(own.get("nodeAffinity") or {}), "requiredDuringSchedulingIgnoredDuringExecution": required}
+    return {**own, "nodeAffinity": about_nodes}

@@ -12,7 +12,7 @@ from simkubelet.model.node import NodeStatus, Taint
 from simkubelet.model.pod_status import Condition, ConditionType, ContainerStatus, PodPhase, PodStatus, Running
 from simkubelet.model.resources import ResourceName
 
-from ..conftest import Cluster, manifest
+from .conftest import Cluster, manifest
 
 RUNNING = PodStatus(
     PodPhase.RUNNING,

@@ -12,34 +12,31 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from ..._internal.change import Change
-from ...cluster_api import ClusterApi, PodWatch
-from ...model.errors import InputError
-from ...model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ...model.node import Node, NodeStatus
-from ...model.pod import Pod, PodUID, pod_from_manifest
-from ...model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
-from ...model.version import DEFAULT, Version, version
-from ..objects.events import EventRecorder, KubeEvent
-from ..objects.node_json import HOST
-from ..objects.objects import JSON, Key, Objects, Verb, Written
-from ..objects.pod_json import (
+from .._internal.change import Change
+from ..cluster_api import ClusterApi, PodWatch
+from ..model.errors import InputError
+from ..model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
+from ..model.node import Node, NodeStatus
+from ..model.pod import Pod, PodUID, pod_from_manifest
+from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
+from ..model.version import DEFAULT, Version, version
+from .objects.events import EventRecorder, KubeEvent, PodEvents
+from .objects.nodes import HOST, Nodes, free_address
+from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
+from .objects.pod_json import (
     OBSERVES_GENERATION,
     condition_json,
-    deleting_json,
     kubelet_status_json,
     pod_key,
     read_pod,
     reread_pod,
     with_condition,
 )
-from ..strategies.not_simulated import not_simulated
-from ..strategies.pod_creation import created_pod, decoded_pod
-from ..strategies.priority_classes import PriorityError
-from .nodes import Nodes, free_address
-from .pod_events import PodEvents
+from .strategies.pod_creation import created_pod, decoded_pod
+from .strategies.pod_validation import not_simulated
+from .strategies.priority_classes import PriorityError
 
-__all__ = ["KubeEvent", "Store"]
+__all__ = ["Store"]
 
 
 class Store(ClusterApi):
@@ -153,7 +150,7 @@ class Store(ClusterApi):
         if pod.node_name is None or pod.status.phase.is_terminal or grace_s <= 0:
             self.remove_pod(uid)
         elif pod.deletion_grace_s is None or grace_s < pod.deletion_grace_s:
-            self.objects.replace(pod_key(pod), deleting_json(pod.manifest, int(grace_s), self.objects.wall_time))
+            self.objects.replace(pod_key(pod), with_deletion(pod.manifest, int(grace_s), self.objects.wall_time))
 
     def remove_pod(self, uid: PodUID) -> None:
         """Drop a pod object for good; one with finalizers stays until they are gone."""
@@ -161,7 +158,7 @@ class Store(ClusterApi):
         if pod is None:
             return
         if pod.manifest["metadata"].get("finalizers"):
-            self.objects.replace(pod_key(pod), deleting_json(pod.manifest, 0, self.objects.wall_time))
+            self.objects.replace(pod_key(pod), with_deletion(pod.manifest, 0, self.objects.wall_time))
         else:
             self.objects.remove(pod_key(pod))
 

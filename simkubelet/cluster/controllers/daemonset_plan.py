@@ -1,7 +1,7 @@
 """What a DaemonSet's controller does next: the nodes that get a pod, and the pods that go.
 
-Source: pkg/controller/daemon/daemon_controller.go, ``manage``, ``podsShouldBeOnNode``; update.go, ``rollingUpdate``
-(kubernetes v1.34.4).
+Source: pkg/controller/daemon/daemon_controller.go, ``manage``, ``podsShouldBeOnNode``, ``NodeShouldRunDaemonPod``;
+update.go, ``rollingUpdate``; util/daemonset_util.go, ``AddOrUpdateDaemonPodTolerations`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -9,34 +9,40 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from ...objects.objects import JSON
-from ...objects.wall_time import WallTime
-from ...strategies.daemonsets import template_generation
-from .placement import GENERATION_LABEL, HASH_LABEL, continues_on, runs_on, target_node
+from ..objects.node_selection import matches_required_affinity, untolerated_taint
+from ..objects.objects import JSON, WallTime
+from ..strategies.daemonsets import template_generation
 
-__all__ = ["DaemonSetView", "Plan", "by_node", "manage", "rolling_update", "status"]
+__all__ = [
+    "GENERATION_LABEL",
+    "HASH_LABEL",
+    "DaemonSetView",
+    "Plan",
+    "by_node",
+    "continues_on",
+    "daemon_tolerations",
+    "manage",
+    "rolling_update",
+    "runs_on",
+    "status",
+    "target_node",
+]
 
+HASH_LABEL: Final = "controller-revision-hash"
+GENERATION_LABEL: Final = "pod-template-generation"
+
+_TOLERATED: Final = (
+    ("node.kubernetes.io/not-ready", "NoExecute"),
+    ("node.kubernetes.io/unreachable", "NoExecute"),
+    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
+    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
+    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
+    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+)
+_TOLERATED_ON_HOST_NETWORK: Final = ("node.kubernetes.io/network-unavailable", "NoSchedule")
 _ENDED: Final = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """One step of the controller.
-
-    Attributes:
-        create_on: nodes, by name.
-        delete: pods, by name.
-        ended: of the pods that go, those that had ended: name -> (node, phase).
-    """
-
-    create_on: tuple[str, ...] = ()
-    delete: tuple[str, ...] = ()
-    ended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.create_on or self.delete)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +81,47 @@ class DaemonSetView:
     @property
     def max_surge(self) -> str | int:
         """Pods beside the old ones, as a number or a percentage of the nodes; 0 where old pods go first."""
-        rolling: JSON = self._rolling or {}
-        surge: str | int = rolling.get("maxSurge") or 0
-        return surge
+        return self._limit("maxSurge", 0) or 0
 
     @property
     def max_unavailable(self) -> str | int:
         """Nodes that may be without an available pod, as a number or a percentage of the nodes."""
-        rolling: JSON = self._rolling or {}
-        unavailable: str | int = rolling.get("maxUnavailable", 1)
-        return unavailable
-
-    @property
-    def _rolling(self) -> JSON | None:
-        strategy = self.object["spec"].get("updateStrategy") or {}
-        return strategy.get("rollingUpdate") if self.is_rolling else None
+        return self._limit("maxUnavailable", 1)
 
     @property
     def is_rolling(self) -> bool:
         """Whether pods of an older template are replaced by the controller; else it waits until they are deleted."""
-        strategy = self.object["spec"].get("updateStrategy") or {}
-        return bool(strategy.get("type", "RollingUpdate") == "RollingUpdate")
+        return bool(self._strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+    @property
+    def _strategy(self) -> JSON:
+        return self.object["spec"].get("updateStrategy") or {}
+
+    def _limit(self, name: str, default: int) -> str | int:
+        rolling = (self._strategy.get("rollingUpdate") if self.is_rolling else None) or {}
+        limit: str | int = rolling.get(name, default)
+        return limit
 
     def _now(self) -> float:
         return self.wall_time.seconds(self.wall_time.now())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One step of the controller.
+
+    Attributes:
+        create_on: nodes, by name.
+        delete: pods, by name.
+        ended: of the pods that go, those that had ended: name -> (node, phase).
+    """
+
+    create_on: tuple[str, ...] = ()
+    delete: tuple[str, ...] = ()
+    ended: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.create_on or self.delete)
 
 
 def by_node(pods: Iterable[JSON]) -> dict[str, list[JSON]]:
@@ -289,3 +312,56 @@ def _phase(pod: JSON) -> str:
 
 def _is_deleting(pod: JSON) -> bool:
     return pod["metadata"].get("deletionTimestamp") is not None
+
+
+def runs_on(daemon_set: JSON, node: JSON) -> bool:
+    """Whether a node without a pod of the set gets one."""
+    return _fits(daemon_set, node, ("NoSchedule", "NoExecute"))
+
+
+def continues_on(daemon_set: JSON, node: JSON) -> bool:
+    """Whether a pod of the set that is on a node stays there."""
+    return _fits(daemon_set, node, ("NoExecute",))
+
+
+def target_node(pod: JSON) -> str:
+    """The node that a pod of a DaemonSet is for; empty where it names none."""
+    bound: str = pod["spec"].get("nodeName") or ""
+    if bound:
+        return bound
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for one in term.get("matchFields") or ():
+            values: Sequence[str] = one.get("values") or ()
+            if one.get("key") == "metadata.name" and one.get("operator") == "In" and len(values) == 1:
+                return str(values[0])
+    return ""
+
+
+def daemon_tolerations(pod_spec: Mapping[str, Any]) -> list[JSON]:
+    """The pod's own tolerations, and those of every pod of a DaemonSet."""
+    tolerations = list(pod_spec.get("tolerations") or ())
+    for key, effect in (*_TOLERATED, *([_TOLERATED_ON_HOST_NETWORK] if pod_spec.get("hostNetwork") else ())):
+        toleration = {"key": key, "operator": "Exists", "effect": effect}
+        same = [index for index, one in enumerate(tolerations) if _is_for_same(one, toleration)]
+        if same:
+            tolerations[same[0]] = toleration
+        else:
+            tolerations.append(toleration)
+    return tolerations
+
+
+def _fits(daemon_set: JSON, node: JSON, effects: tuple[str, ...]) -> bool:
+    spec = daemon_set["spec"]["template"]["spec"]
+    if spec.get("nodeName") not in (None, "", node["metadata"]["name"]):
+        return False
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return (
+        matches_required_affinity(spec, node) and untolerated_taint(taints, daemon_tolerations(spec), effects) is None
+    )
+
+
+def _is_for_same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    """Source: api/core/v1/toleration.go, ``MatchToleration`` (v0.34.4)."""
+    return all((left.get(name) or "") == (right.get(name) or "") for name in ("key", "effect", "operator", "value"))

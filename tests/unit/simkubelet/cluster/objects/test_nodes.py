@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.objects.node_json import new_node_json, node_status_json, read_node, read_node_status
-from simkubelet.cluster.objects.wall_time import WallTime
+from simkubelet.cluster.objects.nodes import new_node_json, node_status_json, read_node, read_node_status
+from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.node import ConditionStatus, ConditionType, NodeCondition, NodeStatus, Taint
 from simkubelet.model.resources import ResourceName

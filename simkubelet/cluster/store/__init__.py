@@ -1,1 +1,0 @@
-"""What kubelets and the scheduler read and write of a cluster's objects."""
