@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pynvml
 
+from .devices import NotFoundError, Selected
 from .reading import ask
-from .selection import NotFoundError, Selected
 
 _NAME_WIDTH: Final = 14
 

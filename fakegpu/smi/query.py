@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pynvml
 
+from .devices import Selected
 from .reading import MIB, ask, compute_mode, field_value, performance_state
-from .selection import Selected
 
 _OPTIONS: Final = frozenset({"csv", "noheader", "nounits"})
 _MISSING: Final = "[N/A]"

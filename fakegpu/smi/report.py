@@ -8,9 +8,9 @@ from typing import Final
 
 import pynvml
 
-from . import report_board, report_errors, report_identity, report_use
+from . import report_figures, report_identity
+from .devices import Selected
 from .reading import Tree, bus_id, cuda_version
-from .selection import Selected
 
 _VALUE_COLUMN: Final = 42
 _INDENT: Final = 4
@@ -55,8 +55,7 @@ def lines(gpus: Selected, displays: Iterable[str] | None = None) -> Iterator[str
     yield _line(0, "Attached GPUs", str(pynvml.nvmlDeviceGetCount()))
     for _, handle in gpus:
         yield f"GPU {bus_id(handle)}"
-        parts = (report_identity, report_use, report_errors, report_board)
-        tree = [entry for part in parts for entry in part.tree(handle)]
+        tree = [*report_identity.tree(handle), *report_figures.tree(handle)]
         yield from _walk([entry for entry in tree if shown is None or entry[0] in shown], 1)
         yield ""
 

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pynvml
 
-from .device_list import MigDevice, mig_devices, uncorrected_errors
+from .devices import MigDevice, mig_devices, uncorrected_errors
 from .reading import NOT_AVAILABLE, Tree, ask, bus_id, field_value, switch, text
-from .report_use import bar1, memory
+from .report_figures import bar1, memory
 
 _BRANDS: Final = {
     pynvml.NVML_BRAND_QUADRO: "Quadro",
@@ -35,7 +35,7 @@ _VIRTUALIZATION_MODES: Final = ("None", "Pass-Through", "VGPU", "Host VGPU", "Ho
 
 
 def tree(handle: Any) -> Tree:
-    """The lines from the product's name to the PCI bus."""
+    """Return the lines from the product's name to the PCI bus."""
     return [
         ("Product Name", text(ask(pynvml.nvmlDeviceGetName, handle))),
         ("Product Brand", _named(_BRANDS, ask(pynvml.nvmlDeviceGetBrand, handle))),

@@ -1,27 +1,27 @@
-"""``nvidia-smi``: the table of GPUs and the table of processes."""
+"""``nvidia-smi`` without options: the tables of GPUs, of MIG devices and of processes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pynvml
 
-from . import mig_table
-from .processes import Process, processes_of
-from .reading import MIB, NOT_AVAILABLE, SHORT_COMPUTE_MODES, ask, compute_mode, cuda_version, performance_state
-from .selection import Selected
+from .devices import MigDevice, Process, Selected, mig_devices, processes_of, uncorrected_errors
+from .reading import MIB, NOT_AVAILABLE, SHORT_COMPUTE_MODES, ask, compute_mode, cuda_version, performance_state, text
 
 _WIDTH: Final = 87
 _EDGE: Final = f"+{'-' * _WIDTH}+"
 _RULE: Final = "+-----------------------------------------+----------------------+----------------------+"
+_MIG_RULE: Final = "+------------------+--------------------------------+-----------+-----------------------+"
+_MIG_SHARED_RULE: Final = "+------------------+                                +-----------+-----------------------+"
 _NAME_WIDTH: Final = 27
 _COMMAND_WIDTH: Final = 38
 
 
 def lines(gpus: Selected) -> Iterator[str]:
-    """The lines of both tables."""
+    """Yield the lines of all tables."""
     driver = pynvml.nvmlSystemGetDriverVersion()
     yield f"{time.ctime()}       "
     yield _EDGE
@@ -34,7 +34,7 @@ def lines(gpus: Selected) -> Iterator[str]:
     for index, handle in gpus:
         yield from _gpu_rows(index, handle)
         yield _RULE
-    yield from mig_table.lines(gpus)
+    yield from _mig_table(gpus)
     yield " " * (_WIDTH + 2)
     yield from _process_table(gpus)
 
@@ -110,14 +110,64 @@ def _mig_mode(handle: Any) -> str:
     return ("Disabled", "Enabled")[current] + ("" if current == pending else "*")
 
 
+def _mig_table(gpus: Selected) -> Iterator[str]:
+    """Yield the table of MIG devices; nothing where no GPU is in MIG mode."""
+    modes = [ask(pynvml.nvmlDeviceGetMigMode, handle) for _, handle in gpus]
+    if not any(mode is not None and mode[0] for mode in modes):
+        return
+    yield ""
+    yield _EDGE
+    yield f"| {'MIG devices:':<{_WIDTH - 1}}|"
+    yield _MIG_RULE
+    yield "| GPU  GI  CI  MIG |                   Memory-Usage |        Vol|      Shared           |"
+    yield "|      ID  ID  Dev |                     BAR1-Usage | SM     Unc| CE ENC DEC OFA JPG    |"
+    yield "|                  |                                |        ECC|                       |"
+    yield "|==================+================================+===========+=======================|"
+    rows = [row for index, handle in gpus for row in _mig_rows_of(index, mig_devices(handle))]
+    yield from rows or [f"|{'  No MIG devices found':<{_WIDTH}}|", _EDGE]
+
+
+def _mig_rows_of(gpu: int, devices: Sequence[MigDevice]) -> Iterator[str]:
+    """Yield the rows of one GPU; the devices of a GPU instance share its memory, which is shown with the first."""
+    for device, before, after in zip(devices, (None, *devices), (*devices[1:], None), strict=False):
+        memory, window = ("", "") if _share_memory(before, device) else (_mig_memory(device), _mig_bar1(device))
+        yield from _mig_rows(gpu, device, memory, window)
+        yield _MIG_SHARED_RULE if _share_memory(device, after) else _MIG_RULE
+
+
+def _share_memory(one: MigDevice | None, other: MigDevice | None) -> bool:
+    return one is not None and other is not None and one.gpu_instance == other.gpu_instance
+
+
+def _mig_rows(gpu: int, device: MigDevice, used: str, window: str) -> Iterator[str]:
+    attributes = ask(pynvml.nvmlDeviceGetAttributes_v2, device.handle)
+    counts = ("sharedCopyEngineCount", "sharedEncoderCount", "sharedDecoderCount", "sharedOfaCount", "sharedJpegCount")
+    shared = [NOT_AVAILABLE if attributes is None else getattr(attributes, count) for count in counts]
+    engines = f"{shared[0]:>3}{shared[1]:>4}{shared[2]:>5}{shared[3]:>5}{shared[4]:>5}"
+    cores = NOT_AVAILABLE if attributes is None else attributes.multiprocessorCount
+    place = f"{gpu:>3}{device.gpu_instance:>5}{device.compute_instance:>4}{device.index:>4}"
+    yield f"|{place}  | {used:>29}  | {cores:<3} {text(uncorrected_errors(device)):>5} |{engines} |"
+    yield f"|{'':18}| {window:>29}  |{'':11}|{'':23}|"
+
+
+def _mig_memory(device: MigDevice) -> str:
+    memory = ask(pynvml.nvmlDeviceGetMemoryInfo, device.handle)
+    return NOT_AVAILABLE if memory is None else f"{memory.used // MIB}MiB / {f'{memory.total // MIB}MiB':>8}"
+
+
+def _mig_bar1(device: MigDevice) -> str:
+    bar1 = ask(pynvml.nvmlDeviceGetBAR1MemoryInfo, device.handle)
+    return NOT_AVAILABLE if bar1 is None else f"{bar1.bar1Used // MIB}MiB / {f'{bar1.bar1Total // MIB}MiB':>8}"
+
+
 def _process_table(gpus: Selected) -> Iterator[str]:
     yield _EDGE
-    for text in (
+    for title in (
         " Processes:",
         "  GPU   GI   CI        PID   Type   Process name                            GPU Memory ",
         "        ID   ID                                                             Usage      ",
     ):
-        yield f"|{text:<{_WIDTH}}|"
+        yield f"|{title:<{_WIDTH}}|"
     yield f"|{'=' * _WIDTH}|"
     rows = [
         f"|{_place(index, process)}{process.kind:>7}"
