@@ -26,7 +26,7 @@ if typing.TYPE_CHECKING:
     from .faults.rules import Hits
     from .faults.schedule import When
     from .files.folder import default_directory
-    from .load.load import Load, Pattern
+    from .load import Load, Pattern
     from .machine.cdi import cdi_spec, make_cdi_hook
     from .machine.driver_root import make_driver_root
     from .machine.machine import Machine
@@ -62,9 +62,9 @@ _HOMES = {
     "Hits": "faults.rules",
     "HostError": "errors",
     "InputError": "errors",
-    "Load": "load.load",
+    "Load": "load",
     "Machine": "machine.machine",
-    "Pattern": "load.load",
+    "Pattern": "load",
     "Profile": "profiles.profile_model",
     "When": "faults.schedule",
     "cdi_spec": "machine.cdi",

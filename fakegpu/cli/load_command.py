@@ -8,8 +8,7 @@ from pathlib import Path
 import click
 
 from ..errors import InputError
-from ..load.board import ROOM_C
-from ..load.load import Load, Pattern
+from ..load import ROOM_C, Load, Pattern
 from ..machine.machine import Machine
 from ..machine.settings import parse_size
 from . import options

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from ..machine.machine import Machine
-from ..mig.mig import Mig
+from ..mig import Mig
 from . import options
 
 

@@ -38,12 +38,12 @@ from ..state.segment import SEGMENT, Segment, segment_bytes
 
 if TYPE_CHECKING:
     from ..faults.faults import Faults
-    from ..load.load import Load
-    from ..mig.mig import Mig
-    from ..mig.mig_parts import MigDevice
+    from ..load import Load
+    from ..mig import Mig
     from ..profiles.profile_model import Profile
     from ..recording.recording import Recording
     from ..state.gpu import Gpu
+    from ..state.partition import MigDevice
 
 DEFAULT_PROFILE: Final = "h100-80gb"
 _INDEX: Final = re.compile(r"\d{1,9}", re.ASCII)
@@ -290,7 +290,7 @@ class Machine:
         Raises:
             InputError: no such GPU, or a load that does not fit it.
         """
-        from ..load.load import frames_of
+        from ..load import frames_of
 
         index = self.index(selector)
         state = self._segment.read(index)
@@ -384,7 +384,7 @@ class Machine:
         Raises:
             InputError: no such GPU.
         """
-        from ..mig.mig import Mig
+        from ..mig import Mig
 
         return Mig(self._segment, self.index(selector))
 

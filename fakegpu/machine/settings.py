@@ -17,7 +17,7 @@ from ..state import layout
 from ..state.event_type import EventType
 
 if TYPE_CHECKING:
-    from ..mig.mig_parts import MigDevice
+    from ..state.partition import MigDevice
 
 
 _SIZES: Final = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakegpu import InputError, Load, Machine, Pattern
-from fakegpu.load.board import Board
-from fakegpu.load.load import frames_of
+from fakegpu.load import Board, frames_of
 from fakegpu.machine import machine as machine_module
 from fakegpu.state import layout
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from fakegpu import InputError, Machine
-from fakegpu.mig.mig_parts import MigProfile
 from fakegpu.profiles.mig_profiles import mig_tables
+from fakegpu.state.partition import MigProfile
 
 
 @pytest.fixture

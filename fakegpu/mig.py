@@ -18,14 +18,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ..errors import InputError
-from ..files.capabilities import write_capabilities
-from ..files.folder import host_errors
-from ..state import layout
-from ..state.event_type import EventType
-from ..state.library import load_writer
-from ..state.segment import Segment
-from .mig_parts import ComputeInstance, GpuInstance, MigDevice, MigProfile, read_devices, read_instances, read_profiles
+from .errors import InputError
+from .files.capabilities import write_capabilities
+from .files.folder import host_errors
+from .state import layout
+from .state.event_type import EventType
+from .state.library import load_writer
+from .state.partition import (
+    ComputeInstance,
+    GpuInstance,
+    MigDevice,
+    MigProfile,
+    read_devices,
+    read_instances,
+    read_profiles,
+)
+from .state.segment import Segment
 
 _ANYWHERE: Final = (1 << 32) - 1
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from ..state import layout
-from ..state.library import load_writer
+from . import layout
+from .library import load_writer
 
 _NAME_BYTES = 48
 _COMPUTE_SLICES = (1, 2, 3, 4, 7)

@@ -2,6 +2,11 @@
 
 No process runs while a GPU is under load: ``frames_of`` computes once how a board will behave, the frames are in the
 segment, and every reader takes those of the current time.
+
+The model of a board is small. Power rises linearly from the idle draw to the power limit. Heat follows power with one
+time constant, towards a temperature that is the board's own at rest and some degrees below its highest at full power.
+Where the board would pass its highest temperature (a hot aisle), it draws just what holds it there, and clocks fall
+with power.
 """
 
 from __future__ import annotations
@@ -10,13 +15,25 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
-from ..errors import InputError
-from ..state import layout
-from .board import ROOM_C, TIME_CONSTANT_S, Board, Work, memory_percent_of
+from .errors import InputError
+from .state import layout
 
-_SETTLED_S: Final = 6 * TIME_CONSTANT_S
+ROOM_C: Final = 25.0
+"""Air at the inlet for which the figures of a profile hold."""
+_TIME_CONSTANT_S: Final = 45.0
+_FULL_BELOW_MAX_C: Final = 12.0
+_DEFAULT_MAX_C: Final = 87
+_THRESHOLD_GPU_MAX: Final = 3
+_REASON_IDLE: Final = 0x1
+_REASON_SOFTWARE_THERMAL: Final = 0x20
+_MEMORY_SHARE: Final = 0.55
+"""How busy the memory is for each percent of utilisation, as with training."""
+_MEMORY_HEAT_C: Final = 10.0
+_FAN_AT_MAX_PERCENT: Final = 85
+_PCIE_KB_PER_S: Final = (1_600_000, 900_000)
+_SETTLED_S: Final = 6 * _TIME_CONSTANT_S
 _STEADY_FRAMES: Final = 120
 _PERIOD_FRAMES: Final = 64
 _ROUNDS_MAX: Final = 400
@@ -93,7 +110,7 @@ def frames_of(load: Load, state: layout.GpuState, start_c: float) -> Frames:
 
 
 def _work(gpu_percent: float, memory_bytes: int) -> Work:
-    return Work(gpu_percent, memory_percent_of(gpu_percent), memory_bytes)
+    return Work(gpu_percent, gpu_percent * _MEMORY_SHARE, memory_bytes)
 
 
 def _steady(board: Board, load: Load, gpu_c: float, busy: Work, idle: Work) -> Iterator[layout.Frame]:
@@ -169,3 +186,105 @@ def _with_jumps(frames: Sequence[layout.Frame]) -> list[layout.Frame]:
             held.gpu_c, held.memory_c = following.gpu_c, frame.memory_c
             steps.append(held)
     return steps
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is asked of a board at one moment: percents of its engines and bytes of its memory."""
+
+    gpu_percent: float
+    memory_percent: float
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The figures of one board that the model needs: watts, degrees Celsius, MHz."""
+
+    idle_w: float
+    limit_w: float
+    idle_c: float
+    max_c: float
+    memory_over_gpu_c: float
+    idle_graphics_mhz: int
+    max_graphics_mhz: int
+    idle_memory_mhz: int
+    max_memory_mhz: int
+    idle_performance_state: int
+    idle_fan_percent: int
+    room_c: float = ROOM_C
+
+    @classmethod
+    def from_state(cls, state: layout.GpuState, room_c: float = ROOM_C) -> Self:
+        """The board whose idle figures ``state`` shows, in air of ``room_c``."""
+        thermal, clocks, power = state.thermal, state.clocks, state.power
+        known_max = thermal.threshold_c[_THRESHOLD_GPU_MAX]
+        return cls(
+            idle_w=power.usage_mw / 1000,
+            limit_w=max(power.usage_mw, min(power.limit_mw, power.default_limit_mw)) / 1000,
+            idle_c=thermal.gpu_c,
+            max_c=max(known_max if known_max > 0 else _DEFAULT_MAX_C, thermal.gpu_c + 1),
+            memory_over_gpu_c=thermal.memory_c - thermal.gpu_c if thermal.has_memory_sensor else 0,
+            idle_graphics_mhz=clocks.current_mhz[0],
+            max_graphics_mhz=clocks.maximum_mhz[0],
+            idle_memory_mhz=clocks.current_mhz[2],
+            max_memory_mhz=clocks.maximum_mhz[2],
+            idle_performance_state=clocks.performance_state,
+            idle_fan_percent=state.fans.percent[0],
+            room_c=room_c,
+        )
+
+    def power_w(self, work: Work, gpu_c: float) -> float:
+        """Draw under ``work``, held down where the board is as hot as it may be."""
+        wanted = self.idle_w + (self.limit_w - self.idle_w) * work.gpu_percent / 100
+        if gpu_c < self.max_c - 0.01 or self.settled_c(wanted) <= self.max_c:
+            return wanted
+        return max(self.idle_w, self.idle_w + (self.max_c - self._rest_c) / self._heat_c_per_w)
+
+    def settled_c(self, power_w: float) -> float:
+        """Temperature at which the board settles with a constant draw of ``power_w``."""
+        return self._rest_c + self._heat_c_per_w * (power_w - self.idle_w)
+
+    def heated_c(self, gpu_c: float, power_w: float, after_s: float) -> float:
+        """Temperature ``after_s`` seconds of ``power_w`` from ``gpu_c`` on."""
+        settled = self.settled_c(power_w)
+        heated = settled + (gpu_c - settled) * math.exp(-after_s / _TIME_CONSTANT_S)
+        return min(heated, max(self.max_c, gpu_c))
+
+    def frame(self, at_s: float, work: Work, gpu_c: float, energy_j: float) -> layout.Frame:
+        """All figures of one moment."""
+        power_w = self.power_w(work, gpu_c)
+        wanted_w = self.idle_w + (self.limit_w - self.idle_w) * work.gpu_percent / 100
+        is_busy = work.gpu_percent > 0
+        frame = layout.Frame()
+        frame.time_ms = round(at_s * 1000)
+        frame.energy_mj = round(energy_j * 1000)
+        frame.memory_used_bytes = work.memory_bytes
+        frame.power_mw = round(power_w * 1000)
+        full_mhz = self.max_graphics_mhz if is_busy else self.idle_graphics_mhz
+        frame.graphics_mhz = round(full_mhz * power_w / wanted_w) if wanted_w > 0 else full_mhz
+        frame.memory_mhz = self.max_memory_mhz if is_busy else self.idle_memory_mhz
+        frame.event_reasons = _REASON_SOFTWARE_THERMAL if power_w < wanted_w else 0 if is_busy else _REASON_IDLE
+        frame.performance_state = 0 if is_busy else self.idle_performance_state
+        frame.gpu_c = round(gpu_c)
+        frame.memory_c = round(gpu_c + self.memory_over_gpu_c + _MEMORY_HEAT_C * work.memory_percent / 100)
+        frame.gpu_percent = round(work.gpu_percent)
+        frame.memory_percent = round(work.memory_percent)
+        frame.fan_percent = self._fan_percent(gpu_c)
+        received, sent = _PCIE_KB_PER_S
+        frame.pcie_rx_kb_per_s = round(received * work.gpu_percent / 100)
+        frame.pcie_tx_kb_per_s = round(sent * work.gpu_percent / 100)
+        return frame
+
+    @property
+    def _rest_c(self) -> float:
+        return self.idle_c + self.room_c - ROOM_C
+
+    @property
+    def _heat_c_per_w(self) -> float:
+        full_c = max(self.max_c - _FULL_BELOW_MAX_C, self.idle_c + 1)
+        return (full_c - self.idle_c) / max(self.limit_w - self.idle_w, 1)
+
+    def _fan_percent(self, gpu_c: float) -> int:
+        share = min(max((gpu_c - self.idle_c) / (self.max_c - self.idle_c), 0), 1)
+        return round(self.idle_fan_percent + share * max(_FAN_AT_MAX_PERCENT - self.idle_fan_percent, 0))

@@ -1,1 +1,0 @@
-"""Load: how busy a GPU is, over time."""

@@ -1,1 +1,0 @@
-"""MIG: GPU instances and compute instances of a fake GPU."""
