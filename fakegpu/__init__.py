@@ -30,8 +30,7 @@ if typing.TYPE_CHECKING:
     from .machine.cdi import cdi_spec, make_cdi_hook
     from .machine.driver_root import make_driver_root
     from .machine.machine import Machine
-    from .profiles.profile import load_profile, profile_names
-    from .profiles.profile_model import Profile
+    from .profiles.profile import Profile, load_profile, profile_names
     from .state.event_type import EventType
     from .state.gpu import Gpu
 
@@ -65,7 +64,7 @@ _HOMES = {
     "Load": "load",
     "Machine": "machine.machine",
     "Pattern": "load",
-    "Profile": "profiles.profile_model",
+    "Profile": "profiles.profile",
     "When": "faults.schedule",
     "cdi_spec": "machine.cdi",
     "default_directory": "files.folder",

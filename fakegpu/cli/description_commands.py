@@ -26,8 +26,7 @@ def profiles(name: str | None, schema: bool) -> None:
       fakegpu profiles
       fakegpu profiles l4 >mine.yaml
     """
-    from ..profiles.profile import load_profile, profile_names, profile_text
-    from ..profiles.profile_model import Profile
+    from ..profiles.profile import Profile, load_profile, profile_names, profile_text
 
     if schema:
         click.echo(json.dumps(Profile.model_json_schema(by_alias=True), indent=2))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..profiles.mig_profiles import fill_mig
-from ..profiles.profile_model import Profile, Slot
+from ..profiles.profile import Profile, Slot
 from ..state import layout
 
 _MIB: Final = 1024 * 1024

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 from ..errors import InputError
-from ..profiles.profile import is_file_name, load_profile, profile_text
-from ..profiles.profile_model import Profile
+from ..profiles.document import is_file_name, read_document
+from ..profiles.profile import Profile, load_profile
 from ..state import layout
 from .hardware import header_of, states_of_mix
 
@@ -73,7 +73,7 @@ def names_recording(name: str) -> bool:
     Raises:
         InputError: it is a file that cannot be read.
     """
-    return is_file_name(name) and _RECORDING.search(profile_text(name)) is not None
+    return is_file_name(name) and _RECORDING.search(read_document(name)) is not None
 
 
 def _replayed(recording: Recording, count: int | None) -> Inventory:
@@ -93,7 +93,7 @@ def _description_of(name: str) -> Profile | Recording:
         return load_profile(name)
     from ..recording.recording import parse_recording
 
-    return parse_recording(profile_text(name), name)
+    return parse_recording(read_document(name), name)
 
 
 def _profile_of(model: Model) -> Profile:

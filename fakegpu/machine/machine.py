@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..faults.faults import Faults
     from ..load import Load
     from ..mig import Mig
-    from ..profiles.profile_model import Profile
+    from ..profiles.profile import Profile
     from ..recording.recording import Recording
     from ..state.gpu import Gpu
     from ..state.partition import MigDevice

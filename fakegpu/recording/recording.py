@@ -23,8 +23,7 @@ from typing import Any, Final, Literal, Self
 import yaml
 from pydantic import Field, PrivateAttr, model_validator
 
-from ..profiles.profile import line_of, parse_as
-from ..profiles.profile_base import Part
+from ..profiles.document import Part, line_of, parse_as
 from .survey import Answers, Survey
 
 _NAMES: Final = uuid.UUID("3d1b1c52-6f0e-4b57-9f5e-0a7b8c1f2d43")

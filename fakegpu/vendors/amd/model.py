@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field
 
 from ...errors import InputError
-from ...profiles.profile import is_file_name, parse_as, profile_text
-from ...profiles.profile_base import Part, Section, Sourced
-from ...profiles.profile_model import Mebibytes, Megahertz, PciAddress, Text
+from ...profiles.document import SUFFIX, Part, Section, Sourced, is_file_name, parse_as, read_document
+from ...profiles.profile import Mebibytes, Megahertz, PciAddress, Text
 
 __all__ = [
     "AmdIdentity",
@@ -26,7 +25,6 @@ __all__ = [
     "load_amd_profile",
 ]
 
-_SUFFIX: Final = ".yaml"
 _Parts = Annotated[int, Field(gt=0, le=8)]
 
 
@@ -99,7 +97,7 @@ class AmdProfile(Sourced):
 def amd_profile_names() -> tuple[str, ...]:
     """Names of the AMD profiles that come with the package, sorted."""
     folder = files(__package__) / "profiles"
-    return tuple(sorted(entry.name.removesuffix(_SUFFIX) for entry in folder.iterdir() if entry.name.endswith(_SUFFIX)))
+    return tuple(sorted(entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX)))
 
 
 def load_amd_profile(name: str) -> AmdProfile:
@@ -109,8 +107,8 @@ def load_amd_profile(name: str) -> AmdProfile:
         InputError: there is none, or it is wrong; names the first such place by file and line.
     """
     if is_file_name(name):
-        return parse_as(AmdProfile, profile_text(name), name)
+        return parse_as(AmdProfile, read_document(name), name)
     if name not in amd_profile_names():
         raise InputError(f"no AMD profile '{name}'; there are {', '.join(amd_profile_names())}")
-    text = (files(__package__) / "profiles" / f"{name}{_SUFFIX}").read_text(encoding="utf-8")
-    return parse_as(AmdProfile, text, f"amd/{name}{_SUFFIX}")
+    text = (files(__package__) / "profiles" / f"{name}{SUFFIX}").read_text(encoding="utf-8")
+    return parse_as(AmdProfile, text, f"amd/{name}{SUFFIX}")

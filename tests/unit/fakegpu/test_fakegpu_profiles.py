@@ -9,8 +9,7 @@ import yaml
 
 from fakegpu import InputError, Machine
 from fakegpu.machine.hardware import states_of
-from fakegpu.profiles.profile import load_profile, parse_profile, profile_names, profile_text
-from fakegpu.profiles.profile_model import Profile
+from fakegpu.profiles.profile import Profile, load_profile, parse_profile, profile_names, profile_text
 
 
 def test_profiles_of_the_package() -> None:
