@@ -27,8 +27,7 @@ if typing.TYPE_CHECKING:
     from .faults.schedule import When
     from .files.folder import default_directory
     from .load import Load, Pattern
-    from .machine.cdi import cdi_spec, make_cdi_hook
-    from .machine.driver_root import make_driver_root
+    from .machine.containers import cdi_spec, make_cdi_hook, make_driver_root
     from .machine.machine import Machine
     from .profiles.profile import Profile, load_profile, profile_names
     from .state.event_type import EventType
@@ -66,11 +65,11 @@ _HOMES = {
     "Pattern": "load",
     "Profile": "profiles.profile",
     "When": "faults.schedule",
-    "cdi_spec": "machine.cdi",
+    "cdi_spec": "machine.containers",
     "default_directory": "files.folder",
     "load_profile": "profiles.profile",
-    "make_cdi_hook": "machine.cdi",
-    "make_driver_root": "machine.driver_root",
+    "make_cdi_hook": "machine.containers",
+    "make_driver_root": "machine.containers",
     "profile_names": "profiles.profile",
 }
 """Module of each name, loaded when it is first asked for: most commands need few of them."""

@@ -10,7 +10,7 @@ import click
 
 from ..errors import DifferenceError, InputError
 from ..files.folder import host_errors
-from ..machine.cdi import DEFAULT_KIND, cdi_spec
+from ..machine.containers import DEFAULT_KIND, cdi_spec
 from ..machine.machine import Machine
 from . import options
 

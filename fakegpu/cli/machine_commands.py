@@ -140,7 +140,7 @@ def execute(
 def _become_as_installed(
     machine: Machine, command: Sequence[str], gpus: Sequence[str], memory: str, kind: str, environment: dict[str, str]
 ) -> NoReturn:
-    from ..machine.driver_root import as_installed
+    from ..machine.containers import as_installed
 
     if shutil.which(command[0], path=environment["PATH"]) is None:
         raise InputError(f"no command '{command[0]}': not found in PATH")
