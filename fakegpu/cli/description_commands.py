@@ -12,7 +12,7 @@ from ..errors import DifferenceError, InputError
 from ..files.folder import host_errors
 from ..machine.containers import DEFAULT_KIND, cdi_spec
 from ..machine.machine import Machine
-from . import options
+from . import directory_option
 
 
 @click.command()
@@ -41,7 +41,7 @@ def profiles(name: str | None, schema: bool) -> None:
 @click.command()
 @click.option("--kind", default=DEFAULT_KIND, show_default=True, help="Vendor and class of the devices.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="File to write; standard output if not given.")
-@options.directory
+@directory_option
 def cdi(kind: str, output: Path | None, directory: Path | None) -> None:
     """Print a CDI specification, with which container runtimes give this machine's GPUs to containers.
 

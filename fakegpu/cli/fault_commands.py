@@ -1,4 +1,4 @@
-"""The commands ``fakegpu fault …``: break driver and library, list and clear all faults."""
+"""The commands that break and heal: ``fakegpu fail``, ``heal``, ``unplug``, ``plug`` a GPU, ``fault`` the library."""
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
 from __future__ import annotations
@@ -11,13 +11,150 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ..faults.rules import Hits, parse_latency
+from ..errors import InputError
 from ..faults.schedule import When
 from ..machine.machine import Machine
-from . import options
+from ..state import layout
+from . import directory_option, gpu_argument
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _WAITS: Final = ("stick", "release")
+
+
+def _scheduled(function: _Function) -> _Function:
+    """The options of a ``When``."""
+    for option in (
+        click.option("--times", type=int, help="With --every: number of times; without limit if not given."),
+        click.option("--every", metavar="DURATION", help="Repeat at this interval, such as 5s or 100ms."),
+        click.option("--after", default="0", metavar="DURATION", help="Delay, such as 30s; none if not given."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command()
+@gpu_argument
+@click.option("--xid", type=click.IntRange(min=1), help="XID error to report.")
+@click.option("--gi", type=int, help="With --xid: id of the affected GPU instance.")
+@click.option("--ci", type=int, help="With --gi: id of the compute instance.")
+@click.option("--lost", is_flag=True, help="Make the GPU fall off the bus.")
+@click.option("--ecc-corrected", type=int, metavar="N", help="Count N single-bit errors of the memory.")
+@click.option("--ecc-uncorrected", type=int, metavar="N", help="Count N double-bit errors of the memory.")
+@click.option("--retire", type=int, metavar="N", help="Remap N rows, or retire N pages.")
+@click.option("--hot", is_flag=True, help="Heat above the slowdown threshold, with clocks at their minimum.")
+@click.option("--links-down", metavar="LINKS", help="NVLinks to take down: 0,3 or all.")
+@_scheduled
+@directory_option
+def fail(
+    gpu: str,
+    xid: int | None,
+    gi: int | None,
+    ci: int | None,
+    lost: bool,
+    ecc_corrected: int | None,
+    ecc_uncorrected: int | None,
+    retire: int | None,
+    hot: bool,
+    links_down: str | None,
+    after: str,
+    every: str | None,
+    times: int | None,
+    directory: Path | None,
+) -> None:
+    """Break GPU (an index or a UUID), at once or by plan. No process needs to run for a plan.
+
+    \b
+    Example:
+      fakegpu fail 3 --xid 79 --lost
+      fakegpu fail 3 --ecc-corrected 1 --every 100ms
+      fakegpu fail 3 --hot --after 30s
+    """
+    machine, when = Machine.open(directory), When.of(after, every, times)
+    index, faults = machine.index(gpu), machine.faults
+    plans: list[int | None] = []
+    if lost:
+        plans.append(faults.lose(index, xid=xid, when=when))
+    elif xid is not None:
+        instance = tuple(layout.NO_INSTANCE if part is None else part for part in (gi, ci))
+        plans.append(faults.xid(index, xid, instance=(instance[0], instance[1]), when=when))
+    if ecc_corrected is not None:
+        plans.append(faults.ecc(index, corrected=ecc_corrected, when=when))
+    if ecc_uncorrected is not None:
+        plans.append(faults.ecc(index, uncorrected=ecc_uncorrected, when=when))
+    if retire is not None:
+        plans.append(faults.retire(index, retire, when=when))
+    if hot:
+        plans.append(faults.throttle(index, when=when))
+    if links_down is not None:
+        plans.append(faults.links_down(index, _links(links_down), when=when))
+    if not plans:
+        raise InputError("nothing to fail: give --xid N, --lost, or another of `fakegpu fail --help`")
+    for number in plans:
+        if number is not None:
+            click.echo(f"plan {number}")
+
+
+def _links(text: str) -> tuple[int, ...]:
+    if text == "all":
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--links-down {text}: write 0,3 or all") from None
+
+
+@click.command()
+@click.argument("gpu", required=False, metavar="[GPU]")
+@click.option("--all", "everything", is_flag=True, help="Heal all GPUs and remove all rules and plans.")
+@_scheduled
+@directory_option
+def heal(
+    gpu: str | None, everything: bool, after: str, every: str | None, times: int | None, directory: Path | None
+) -> None:
+    """Heal GPU (an index or a UUID): on the bus, cool, links up, XIDs and pending repairs forgotten.
+
+    \b
+    Example:
+      fakegpu heal 3
+      fakegpu heal 3 --after 10s
+      fakegpu heal --all
+    """
+    machine, when = Machine.open(directory), When.of(after, every, times)
+    if everything == (gpu is not None):
+        raise InputError("heal which? Give a GPU, or --all")
+    if gpu is not None and not when.is_now:
+        click.echo(f"plan {machine.faults.heal(machine.index(gpu), when=when)}")
+        return
+    if everything:
+        machine.faults.clear()
+    for selector in (gpu,) if gpu is not None else range(len(machine.gpus)):
+        machine.heal(selector)
+
+
+@click.command()
+@gpu_argument
+@directory_option
+def unplug(gpu: str, directory: Path | None) -> None:
+    """Remove GPU (an index or a UUID) from the running machine.
+
+    \b
+    Example:
+      fakegpu unplug 3
+    """
+    Machine.open(directory).unplug(gpu)
+
+
+@click.command()
+@gpu_argument
+@directory_option
+def plug(gpu: str, directory: Path | None) -> None:
+    """Put GPU (an index or a UUID) back into the machine.
+
+    \b
+    Example:
+      fakegpu plug 3
+    """
+    Machine.open(directory).plug(gpu)
 
 
 def _ruled(function: _Function) -> _Function:
@@ -52,7 +189,7 @@ def fault_group() -> None:
 @click.argument("function")
 @click.argument("latency")
 @_ruled
-@options.directory
+@directory_option
 def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> None:
     """Make calls of FUNCTION slow: 5ms, 1ms..10ms, or percentiles. `nvmlDeviceGet*` stands for every such function.
 
@@ -61,6 +198,8 @@ def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> No
       fakegpu fault slow nvmlInit 3s
       fakegpu fault slow 'nvmlDeviceGet*' p50=1ms,p99=20ms --gpu 3
     """
+    from ..faults.rules import parse_latency
+
     parse_latency(latency)
     machine = Machine.open(directory)
     click.echo(f"rule {machine.faults.slow(function, latency, **_rule_options(machine, **rule))}")
@@ -70,7 +209,7 @@ def slow(function: str, latency: str, directory: Path | None, **rule: Any) -> No
 @click.argument("function")
 @click.argument("code")
 @_ruled
-@options.directory
+@directory_option
 def error(function: str, code: str, directory: Path | None, **rule: Any) -> None:
     """Make calls of FUNCTION return an NVML error, given by name or number.
 
@@ -93,6 +232,8 @@ def _rule_options(
     lasting: str | None,
     times: int | None,
 ) -> dict[str, Any]:
+    from ..faults.rules import Hits
+
     return {
         "gpu": None if gpu is None else machine.index(gpu),
         "hits": Hits(every=every, chance=chance, seed=seed, times=times),
@@ -105,7 +246,7 @@ def _rule_options(
 @click.argument("code")
 @click.option("--times", type=int, help="Number of failures, over all processes; every call fails if not given.")
 @click.option("--after", default="0", metavar="DURATION", help="Start after this delay, such as 30s.")
-@options.directory
+@directory_option
 def init(code: str, times: int | None, after: str, directory: Path | None) -> None:
     """Make nvmlInit fail: DRIVER_NOT_LOADED, LIB_RM_VERSION_MISMATCH, or any other NVML error.
 
@@ -119,7 +260,7 @@ def init(code: str, times: int | None, after: str, directory: Path | None) -> No
 
 @fault_group.command("waits")
 @click.argument("state", type=click.Choice(_WAITS))
-@options.directory
+@directory_option
 def waits(state: str, directory: Path | None) -> None:
     """Make waits for events hang beyond their timeout, or release them.
 
@@ -131,7 +272,7 @@ def waits(state: str, directory: Path | None) -> None:
 
 
 @fault_group.command("list")
-@options.directory
+@directory_option
 def list_faults(directory: Path | None) -> None:
     """Print rules and plans as JSON.
 
@@ -147,7 +288,7 @@ def list_faults(directory: Path | None) -> None:
 
 @fault_group.command("clear")
 @click.argument("number", type=int, required=False)
-@options.directory
+@directory_option
 def clear(number: int | None, directory: Path | None) -> None:
     """Take a rule or plan back, or all of them; stuck waits go on. `fakegpu heal` heals the GPUs.
 

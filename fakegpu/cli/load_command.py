@@ -11,11 +11,11 @@ from ..errors import InputError
 from ..load import ROOM_C, Load, Pattern
 from ..machine.machine import Machine
 from ..machine.settings import parse_size
-from . import options
+from . import directory_option, gpu_argument
 
 
 @click.command()
-@options.gpu
+@gpu_argument
 @click.option("--utilization", type=float, help="Percent of the engines; for a pattern the maximum. 100 if not given.")
 @click.option("--memory", help="Memory in use: bytes, or with KiB, MiB, GiB; unchanged if not given.")
 @click.option("--pattern", type=click.Choice([str(pattern) for pattern in Pattern]), help="steady if not given.")
@@ -25,7 +25,7 @@ from . import options
 @click.option("--replay", type=click.Path(path_type=Path), help="Replay the figures of a CSV file instead.")
 @click.option("--loop", is_flag=True, help="With --replay: start again after the last row.")
 @click.option("--stop", is_flag=True, help="End the load now; figures return to the values that are set.")
-@options.directory
+@directory_option
 def load(
     gpu: str,
     utilization: float | None,

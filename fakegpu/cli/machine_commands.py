@@ -1,11 +1,9 @@
-"""The commands on a whole machine, and those that look at its GPUs or set their figures: up, down, exec, list, set."""
+"""The commands on a whole machine: ``fakegpu up``, ``down``, ``exec`` and ``smi``."""
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -15,17 +13,12 @@ from typing import NoReturn
 import click
 
 from ..errors import HostError, InputError
-from ..files.folder import absolute, is_claimed, refuse_foreign, remove_folder
+from ..files.folder import absolute, default_directory, is_claimed, refuse_foreign, remove_folder
 from ..machine.machine import DEFAULT_PROFILE, Machine
-from ..machine.settings import SETTINGS, parse_size
-from . import options
+from ..state.segment import SEGMENT
+from . import directory_option
 
 _FAKEGPU = __name__.removesuffix(".cli.machine_commands")
-
-
-def _settings_help() -> str:
-    width = max(map(len, SETTINGS))
-    return "\b\nKeys:\n" + "\n".join(f"  {key:{width}}  {setting.meaning}" for key, setting in SETTINGS.items())
 
 
 @click.command()
@@ -38,7 +31,7 @@ def _settings_help() -> str:
     "--imex-channels", type=click.IntRange(0, 2048), default=0, help="Number of IMEX channels to make device nodes for."
 )
 @click.option("--seed", help="The same seed gives the same UUIDs; random if not given.")
-@options.directory
+@directory_option
 def up(
     profile: str | None,
     count: int | None,
@@ -72,7 +65,7 @@ def _model_and_number(text: str) -> tuple[str, int]:
 
 
 @click.command()
-@options.directory
+@directory_option
 def down(directory: Path | None) -> None:
     """Remove a machine; programs that use it keep their GPUs until they end.
 
@@ -105,7 +98,7 @@ def down(directory: Path | None) -> None:
     is_flag=True,
     help="Also show an installed driver: device nodes, PCI devices, libraries. Needs bwrap.",
 )
-@options.directory
+@directory_option
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def execute(
     gpus: tuple[str, ...],
@@ -132,14 +125,19 @@ def execute(
     environment = dict(os.environ) | machine.environment()
     if driver_root:
         _become_as_installed(machine, command, [f"--gpu={gpu}" for gpu in gpus], memory, kind, environment)
-    for gpu in gpus:
-        machine.enter_process(gpu, os.getpid(), parse_size("--memory", memory), kind)
+    if gpus:
+        from ..machine.settings import parse_size
+
+        for gpu in gpus:
+            machine.enter_process(gpu, os.getpid(), parse_size("--memory", memory), kind)
     _become(command, environment)
 
 
 def _become_as_installed(
     machine: Machine, command: Sequence[str], gpus: Sequence[str], memory: str, kind: str, environment: dict[str, str]
 ) -> NoReturn:
+    import shutil
+
     from ..machine.containers import as_installed
 
     if shutil.which(command[0], path=environment["PATH"]) is None:
@@ -163,54 +161,28 @@ def _become(command: Sequence[str], environment: dict[str, str]) -> NoReturn:
         raise HostError(f"cannot run '{command[0]}': {error.strerror}") from error
 
 
-@click.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@options.directory
-def list_gpus(as_json: bool, directory: Path | None) -> None:
-    """Show the GPUs of a machine as they are now.
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": ["-h"]}
+)
+@directory_option
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS OF NVIDIA-SMI...]")
+def smi(directory: Path | None, arguments: tuple[str, ...]) -> None:
+    """Show GPUs as nvidia-smi does, through NVML only; `fakegpu smi -- --help` lists the options.
+
+    Without --dir it shows the machine that the environment names, else the default machine, else the host's own GPUs.
+    In a process of `fakegpu exec` it is on the PATH as nvidia-smi.
 
     \b
     Example:
-      fakegpu list --json
+      fakegpu smi
+      fakegpu smi -L
+      fakegpu smi --query-gpu=index,temperature.gpu --format=csv,noheader
     """
-    gpus = Machine.open(directory).gpus
-    if as_json:
-        from dataclasses import asdict
-
-        click.echo(json.dumps([asdict(gpu) | {"health": gpu.health} for gpu in gpus], indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table()
-    for title in ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State"):
-        table.add_column(
-            title, no_wrap=True, justify="right" if title in {"GPU", "NUMA", "Memory MiB", "°C"} else "left"
-        )
-    for gpu in gpus:
-        memory = f"{gpu.memory_used_bytes >> 20} / {gpu.memory_bytes >> 20}"
-        state = gpu.health if gpu.health == "ok" else f"[bold red]{gpu.health}[/]"
-        figures = (str(gpu.numa_node), memory, str(gpu.temperature_c))
-        table.add_row(str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, state)
-    # Piped into another program the table keeps its columns, however narrow a terminal would be.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
-
-
-@click.command("set", epilog=_settings_help())
-@options.gpu
-@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
-@options.directory
-def set_figures(gpu: str, values: tuple[str, ...], directory: Path | None) -> None:
-    """Change figures of GPU (an index or a UUID) for every program at once.
-
-    \b
-    Example:
-      fakegpu set 3 temperature=91 power_usage=650000 memory_used=40GiB
-    """
-    figures: dict[str, int | str] = {}
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals:
-            raise InputError(f"'{value}' is not KEY=VALUE: write temperature=91")
-        figures[key] = text
-    Machine.open(directory).set_many(gpu, figures)
+    environment = dict(os.environ)
+    is_inside = directory is None and "FAKEGPU_SEGMENT" in environment
+    if not is_inside and (directory is not None or (default_directory() / SEGMENT).exists()):
+        environment |= Machine.open(directory).environment()
+    # A process looks for its NVML when it starts, so the view is a process of its own.
+    command = [sys.executable, "-P", "-m", f"{_FAKEGPU}.smi", *arguments]
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)  # noqa: S606 - no shell is wanted

@@ -10,7 +10,7 @@ import click
 
 from ..errors import InputError
 from ..files.folder import claimed, default_directory, host_errors
-from . import options
+from . import directory_option
 
 
 @click.group()
@@ -29,7 +29,7 @@ def amd() -> None:
 @click.option("-n", "--count", type=int, help="Number of GPUs; one for each slot of the server if not given.")
 @click.option("--compute", default="spx", show_default=True, help="Compute partition mode.")
 @click.option("--memory", default="nps1", show_default=True, help="Memory partition mode.")
-@options.directory
+@directory_option
 def amd_up(profile: str, count: int | None, compute: str, memory: str, directory: Path | None) -> None:
     """Make AMD GPUs. Existing ones in the folder are replaced; `fakegpu down` removes the folder.
 
@@ -59,7 +59,7 @@ def amd_profiles() -> None:
 
 
 @amd.command("list")
-@options.directory
+@directory_option
 def amd_list(directory: Path | None) -> None:
     """Show the devices and what the exporter reports of them."""
     from ..vendors.amd.machine import health
@@ -70,7 +70,7 @@ def amd_list(directory: Path | None) -> None:
 
 @amd.command("fail")
 @click.argument("device")
-@options.directory
+@directory_option
 def amd_fail(device: str, directory: Path | None) -> None:
     """Let the exporter report that DEVICE is unhealthy.
 
@@ -83,7 +83,7 @@ def amd_fail(device: str, directory: Path | None) -> None:
 
 @amd.command("heal")
 @click.argument("device")
-@options.directory
+@directory_option
 def amd_heal(device: str, directory: Path | None) -> None:
     """Let the exporter report that DEVICE is healthy again."""
     _tell(device, directory, healthy=True)
@@ -100,7 +100,7 @@ def _tell(device: str, directory: Path | None, *, healthy: bool) -> None:
 
 @amd.command("exporter")
 @click.option("--socket", type=click.Path(path_type=Path), help="Socket path; the plugin's default if not given.")
-@options.directory
+@directory_option
 def amd_exporter(socket: Path | None, directory: Path | None) -> None:
     """Serve the health of the devices as AMD's metrics exporter does, until interrupted.
 
@@ -119,7 +119,7 @@ def amd_exporter(socket: Path | None, directory: Path | None) -> None:
 @click.command()
 @click.option("-n", "--count", default=8, show_default=True, help="Number of chips.")
 @click.option("--chips-per-board", default=1, show_default=True, help="1 or 2.")
-@options.directory
+@directory_option
 def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
     """Make the device nodes and PCI folders of Iluvatar chips; `fakegpu down` removes them with the folder.
 
@@ -137,7 +137,7 @@ def iluvatar(count: int, chips_per_board: int, directory: Path | None) -> None:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@options.directory
+@directory_option
 def files(paths: tuple[str, ...], directory: Path | None) -> None:
     """Make plain files below the folder, for plugins whose devices are files.
 

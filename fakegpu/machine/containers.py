@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -191,6 +190,8 @@ def as_installed(machine: Machine, command: Sequence[str]) -> tuple[list[str], d
     Raises:
         HostError: bwrap is missing, or may not make a namespace here.
     """
+    import subprocess
+
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise HostError("--driver-root needs bwrap: install bubblewrap, or leave the option out")

@@ -1,4 +1,4 @@
-"""The commands ``fakegpu mig …``."""
+"""The commands that show GPUs, set their figures and partition them: ``fakegpu list``, ``set`` and ``mig``."""
 # ruff: noqa: D301 - click takes the character \b as "keep these lines as they are", so it must not be a raw backslash
 
 from __future__ import annotations
@@ -7,12 +7,73 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from ..errors import InputError
 from ..machine.machine import Machine
-from ..mig import Mig
-from . import options
+from ..machine.settings import SETTINGS
+from . import directory_option, gpu_argument
+
+if TYPE_CHECKING:
+    from ..mig import Mig
+
+
+@click.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+@directory_option
+def list_gpus(as_json: bool, directory: Path | None) -> None:
+    """Show the GPUs of a machine as they are now.
+
+    \b
+    Example:
+      fakegpu list --json
+    """
+    gpus = Machine.open(directory).gpus
+    if as_json:
+        click.echo(json.dumps([asdict(gpu) | {"health": gpu.health} for gpu in gpus], indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table()
+    for title in ("GPU", "Name", "UUID", "PCI", "NUMA", "Memory MiB", "°C", "State"):
+        table.add_column(
+            title, no_wrap=True, justify="right" if title in {"GPU", "NUMA", "Memory MiB", "°C"} else "left"
+        )
+    for gpu in gpus:
+        memory = f"{gpu.memory_used_bytes >> 20} / {gpu.memory_bytes >> 20}"
+        state = gpu.health if gpu.health == "ok" else f"[bold red]{gpu.health}[/]"
+        figures = (str(gpu.numa_node), memory, str(gpu.temperature_c))
+        table.add_row(str(gpu.index), gpu.name, gpu.uuid, gpu.pci_bus_id, *figures, state)
+    # Piped into another program the table keeps its columns, however narrow a terminal would be.
+    Console(width=None if sys.stdout.isatty() else 160).print(table)
+
+
+def _settings_help() -> str:
+    width = max(map(len, SETTINGS))
+    return "\b\nKeys:\n" + "\n".join(f"  {key:{width}}  {setting.meaning}" for key, setting in SETTINGS.items())
+
+
+@click.command("set", epilog=_settings_help())
+@gpu_argument
+@click.argument("values", nargs=-1, required=True, metavar="KEY=VALUE...")
+@directory_option
+def set_figures(gpu: str, values: tuple[str, ...], directory: Path | None) -> None:
+    """Change figures of GPU (an index or a UUID) for every program at once.
+
+    \b
+    Example:
+      fakegpu set 3 temperature=91 power_usage=650000 memory_used=40GiB
+    """
+    figures: dict[str, int | str] = {}
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals:
+            raise InputError(f"'{value}' is not KEY=VALUE: write temperature=91")
+        figures[key] = text
+    Machine.open(directory).set_many(gpu, figures)
 
 
 @click.group("mig")
@@ -31,11 +92,11 @@ def _mig(directory: Path | None, gpu: str) -> Mig:
 
 
 @mig_group.command("create")
-@options.gpu
+@gpu_argument
 @click.argument("profiles", nargs=-1, required=True, metavar="PROFILE...")
 @click.option("--start", type=int, help="First memory slice, for a single profile.")
 @click.option("--no-compute", is_flag=True, help="Make no compute instances, so no MIG devices.")
-@options.directory
+@directory_option
 def create(gpu: str, profiles: tuple[str, ...], start: int | None, no_compute: bool, directory: Path | None) -> None:
     """Make GPU instances, each with a compute instance: all, or none when one does not fit. Turns MIG mode on.
 
@@ -51,7 +112,7 @@ def create(gpu: str, profiles: tuple[str, ...], start: int | None, no_compute: b
 
 @mig_group.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
-@options.directory
+@directory_option
 def list_devices(as_json: bool, directory: Path | None) -> None:
     """Show the MIG devices of all GPUs.
 
@@ -82,8 +143,8 @@ def list_devices(as_json: bool, directory: Path | None) -> None:
 
 
 @mig_group.command("profiles")
-@options.gpu
-@options.directory
+@gpu_argument
+@directory_option
 def list_profiles(gpu: str, directory: Path | None) -> None:
     """Show the GPU instance profiles of GPU, how many are free, and where they may start.
 
@@ -98,9 +159,9 @@ def list_profiles(gpu: str, directory: Path | None) -> None:
 
 
 @mig_group.command("destroy")
-@options.gpu
+@gpu_argument
 @click.argument("instance", type=int, required=False)
-@options.directory
+@directory_option
 def destroy(gpu: str, instance: int | None, directory: Path | None) -> None:
     """Destroy a GPU instance (its id) with its compute instances, or all of GPU.
 
@@ -117,10 +178,10 @@ def destroy(gpu: str, instance: int | None, directory: Path | None) -> None:
 
 
 @mig_group.command("mode")
-@options.gpu
+@gpu_argument
 @click.argument("mode", type=click.Choice(["on", "off"]))
 @click.option("--pending", is_flag=True, help="Change the mode only at the next reset, as if the GPU were in use.")
-@options.directory
+@directory_option
 def set_mode(gpu: str, mode: str, pending: bool, directory: Path | None) -> None:
     """Turn MIG mode on or off.
 
@@ -133,8 +194,8 @@ def set_mode(gpu: str, mode: str, pending: bool, directory: Path | None) -> None
 
 
 @mig_group.command("reset")
-@options.gpu
-@options.directory
+@gpu_argument
+@directory_option
 def reset(gpu: str, directory: Path | None) -> None:
     """Reset GPU: remove its instances and apply the pending mode.
 
