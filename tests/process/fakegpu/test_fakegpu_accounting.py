@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from fakegpu import Load, Machine
-from fakegpu.machine import machine as machine_module
+from fakegpu.machine import gpus as gpus_module
 from fakegpu.state import layout
 
 See = Callable[[Machine, str], str]
@@ -104,7 +104,7 @@ def test_utilization_is_that_of_its_life(
     accounted: Machine, nvml: ctypes.CDLL, workers: Callable[[], Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_minute_ago = time.monotonic_ns() - 60_000_000_000
-    monkeypatch.setattr(machine_module, "time", SimpleNamespace(monotonic_ns=lambda: a_minute_ago))
+    monkeypatch.setattr(gpus_module, "time", SimpleNamespace(monotonic_ns=lambda: a_minute_ago))
     accounted.load(0, Load(gpu_percent=80))
     one, other = workers(), workers()
     for worker in (one, other):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fakegpu import InputError, Load, Machine, Pattern
 from fakegpu.load import Board, frames_of
-from fakegpu.machine import machine as machine_module
+from fakegpu.machine import gpus as gpus_module
 from fakegpu.state import layout
 
 Began = Callable[[float], None]
@@ -30,7 +30,7 @@ def began(monkeypatch: pytest.MonkeyPatch) -> Began:
     def ago(seconds: float) -> None:
         now = time.monotonic_ns()
         clock = SimpleNamespace(monotonic_ns=lambda: now - round(seconds * 1e9))
-        monkeypatch.setattr(machine_module, "time", clock)
+        monkeypatch.setattr(gpus_module, "time", clock)
 
     return ago
 

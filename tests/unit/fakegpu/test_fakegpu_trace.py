@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fakegpu import InputError, Machine
-from fakegpu.machine import machine as machine_module
+from fakegpu.machine import gpus as gpus_module
 from fakegpu.machine.trace import choose_trace, read_traces
 from fakegpu.state import layout
 
@@ -32,7 +32,7 @@ def recorded(tmp_path: Path) -> Path:
 def began(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     now = time.monotonic_ns()
     clock = SimpleNamespace(monotonic_ns=lambda: now - round(seconds * 1e9))
-    monkeypatch.setattr(machine_module, "time", clock)
+    monkeypatch.setattr(gpus_module, "time", clock)
 
 
 def test_rows_of_each_gpu_are_a_trace(recorded: Path) -> None:
