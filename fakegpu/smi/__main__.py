@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 
 import pynvml
 
-from . import devices, mig, query, report, table, topology
-from .devices import NotFoundError, select
+from . import mig, query, report, table, topology
+from .reading import NotFoundError, select
 
 _BAD_ARGUMENT: Final = 2
 _NOT_FOUND: Final = 6
@@ -131,7 +131,7 @@ def _view(asked: Namespace) -> Iterable[str]:
     if asked.query_gpu is not None:
         return query.lines(gpus, asked.query_gpu, asked.format)
     if asked.list_gpus:
-        return devices.lines(gpus)
+        return table.list_lines(gpus)
     if asked.query:
         return report.lines(gpus, _displays(asked.display))
     return table.lines(gpus)

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .devices import NotFoundError, Selected
-from .reading import ask
+from .reading import NotFoundError, Selected, ask
 
 _NAME_WIDTH: Final = 14
 

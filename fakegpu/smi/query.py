@@ -9,8 +9,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .devices import Selected
-from .reading import MIB, ask, compute_mode, field_value, performance_state
+from .reading import MIB, Selected, ask, compute_mode, field_value, performance_state
 
 _OPTIONS: Final = frozenset({"csv", "noheader", "nounits"})
 _MISSING: Final = "[N/A]"

@@ -1,4 +1,4 @@
-"""The report's second part: what the GPU does, the errors of its memory, heat, power, clocks, fabric and processes."""
+"""The second part of ``nvidia-smi -q``: what the GPU does: memory and its errors, heat, power, clocks, processes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import Any, Final
 
 import pynvml
 
-from .devices import processes_of
-from .reading import NOT_AVAILABLE, Tree, ask, compute_mode, field_value, mib, performance_state, switch, text, watts
+from .reading import (
+    NOT_AVAILABLE,
+    Tree,
+    ask,
+    compute_mode,
+    field_value,
+    mib,
+    performance_state,
+    processes_of,
+    switch,
+    text,
+    watts,
+)
 
 _EVENT_REASONS: Final = {
     "Idle": pynvml.nvmlClocksEventReasonGpuIdle,
@@ -24,8 +35,8 @@ _EVENT_REASONS: Final = {
 }
 
 
-def tree(handle: Any) -> Tree:
-    """Return the lines from the fan's speed to the processes."""
+def figures_of(handle: Any) -> Tree:
+    """Return the second part, from the fan's speed to the processes."""
     return [*_performance(handle), *_memory_health(handle), *_heat_and_power(handle)]
 
 

@@ -1,4 +1,4 @@
-"""``nvidia-smi`` without options: the tables of GPUs, of MIG devices and of processes."""
+"""``nvidia-smi`` without options: the tables of GPUs, of MIG devices and of processes; ``-L``: a list of GPUs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ from typing import Any, Final
 
 import pynvml
 
-from .devices import MigDevice, Process, Selected, mig_devices, processes_of, uncorrected_errors
-from .reading import MIB, NOT_AVAILABLE, SHORT_COMPUTE_MODES, ask, compute_mode, cuda_version, performance_state, text
+from .reading import (
+    MIB,
+    NOT_AVAILABLE,
+    SHORT_COMPUTE_MODES,
+    MigDevice,
+    Process,
+    Selected,
+    ask,
+    compute_mode,
+    cuda_version,
+    mig_devices,
+    performance_state,
+    processes_of,
+    text,
+    uncorrected_errors,
+)
 
 _WIDTH: Final = 87
 _EDGE: Final = f"+{'-' * _WIDTH}+"
@@ -37,6 +51,15 @@ def lines(gpus: Selected) -> Iterator[str]:
     yield from _mig_table(gpus)
     yield " " * (_WIDTH + 2)
     yield from _process_table(gpus)
+
+
+def list_lines(gpus: Selected) -> Iterator[str]:
+    """Yield the lines of ``nvidia-smi -L``: one for each GPU and each MIG device."""
+    for index, handle in gpus:
+        name, uuid = pynvml.nvmlDeviceGetName(handle), pynvml.nvmlDeviceGetUUID(handle)
+        yield f"GPU {index}: {name} (UUID: {uuid})"
+        for device in mig_devices(handle):
+            yield f"  MIG {device.profile:<11} Device {device.index:>2}: (UUID: {device.uuid})"
 
 
 def _gpu_rows(index: int, handle: Any) -> Iterator[str]:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import pynvml
 
-from .devices import Selected
-from .reading import NOT_AVAILABLE, ask, field_value
+from .reading import NOT_AVAILABLE, Selected, ask, field_value
 
 _UNDERLINED: Final = "\x1b[4m"
 _PLAIN: Final = "\x1b[0m"
