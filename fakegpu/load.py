@@ -94,7 +94,7 @@ class Frames:
 
 
 def frames_of(load: Load, state: layout.GpuState, start_c: float) -> Frames:
-    """Computes how a GPU behaves under ``load``.
+    """Compute how a GPU behaves under ``load``.
 
     Args:
         load: the work.
@@ -176,7 +176,7 @@ def _percent_at(load: Load, at_s: float) -> float:
 
 
 def _with_jumps(frames: Sequence[layout.Frame]) -> list[layout.Frame]:
-    """Holds each level up to the next: without it utilisation would slide from one frame to another."""
+    """Hold each level up to the next: without it utilisation would slide from one frame to another."""
     steps: list[layout.Frame] = []
     for frame, following in zip(frames, [*frames[1:], None], strict=True):
         steps.append(frame)

@@ -14,7 +14,7 @@ Every change is seen at once by all processes, and posts an event for those that
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -70,11 +70,11 @@ class Mig:
         return read_devices(self._state())
 
     def set_mode(self, is_on: bool, *, pending: bool = False) -> None:
-        """Turns MIG mode on or off.
+        """Turn MIG mode on or off.
 
         Args:
             is_on: the mode.
-            pending: only at the next ``reset``, as when somebody uses the GPU.
+            pending: only at the next ``reset``, as when the GPU is in use.
 
         Raises:
             InputError: a model without MIG, or one with instances whose mode is turned off at once.
@@ -87,7 +87,7 @@ class Mig:
                 state.modes.mig_current = is_on
 
     def reset(self) -> None:
-        """Resets the GPU: instances are gone, the pending mode is in force.
+        """Reset the GPU: instances are gone, the pending mode is in force.
 
         Raises:
             InputError: a model without MIG.
@@ -98,7 +98,7 @@ class Mig:
             state.mig.compute_instances = type(state.mig.compute_instances)()
 
     def create(self, *profiles: str | int, start: int | None = None, compute: bool = True) -> tuple[GpuInstance, ...]:
-        """Makes one GPU instance of each profile, in this order: all of them, or none when one does not fit.
+        """Make one GPU instance of each profile, in this order: all of them, or none when one does not fit.
 
         Turns MIG mode on where it is off.
 
@@ -124,7 +124,7 @@ class Mig:
         return tuple(instance for instance in self.instances if instance.id in made)
 
     def create_compute(self, gpu_instance: int, slices: int, *, start: int | None = None) -> ComputeInstance:
-        """Makes a compute instance of so many slices within a GPU instance.
+        """Make a compute instance of so many slices within a GPU instance.
 
         Raises:
             InputError: no such GPU instance, a number of slices that it does not have as a profile, or no room.
@@ -138,7 +138,7 @@ class Mig:
         )
 
     def destroy(self, gpu_instance: int) -> None:
-        """Destroys a GPU instance, with its compute instances.
+        """Destroy a GPU instance, with its compute instances.
 
         Raises:
             InputError: no such instance.
@@ -151,7 +151,7 @@ class Mig:
             load_writer().fakegpu_mig_destroy(ctypes.byref(state), gpu_instance)
 
     def destroy_compute(self, gpu_instance: int, compute_instance: int) -> None:
-        """Destroys a compute instance.
+        """Destroy a compute instance.
 
         Raises:
             InputError: no such instance.
@@ -165,7 +165,7 @@ class Mig:
             raise InputError(f"GPU {self._gpu}, GPU instance {gpu_instance}: no compute instance {compute_instance}")
 
     def clear(self) -> None:
-        """Destroys all instances; the mode stays.
+        """Destroy all instances; the mode stays.
 
         Raises:
             InputError: a model without MIG.
@@ -175,12 +175,12 @@ class Mig:
             state.mig.compute_instances = type(state.mig.compute_instances)()
 
     def use_memory(self, gpu_instance: int, used_bytes: int) -> None:
-        """Lets ``used_bytes`` of a GPU instance's memory be in use.
+        """Let ``used_bytes`` of a GPU instance's memory be in use.
 
         Raises:
             InputError: no such instance, or more than it has.
         """
-        with self._change(tells=False) as state:
+        with self._change(posts=()) as state:
             instance = self._require(state, gpu_instance)
             whole = state.mig.profiles[instance.profile].memory_mib << 20
             if not 0 <= used_bytes <= whole:
@@ -197,14 +197,15 @@ class Mig:
             raise InputError(f"GPU {self._gpu}: {state.identity.name.decode()} has no MIG")
 
     @contextmanager
-    def _change(self, posts: list[int] | None = None, *, tells: bool = True) -> Iterator[layout.GpuState]:
+    def _change(self, posts: Sequence[int] = (layout.NO_INSTANCE,)) -> Iterator[layout.GpuState]:
+        """Lend the state for changing, then write the files; post an event for each GPU instance in ``posts``."""
         with self._segment.change(self._gpu) as state:
             self._check(state)
             yield state
         folder = self._segment.path.parent
         with self._segment.hold(self._gpu) as state, host_errors(folder):
             write_capabilities(folder, state)
-        for gpu_instance in posts if posts is not None else [layout.NO_INSTANCE] * tells:
+        for gpu_instance in posts:
             self._segment.post(self._gpu, EventType.MIG_CONFIG.nvml_bit, gpu_instance=gpu_instance)
 
     def _profile(self, state: layout.GpuState, wanted: str | int) -> MigProfile:

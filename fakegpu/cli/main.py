@@ -90,7 +90,7 @@ def cli(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command line.
+    """Run one command line.
 
     Args:
         arguments: without the program's name; those of the process if None.

@@ -31,7 +31,7 @@ _PATIENCE_S: Final = 300
 
 
 def ask(environment: Mapping[str, str] | None = None) -> Survey:
-    """Surveys the NVML that a process with ``environment`` finds; this process' own environment if None.
+    """Survey the NVML that a process with ``environment`` finds; this process' own environment if None.
 
     Raises:
         HostError: there is no NVML, it does not start, or asking it crashed.
@@ -45,7 +45,7 @@ def ask(environment: Mapping[str, str] | None = None) -> Survey:
 
 
 def ask_fake(machine: Machine) -> Survey:
-    """Surveys a fake machine.
+    """Survey a fake machine.
 
     Raises:
         HostError: asking it crashed.
@@ -54,7 +54,7 @@ def ask_fake(machine: Machine) -> Survey:
 
 
 def record(duration_s: float = 0, interval_s: float = 1, *, anonymise: bool = False) -> Recording:
-    """Records the machine that this process runs on.
+    """Record the machine that this process runs on.
 
     Args:
         duration_s: how long to take samples of what moves; 0 for none.
@@ -74,7 +74,7 @@ def record(duration_s: float = 0, interval_s: float = 1, *, anonymise: bool = Fa
 
 
 def sample(duration_s: float, interval_s: float) -> Samples:
-    """Takes figures of every GPU in steps of ``interval_s``, at least one."""
+    """Take figures of every GPU in steps of ``interval_s``, at least one."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -179,7 +179,7 @@ class Difference:
 
 
 def differences(fake: Survey, real: Survey, *, all_calls: bool = False) -> Iterator[Difference]:
-    """Compares call by call.
+    """Compare call by call.
 
     Args:
         fake: answers of the fake machine.

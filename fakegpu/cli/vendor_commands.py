@@ -78,7 +78,7 @@ def amd_fail(device: str, directory: Path | None) -> None:
     Example:
       fakegpu amd fail 0000:05:00.0
     """
-    _tell(device, directory, healthy=False)
+    _set_health(device, directory, healthy=False)
 
 
 @amd.command("heal")
@@ -86,10 +86,10 @@ def amd_fail(device: str, directory: Path | None) -> None:
 @directory_option
 def amd_heal(device: str, directory: Path | None) -> None:
     """Let the exporter report that DEVICE is healthy again."""
-    _tell(device, directory, healthy=True)
+    _set_health(device, directory, healthy=True)
 
 
-def _tell(device: str, directory: Path | None, *, healthy: bool) -> None:
+def _set_health(device: str, directory: Path | None, *, healthy: bool) -> None:
     from ..vendors.amd.machine import health, set_health
 
     root = directory or default_directory()
@@ -152,7 +152,7 @@ def files(paths: tuple[str, ...], directory: Path | None) -> None:
 
 
 def write_plain(root: Path, paths: Iterable[str]) -> None:
-    """Makes empty files below ``root``; those that are there stay as they are.
+    """Make empty files below ``root``; those that are there stay as they are.
 
     Args:
         root: what stands for ``/``.

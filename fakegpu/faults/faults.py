@@ -41,19 +41,19 @@ class Faults:
         self._segment = segment
 
     def xid(self, gpu: int, xid: int, *, instance: tuple[int, int] = ANY_INSTANCE, when: When = NOW) -> int | None:
-        """Reports an XID error, of the GPU or of one instance of it (ids of GPU and compute instance)."""
+        """Report an XID error, of the GPU or of one instance of it (ids of GPU and compute instance)."""
         _check_xid(xid)
         self._check_instance(gpu, instance)
         return act(self._segment, gpu, ActionKind.XID, xid, instance, when)
 
     def lose(self, gpu: int, *, xid: int | None = None, when: When = NOW) -> int | None:
-        """Takes the GPU off the bus; with an XID that reports it, waits end with that event."""
+        """Take the GPU off the bus; with an XID that reports it, waits end with that event."""
         if xid is not None:
             _check_xid(xid)
         return act(self._segment, gpu, ActionKind.LOSE, xid or 0, when=when)
 
     def ecc(self, gpu: int, *, corrected: int = 0, uncorrected: int = 0, when: When = NOW) -> int | None:
-        """Counts errors of the memory of one kind, volatile and aggregate, and sends its event."""
+        """Count errors of the memory of one kind, volatile and aggregate, and send its event."""
         count = corrected or uncorrected
         if not 0 < count <= _COUNT_MAX or (corrected and uncorrected):
             raise InputError("memory errors: give a number of corrected or of uncorrected ones")
@@ -61,33 +61,33 @@ class Faults:
         return act(self._segment, gpu, kind, count, when=when)
 
     def retire(self, gpu: int, count: int = 1, *, when: When = NOW) -> int | None:
-        """Remaps rows, or retires pages where the board does that, pending until healed; XID 63 reports it."""
+        """Remap rows, or retire pages where the board does that, pending until healed; XID 63 reports it."""
         if not 0 < count <= 1024:
             raise InputError(f"retire {count}: a number from 1 to 1024")
         return act(self._segment, gpu, ActionKind.RETIRE, count, when=when)
 
     def throttle(self, gpu: int, *, when: When = NOW) -> int | None:
-        """Makes the GPU hotter than its slowdown threshold: lowest clocks, thermal slowdown as the reason."""
+        """Make the GPU hotter than its slowdown threshold: lowest clocks, thermal slowdown as the reason."""
         return act(self._segment, gpu, ActionKind.THROTTLE, when=when)
 
     def cool(self, gpu: int, *, when: When = NOW) -> int | None:
-        """Ends ``throttle``: figures are as before."""
+        """End ``throttle``: figures are as before."""
         return act(self._segment, gpu, ActionKind.COOL, when=when)
 
     def links_down(self, gpu: int, links: tuple[int, ...] = (), *, when: When = NOW) -> int | None:
-        """Takes NVLinks of the GPU down, all if none is named."""
+        """Take NVLinks of the GPU down, all if none is named."""
         return act(self._segment, gpu, ActionKind.LINKS_DOWN, self._link_mask(gpu, links), when=when)
 
     def links_up(self, gpu: int, links: tuple[int, ...] = (), *, when: When = NOW) -> int | None:
-        """Ends ``links_down``."""
+        """End ``links_down``."""
         return act(self._segment, gpu, ActionKind.LINKS_UP, self._link_mask(gpu, links), when=when)
 
     def event(self, gpu: int, event: EventType, *, when: When = NOW) -> int | None:
-        """Sends an event without any other change."""
+        """Send an event without any other change."""
         return act(self._segment, gpu, ActionKind.EVENT, event.nvml_bit, when=when)
 
     def heal(self, gpu: int, *, when: When = NOW) -> int | None:
-        """Heals everything above that lasts: see ``Machine.heal``."""
+        """Heal everything above that lasts: see ``Machine.heal``."""
         return act(self._segment, gpu, ActionKind.HEAL, when=when)
 
     def slow(
@@ -100,7 +100,7 @@ class Faults:
         when: When = NOW,
         lasting: str | None = None,
     ) -> int:
-        """Makes calls slow; returns the number of the rule.
+        """Make calls slow; return the number of the rule.
 
         Args:
             function: an NVML function, all versions if it names none; ``nvmlDeviceGet*`` means all that begin so.
@@ -124,19 +124,19 @@ class Faults:
         when: When = NOW,
         lasting: str | None = None,
     ) -> int:
-        """Lets calls answer with an error (``GPU_IS_LOST``, or its number); the rest as ``slow``."""
+        """Let calls answer with an error (``GPU_IS_LOST``, or its number); the rest as ``slow``."""
         from .rules import error_code
 
         return self._add(function, error_code(error), (), gpu, hits, when, lasting)
 
     def fail_init(self, error: str | int, *, times: int | None = None, when: When = NOW) -> int:
-        """Lets nvmlInit fail, for processes that have not initialised: every time, or so many times in all."""
+        """Let nvmlInit fail, for processes that have not initialised: every time, or so many times in all."""
         from .rules import Hits, error_code
 
         return self._add("nvmlInit", error_code(error), (), None, Hits(times=times), when, None)
 
     def stick_waits(self, is_stuck: bool = True) -> None:
-        """Lets waits for events hang whatever their timeout, or lets them go on; no event is lost by it."""
+        """Let waits for events hang whatever their timeout, or let them go on; no event is lost by it."""
         self._segment.command("fakegpu_stick_waits", int(is_stuck))
 
     @property
@@ -157,7 +157,7 @@ class Faults:
         return read_plans(self._segment)
 
     def remove(self, number: int) -> None:
-        """Takes a rule or a plan back.
+        """Take a rule or a plan back.
 
         Raises:
             InputError: there is none of this number.
@@ -168,7 +168,7 @@ class Faults:
             raise InputError(f"no rule or plan {number}: there are {', '.join(numbers) or 'none'}")
 
     def clear(self) -> None:
-        """Takes all rules and plans back, and lets stuck waits go on; what has happened to the GPUs stays."""
+        """Take all rules and plans back, and let stuck waits go on; what has happened to the GPUs stays."""
         for rule in self.rules:
             self._segment.command("fakegpu_remove_rule", rule.number)
         for plan in self.plans:

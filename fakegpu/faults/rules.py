@@ -162,7 +162,7 @@ def add_rule(
     when: When,
     for_us: int | None = None,
 ) -> int:
-    """Adds a rule and returns its number.
+    """Add a rule and return its number.
 
     Raises:
         InputError: no such function, or as many rules as the machine can have.

@@ -115,7 +115,7 @@ def act(
     instance: tuple[int, int] = (layout.NO_INSTANCE, layout.NO_INSTANCE),
     when: When = NOW,
 ) -> int | None:
-    """Does it, or plans it.
+    """Do an action, or plan it.
 
     Args:
         segment: of the machine.

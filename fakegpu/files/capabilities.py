@@ -7,7 +7,7 @@
     proc/driver/nvidia/capabilities/gpu0/mig/gi7/access          of the instances that are there
     proc/driver/nvidia/capabilities/gpu0/mig/gi7/ci0/access
     dev/nvidia-caps/nvidia-cap66                                 a plain file for each of these, numbered by its minor
-    dev/nvidia-caps-imex-channels/channel0                       where somebody asks for channels
+    dev/nvidia-caps-imex-channels/channel0                       where channels are asked for
 
 The library creates and removes an instance's files with the instance, in whichever process that happens.
 
@@ -29,7 +29,7 @@ from ..state import layout
 from ..state.library import load_writer
 
 IMEX_CHANNELS_MAX: Final = 2048
-"""That a driver has when nobody asks for another number."""
+"""That a driver has by default."""
 
 _GPUS: Final = 32
 """That a driver reserves minors for."""
@@ -42,7 +42,7 @@ _CAPABILITIES: Final = Path("proc", "driver", "nvidia", "capabilities")
 
 
 def write_shared_capabilities(root: Path, gpu_count: int) -> None:
-    """Makes the lists of minors and what belongs to no GPU.
+    """Make the lists of minors and what belongs to no GPU.
 
     Raises:
         OSError: the host does not let us write.
@@ -79,7 +79,7 @@ def _mig_minors(gpu_count: int) -> str:
 
 
 def add_capabilities(root: Path, state: layout.GpuState) -> None:
-    """Makes the capabilities of a GPU that is new in the machine, with those of its instances.
+    """Make the capabilities of a GPU that is new in the machine, with those of its instances.
 
     Raises:
         OSError: the host does not let us write.
@@ -89,7 +89,7 @@ def add_capabilities(root: Path, state: layout.GpuState) -> None:
 
 
 def write_capabilities(root: Path, state: layout.GpuState) -> None:
-    """Lets the files of a GPU's instances agree with its state.
+    """Let the files of a GPU's instances agree with its state.
 
     Raises:
         OSError: the host does not let us write.
@@ -99,7 +99,7 @@ def write_capabilities(root: Path, state: layout.GpuState) -> None:
 
 
 def remove_capabilities(root: Path, minor: int) -> None:
-    """Removes the capabilities of a GPU and of its instances.
+    """Remove the capabilities of a GPU and of its instances.
 
     Raises:
         OSError: the host does not let us.
@@ -116,7 +116,7 @@ def capability_node(gpu_minor: int, gpu_instance: int, compute_instance: int | N
 
 
 def add_imex_channels(root: Path, count: int) -> None:
-    """Makes nodes of the first ``count`` IMEX channels; those that are there stay.
+    """Make nodes of the first ``count`` IMEX channels; those that are there stay.
 
     Raises:
         InputError: a number that no driver has.

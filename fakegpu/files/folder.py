@@ -36,7 +36,7 @@ def default_directory() -> Path:
 
 @contextmanager
 def host_errors(path: Path, instead: str = "choose another folder with --dir") -> Iterator[None]:
-    """Turns what the host refuses into one line: an InputError where another place would do, else a HostError."""
+    """Turn what the host refuses into one line: an InputError where another place would do, else a HostError."""
     try:
         yield
     except OSError as error:
@@ -51,7 +51,7 @@ def absolute(directory: str | os.PathLike[str] | None) -> Path:
 
 
 def make_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState], profile_text: str) -> None:
-    """Makes the folder of a machine, complete or not at all.
+    """Make the folder of a machine, complete or not at all.
 
     Args:
         target: must be missing or empty.
@@ -139,10 +139,10 @@ def _claimed(target: Path) -> frozenset[str]:
 
 
 def refuse_foreign(target: Path) -> None:
-    """Makes sure that a folder holds nothing but the parts of a machine and what commands have made beside them.
+    """Make sure that a folder holds nothing but the parts of a machine and what commands have made beside them.
 
     Raises:
-        InputError: somebody put other files into it.
+        InputError: the folder also holds files of others.
     """
     from .tree import PARTS
 
@@ -153,7 +153,7 @@ def refuse_foreign(target: Path) -> None:
 
 
 def remove_folder(target: Path) -> None:
-    """Removes the folder of a machine: first out of sight in one step, so that nobody opens half a machine.
+    """Remove the folder of a machine: first out of sight in one step, so that no process opens half a machine.
 
     Raises:
         InputError: it cannot be removed by us.

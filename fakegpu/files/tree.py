@@ -42,7 +42,7 @@ nvidia 104370176 2 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (PO)
 
 
 def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str) -> None:
-    """Fills the new folder ``root`` with everything but the segment.
+    """Fill the new folder ``root`` with everything but the segment.
 
     Raises:
         HostError: the library was not built.
@@ -73,7 +73,7 @@ def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str)
 
 
 def _write_program(path: Path, module: str) -> None:
-    """Makes a program that runs a module with this Python, wherever it is called from and with whatever environment."""
+    """Make a program that runs a module with this Python, wherever it is called from and with whatever environment."""
     modules = os.environ.get("PYTHONPATH")
     setting = f": ${{PYTHONPATH={shlex.quote(modules)}}}\nexport PYTHONPATH\n" if modules else ""
     command = f'exec {shlex.quote(sys.executable)} -P -m {module} "$@"\n'
@@ -87,14 +87,14 @@ def device_nodes(root: Path) -> Sequence[str]:
 
 
 def write_gpu(root: Path, gpu: Gpu, state: layout.GpuState) -> None:
-    """Makes the device node, the capabilities and the PCI folder of one GPU."""
+    """Make the device node, the capabilities and the PCI folder of one GPU."""
     add_capabilities(root, state)
     (root / "dev" / f"nvidia{gpu.minor}").touch()
     write_gpu_folder(root, gpu, state)
 
 
 def remove_gpu(root: Path, gpu: Gpu) -> None:
-    """Takes the device node, the capabilities and the PCI folder of one GPU away, where they are there."""
+    """Take the device node, the capabilities and the PCI folder of one GPU away, where they are there."""
     remove_capabilities(root, gpu.minor)
     (root / "dev" / f"nvidia{gpu.minor}").unlink(missing_ok=True)
     if gpu_folder(root, gpu).exists():

@@ -145,7 +145,7 @@ done
 
 
 def make_cdi_hook(path: Path) -> None:
-    """Makes the program.
+    """Make the program.
 
     Raises:
         OSError: it is there, or the host does not let us write.
@@ -160,7 +160,7 @@ _PROGRAMS: Final = "usr/bin"
 
 
 def make_driver_root(machine: Machine, folder: Path) -> None:
-    """Makes the files of the machine's driver below a folder, which is in the same file system as the machine.
+    """Make the files of the machine's driver below a folder, which is in the same file system as the machine.
 
     Raises:
         InputError: they cannot be there, or some are.

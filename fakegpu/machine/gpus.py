@@ -80,10 +80,10 @@ class Gpus:
         return Faults(self._segment)
 
     def fail(self, selector: int | str, *, xid: int | None = None, lost: bool = False) -> None:
-        """Reports an XID error, takes the GPU off the bus, or both.
+        """Report an XID error, take the GPU off the bus, or both.
 
-        An XID reaches everybody who registered for XID events of this GPU; what it means is theirs to judge. From a
-        lost GPU on, NVML answers ``GPU_IS_LOST`` for everything but what a driver remembers (UUID, index, minor number,
+        An XID reaches every process that registered for XID events of this GPU; what it means is for them to judge. For
+        a lost GPU NVML answers ``GPU_IS_LOST`` for everything but what a driver remembers (UUID, index, minor number,
         PCI address), and every wait that watches it ends once with ``GPU_IS_LOST``. With both, the XID is what ends the
         waits, as when a driver reports the loss by XID 79.
 
@@ -99,7 +99,7 @@ class Gpus:
             self.faults.xid(index, xid)
 
     def heal(self, selector: int | str) -> None:
-        """Heals a GPU; no event reports it.
+        """Heal a GPU; no event reports it.
 
         It is plugged in and on the bus, its XIDs are forgotten, it is cool, its links are up, volatile counts of memory
         errors are zero and pending remaps or retirements done, as after a reset. Rules and plans stay: see ``faults``.
@@ -114,7 +114,7 @@ class Gpus:
             self._write_gpu(index)
 
     def unplug(self, selector: int | str) -> None:
-        """Takes a GPU out of the machine while it runs.
+        """Take a GPU out of the machine while it runs.
 
         Its device node and PCI folder go. For a process that has initialised it is lost; one that initialises from then
         on counts the others only.
@@ -131,7 +131,7 @@ class Gpus:
             remove_gpu(self.directory, gpu)
 
     def plug(self, selector: int | str) -> None:
-        """Puts a GPU that was unplugged back in; processes that have initialised see it again as well.
+        """Put a GPU that was unplugged back in; processes that have initialised see it again as well.
 
         Raises:
             InputError: no such GPU.
@@ -149,7 +149,7 @@ class Gpus:
             write_gpu(self.directory, self.gpu(index), self._segment.read(index))
 
     def set(self, selector: int | str, key: str, value: int | str) -> None:
-        """Changes one figure of a GPU, at once for every process; see ``settings.SETTINGS`` for the keys.
+        """Change one figure of a GPU, at once for every process; see ``settings.SETTINGS`` for the keys.
 
         Raises:
             InputError: no such GPU or key, or a value of the wrong type or out of range.
@@ -157,7 +157,7 @@ class Gpus:
         self.set_many(selector, {key: value})
 
     def set_many(self, selector: int | str, values: dict[str, int | str]) -> None:
-        """Changes several figures of a GPU in one step: all of them, or none when one is refused.
+        """Change several figures of a GPU in one step: all of them, or none when one is refused.
 
         Raises:
             InputError: as ``set``.
@@ -177,7 +177,7 @@ class Gpus:
                 write_numa_node(self.directory, self.gpu(index))
 
     def load(self, selector: int | str, load: Load) -> None:
-        """Lets a GPU work: utilisation, memory, power, temperature and clocks move from now on, by themselves.
+        """Let a GPU work: utilisation, memory, power, temperature and clocks move from now on, by themselves.
 
         A figure that is ``set`` later stays as it is set until the next load.
 
@@ -195,7 +195,7 @@ class Gpus:
         self._write_load(index, layout.LIVE_ALL, computed.frames, computed.loop_to)
 
     def replay(self, selector: int | str, path: str | os.PathLike[str], *, loop: bool = False) -> None:
-        """Gives back metrics that were recorded, as a CSV file such as nvidia-smi writes; see ``trace``.
+        """Give back metrics that were recorded, as a CSV file such as nvidia-smi writes; see ``trace``.
 
         Args:
             selector: an index or a UUID.
@@ -212,7 +212,7 @@ class Gpus:
         self._write_load(gpu.index, trace.topics, trace.frames, 0 if loop else None)
 
     def rest(self, selector: int | str) -> None:
-        """Ends the load of a GPU at once: its figures are those that are set. Without a load it does nothing.
+        """End the load of a GPU at once: its figures are those that are set. Without a load it does nothing.
 
         Raises:
             InputError: no such GPU.
@@ -225,7 +225,7 @@ class Gpus:
         self._segment.write_load(index, load, frames)
 
     def enter_process(self, selector: int | str, pid: int, memory_bytes: int = 0, kind: str = "compute") -> None:
-        """Shows a process on a GPU, with the memory that it holds, for as long as it lives.
+        """Show a process on a GPU, with the memory that it holds, for as long as it lives.
 
         Args:
             selector: an index or a UUID, also of a MIG device.
@@ -244,7 +244,7 @@ class Gpus:
             enter(state, pid, memory_bytes, kind, device)
 
     def strike_process(self, selector: int | str, pid: int) -> None:
-        """Takes a process off a GPU while it lives; one that is not there is none to take off.
+        """Take a process off a GPU while it lives; one that is not there is none to take off.
 
         Raises:
             InputError: no such GPU.

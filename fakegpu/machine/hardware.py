@@ -271,7 +271,7 @@ def pci_address(text: str) -> tuple[int, int, int]:
 
 
 def fill_links(state: layout.GpuState, place: Place) -> None:
-    """Lets the links of a GPU end where its profile says, and registers it with the fabric where there is one."""
+    """Let the links of a GPU end where its profile says, and register it with the fabric where there is one."""
     nvlink = place.profile.nvlink
     if nvlink is None:
         return

@@ -55,7 +55,7 @@ class Machine(Gpus):
         gpus: Iterable[tuple[str | Profile, int]] | None = None,
         seed: str | None = None,
     ) -> Self:
-        """Makes a machine. The folder appears complete or not at all.
+        """Make a machine. The folder appears complete or not at all.
 
         Args:
             directory: its folder, which must be missing or empty; the default directory if None.
@@ -134,7 +134,7 @@ class Machine(Gpus):
         return self._segment.driver_version()
 
     def add_imex_channels(self, count: int) -> None:
-        """Makes the device nodes of the first ``count`` IMEX channels; those that are there stay.
+        """Make the device nodes of the first ``count`` IMEX channels; those that are there stay.
 
         Raises:
             InputError: more than a driver has, 2048.
@@ -146,7 +146,7 @@ class Machine(Gpus):
             add_imex_channels(self.directory, count)
 
     def _replay_samples(self, csv: str) -> None:
-        """Lets every GPU show what was recorded of it over time, again and again."""
+        """Let every GPU show what was recorded of it over time, again and again."""
         from ..files.tree import SAMPLES
 
         path = self.directory / SAMPLES
@@ -155,14 +155,14 @@ class Machine(Gpus):
             self.replay(gpu.index, path, loop=True)
 
     def close(self) -> None:
-        """Lets go of the segment file; the machine stays up. May be called twice."""
+        """Let go of the segment file; the machine stays up. May be called twice."""
         self._segment.close()
 
     def destroy(self) -> None:
-        """Removes the machine's folder. Processes that use it keep their GPUs until they end.
+        """Remove the machine's folder. Processes that use it keep their GPUs until they end.
 
         Raises:
-            InputError: somebody put other files into the folder.
+            InputError: the folder also holds files of others.
             HostError: the host does not let us remove it.
         """
         refuse_foreign(self.directory)

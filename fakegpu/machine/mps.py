@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or _PIPE_FOLDER)
     if options.in_background or options.in_foreground:
         return _start(folder, in_background=options.in_background)
-    return _tell(folder / "control", sys.stdin.read())
+    return _send(folder / "control", sys.stdin.read())
 
 
 def _is_percentage(text: str) -> bool:
@@ -142,7 +142,7 @@ def _is_served(place: Path) -> bool:
         return client.connect_ex(str(place)) == 0
 
 
-def _tell(place: Path, commands: str) -> int:
+def _send(place: Path, commands: str) -> int:
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(place))

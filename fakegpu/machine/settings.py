@@ -160,7 +160,7 @@ def _parse_number(key: str, setting: Setting, text: str) -> int:
 
 
 def apply(state: layout.GpuState, key: str, number: int) -> EventType | None:
-    """Changes ``state`` in place.
+    """Change ``state`` in place.
 
     Returns:
         The event that the change causes, if any.
@@ -231,7 +231,7 @@ _START_FIELD: Final = 19
 
 
 def enter(state: layout.GpuState, pid: int, memory_bytes: int, kind: str, device: MigDevice | None = None) -> None:
-    """Enters a process into ``state``, in place of what it had there.
+    """Enter a process into ``state``, in place of what it had there.
 
     Args:
         state: of the GPU.

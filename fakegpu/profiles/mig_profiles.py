@@ -68,7 +68,7 @@ def mig_tables() -> Mapping[str, MigTable]:
 
 
 def fill_mig(state: layout.GpuState, name: str) -> None:
-    """Lets a GPU be partitioned as the table ``name`` says; ``NO_TABLE`` for a model without MIG."""
+    """Let a GPU be partitioned as the table ``name`` says; ``NO_TABLE`` for a model without MIG."""
     if name == NO_TABLE:
         return
     table, mig = mig_tables()[name], state.mig

@@ -57,7 +57,7 @@ class Identity(Section):
     architecture: Literal["volta", "turing", "ampere", "ada", "hopper", "blackwell"]
     compute_capability: str = Field(pattern=r"^\d{1,2}\.\d$")
     cuda_cores: int = Field(gt=0, le=1_000_000)
-    part_number: Text | None = Field(None, max_length=79, description="of the board; missing: it does not tell")
+    part_number: Text | None = Field(None, max_length=79, description="of the board; missing: not reported")
     vbios_version: Text = Field(max_length=31)
     inforom_image: Text = Field(max_length=15)
     inforom_oem: Text = Field(max_length=15)
@@ -197,11 +197,11 @@ class Features(Section):
     encoder: bool = Field(description="encodes video")
     jpeg_engine: bool
     optical_flow_engine: bool
-    black_box: bool = Field(False, description="tells when its inforom last recorded the state of the board")
+    black_box: bool = Field(False, description="reports when its inforom last recorded the state of the board")
     gsp_firmware: bool = Field(True, description="runs the driver's firmware on the board")
     addressing: Literal["none", "hmm", "ats"] = Field("hmm", description="how GPU and CPU share addresses")
     c2c: Literal["disabled", "enabled"] | None = Field(
-        None, alias="c2c", description="NVLink to the CPU; missing: cannot tell"
+        None, alias="c2c", description="NVLink to the CPU; missing: not reported"
     )
 
     @field_validator("mig")

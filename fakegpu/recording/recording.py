@@ -155,7 +155,7 @@ _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def parse_recording(text: str, where: str) -> Recording:
-    """Reads YAML as a recording.
+    """Read YAML as a recording.
 
     Args:
         text: the YAML.

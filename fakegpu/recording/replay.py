@@ -212,7 +212,7 @@ _FIGURES: Final = {
 
 
 def fill_recorded_mig(state: layout.GpuState, recorded: RecordedAnswers) -> None:
-    """Fills ``state.mig``; its identity and modes must be there."""
+    """Fill ``state.mig``; its identity and modes must be there."""
     mig = state.mig
     for kind in range(len(mig.profiles)):
         answers: dict[str, Any] = recorded.of(f"{_PROFILE} {kind}") or {}

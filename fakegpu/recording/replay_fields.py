@@ -183,7 +183,7 @@ class RecordedAnswers:
 
 
 def put(holder: Any, place: str | int, number: int) -> None:
-    """Sets a member of a struct, or an element of an array; by themselves these keep what fits of a number.
+    """Set a member of a struct, or an element of an array; by themselves these keep what fits of a number.
 
     Raises:
         OverflowError: the number does not fit.
@@ -199,7 +199,7 @@ def put(holder: Any, place: str | int, number: int) -> None:
 
 
 def put_all(array: Any, numbers: Iterable[int]) -> None:
-    """Sets the first elements of an array.
+    """Set the first elements of an array.
 
     Raises:
         OverflowError: a number does not fit.

@@ -56,7 +56,7 @@ class Survey:
 
 
 def survey() -> Survey:
-    """Asks the NVML that this process finds.
+    """Ask the NVML that this process finds.
 
     Raises:
         pynvml.NVMLError: it cannot be initialised.
@@ -195,7 +195,7 @@ def _plain(value: Any) -> Any:
 
 
 def main() -> int:
-    """Prints the survey as JSON, or the error of ``nvmlInit`` on standard error with exit status 3."""
+    """Print the survey as JSON, or the error of ``nvmlInit`` on standard error with exit status 3."""
     try:
         print(survey().to_json())
     except pynvml.NVMLError as error:

@@ -40,7 +40,7 @@ class _Parser(ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "nvidia-smi") -> int:
-    """Runs one command line.
+    """Run one command line.
 
     Args:
         arguments: without the program's name; those of the process if None.

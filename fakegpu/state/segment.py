@@ -60,7 +60,7 @@ def segment_bytes(header: layout.Header, states: Sequence[layout.GpuState]) -> b
 
 
 def write_segment(path: Path, content: bytes) -> None:
-    """Writes a new segment file in pieces, whose size is that of the page cache's folios.
+    """Write a new segment file in pieces, whose size is that of the page cache's folios.
 
     Linux 6.18 maps a whole folio when a process looks at one byte of it, up to 2 MiB, and counts it as the process's.
     """
@@ -97,7 +97,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Maps an existing file.
+        """Map an existing file.
 
         Raises:
             InputError: the file is missing, or is no segment of this version.
@@ -123,7 +123,7 @@ class Segment:
             raise
 
     def close(self) -> None:
-        """Gives the file and the mapping back, after the write in progress if there is one. May be called twice.
+        """Give the file and the mapping back, after the write in progress if there is one. May be called twice.
 
         Later calls of the other methods raise InputError.
         """
@@ -160,7 +160,7 @@ class Segment:
         return version.partition(b"\0")[0].decode()
 
     def keep_plans(self) -> None:
-        """Carries out the plans that have fallen due, as every process does that may write the segment."""
+        """Carry out the plans that have fallen due, as every process does that may write the segment."""
         if self._is_writable and self.flags() & layout.FAULT_PLANS:
             self.command("fakegpu_keep_plans")
 
@@ -186,13 +186,13 @@ class Segment:
 
     @contextmanager
     def hold(self, gpu: int) -> Iterator[layout.GpuState]:
-        """Lends a copy of the state of a GPU, which nobody changes until the caller is done with it."""
+        """Lend a copy of the state of a GPU, which nobody changes until the caller is done with it."""
         with self._exclusive():
             yield self._read(gpu, self._library.fakegpu_read_state)
 
     @contextmanager
     def change(self, gpu: int) -> Iterator[layout.GpuState]:
-        """Lends the state of a GPU for changing; on leaving without an error, every reader sees the new one."""
+        """Lend the state of a GPU for changing; on leaving without an error, every reader sees the new one."""
         self.keep_plans()
         with self._exclusive() as address:
             state = self._read_for_change(address, gpu)
@@ -200,7 +200,7 @@ class Segment:
             self._library.fakegpu_write_state(address, gpu, ctypes.byref(state))
 
     def write_load(self, gpu: int, load: layout.Load, frames: Sequence[layout.Frame]) -> None:
-        """Puts a load in force in place of the one before, for every reader in one step.
+        """Put a load in force in place of the one before, for every reader in one step.
 
         What the GPU has drawn until then stays on its energy counter.
 
@@ -230,7 +230,7 @@ class Segment:
         gpu_instance: int = layout.NO_INSTANCE,
         compute_instance: int = layout.NO_INSTANCE,
     ) -> None:
-        """Posts one event of a GPU and wakes those that wait for events of this machine.
+        """Post one event of a GPU and wake those that wait for events of this machine.
 
         Raises:
             InputError: no such GPU, or a type that is not exactly one bit.
@@ -270,7 +270,7 @@ class Segment:
         return self._mapping
 
     def _part_from_parent(self) -> None:
-        """Gives a forked child its own lock and its own opening of the file, to which ``flock`` belongs."""
+        """Give a forked child its own lock and its own opening of the file, to which ``flock`` belongs."""
         self._lock = threading.Lock()
         if self._file < 0:
             return

@@ -51,7 +51,7 @@ class IluvatarChip:
 
 
 def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str = "iluvatar") -> Sequence[IluvatarChip]:
-    """Makes ``count`` chips below ``root``, half of them at each of two NUMA nodes; those that are there are replaced.
+    """Make ``count`` chips below ``root``, half of them at each of two NUMA nodes; those that are there are replaced.
 
     Args:
         root: a folder, of a machine or not; made if it is missing.
@@ -81,7 +81,7 @@ def write_iluvatar(root: Path, count: int, chips_per_board: int = 1, seed: str =
 
 
 def remove_iluvatar(root: Path) -> None:
-    """Removes all chips below ``root``."""
+    """Remove all chips below ``root``."""
     for folder in _folders(root):
         shutil.rmtree(folder)
     for node in (root / "dev").glob("iluvatar*"):

@@ -36,7 +36,7 @@ _DEVICE: Final = 5
 
 @contextmanager
 def exporter(root: Path, socket: Path = SOCKET) -> Iterator[grpc.Server]:
-    """Serves until the context ends.
+    """Serve until the context ends.
 
     Args:
         root: folder of the GPUs.

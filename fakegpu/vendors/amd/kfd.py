@@ -60,7 +60,7 @@ class _Edge:
 
 
 def write_topology(system: Path, profile: AmdProfile, gpus: Sequence[KfdNode]) -> None:
-    """Makes ``class/kfd`` below ``system``.
+    """Make ``class/kfd`` below ``system``.
 
     Args:
         system: what stands for ``/sys``.

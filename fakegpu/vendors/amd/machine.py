@@ -71,7 +71,7 @@ class AmdDevice:
 def write_amd(
     root: Path, profile: AmdProfile, count: int, *, compute: str = "spx", memory: str = "nps1", seed: str = "amd"
 ) -> Sequence[AmdDevice]:
-    """Makes ``count`` GPUs below ``root``; those that are there are replaced.
+    """Make ``count`` GPUs below ``root``; those that are there are replaced.
 
     Args:
         root: a folder, of a machine or not; made if it is missing.
@@ -112,7 +112,7 @@ def write_amd(
 
 
 def remove_amd(root: Path) -> None:
-    """Removes all AMD GPUs below ``root``."""
+    """Remove all AMD GPUs below ``root``."""
     system = root / "sys"
     for driver in (system / "bus" / "pci" / "drivers" / "amdgpu").glob("*:*"):
         shutil.rmtree(driver.resolve())
