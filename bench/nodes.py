@@ -15,8 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from scenarios.story.node_spec import GpuSpec, NodeSpec
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
 from simkubelet.cluster import Objects, kind_named
 

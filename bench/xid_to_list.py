@@ -17,8 +17,7 @@ import time
 from fakegpu import Machine
 from scenarios.backends.sim.backend import SimBackend
 from scenarios.story.model import Scenario, Step
-from scenarios.story.node_spec import GpuSpec, NodeSpec
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from simkubelet.model.events import DevicesListed
 
 GPUS = 64

@@ -11,8 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from ..story.capability import Capability
-from ..story.verbs import Action
+from ..story.part import Action, Capability
 from ..trace.snapshot import Snapshot
 from ..trace.trace import Trace
 

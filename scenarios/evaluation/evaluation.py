@@ -11,8 +11,7 @@ from itertools import chain, product
 from typing import Any, Final
 
 from ..story.expectations import Expectation, NodeExpectation, PluginExpectation, PodExpectation
-from ..story.expectations.node_expectation import CheckpointContent
-from ..story.expectations.values import ABSENT
+from ..story.expected_values import ABSENT, CheckpointContent
 from ..trace.snapshot import CheckpointView, NodeView, PluginView, Snapshot
 from ..trace.trace import Trace, merged
 from .mismatch import (

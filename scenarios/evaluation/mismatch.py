@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
 
-from ..story.expectations.values import ABSENT, Devices, PlacedDevices
-from ..story.positioned import DataPath
+from ..story.expected_values import ABSENT, Devices, PlacedDevices
+from ..story.part import DataPath
 from ..trace.snapshot import Ids, PlacedIds
 
 _T = TypeVar("_T")

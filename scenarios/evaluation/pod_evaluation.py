@@ -7,16 +7,9 @@ from typing import Final
 
 from simkubelet.devices import DeviceRunOptions
 
-from ..story.expectations.pod_expectation import (
-    ContainerExpectation,
-    DeviceNodes,
-    EventPattern,
-    ExpectedDeviceNode,
-    ExpectedMount,
-    PodExpectation,
-)
-from ..story.expectations.values import ABSENT
-from ..story.positioned import DataPath
+from ..story.expectations import ContainerExpectation, PodExpectation
+from ..story.expected_values import ABSENT, DeviceNodes, EventPattern, ExpectedDeviceNode, ExpectedMount
+from ..story.part import DataPath
 from ..trace.snapshot import Ids, NodeView, PodEvent, PodView, Snapshot, together
 from ..trace.trace import Trace
 from .mismatch import Mismatch, Mismatches, devices_differ, differs, listed_devices_differ, shown, texts_differ

@@ -17,11 +17,9 @@ from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
 from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
 from ..story.document import Document, shown_path
-from ..story.duration import format_duration
 from ..story.expectations import Expectation
 from ..story.model import Step
-from ..story.positioned import DataPath
-from ..story.verbs import Action
+from ..story.part import Action, DataPath, format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 

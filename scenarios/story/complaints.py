@@ -1,16 +1,17 @@
-"""What pydantic says about a story, in the words of its author: where, what was found, what was expected."""
+"""What pydantic reports about a story, in the words of its author: where, what was expected, what was found."""
 
 from __future__ import annotations
 
 import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails
 
-from .positioned import DataPath, Positioned, Problem
+from .part import DataPath
 
 _EXPECTED = {
     "bool_type": "expected true or false",
@@ -33,16 +34,25 @@ _WITH_LIMIT = {
 _OWN_WORDS_FOR_THE_FOUND = {"duration", "verb", "missing", "nothing", "program", "file", "gone", "object"}
 
 
-def complaints(errors: Iterable[ErrorDetails], model: type[BaseModel], source: Positioned) -> Iterator[Problem]:
-    """Turn pydantic's errors about `source.data` into problems with positions, in the order of the file."""
-    found = [_Complaint(error, model) for error in errors]
-    mended_by_renaming = {complaint.meant for complaint in found}
-    for complaint in found:
-        if not complaint.is_aftermath and (complaint.kind != "missing" or complaint.path not in mended_by_renaming):
-            yield complaint.located(source)
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """What is wrong at a path of a document; `is_about_key` where it is the key, not the value."""
+
+    path: DataPath
+    message: str
+    is_about_key: bool = False
 
 
-class _Complaint:
+def complaints(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> Iterator[Complaint]:
+    """Turn pydantic's errors about a document into complaints, in the order of the errors."""
+    found = [_ModelError(error, model) for error in errors]
+    fixed_by_renaming = {error.meant for error in found}
+    for error in found:
+        if not error.is_aftermath and (error.kind != "missing" or error.path not in fixed_by_renaming):
+            yield error.complaint
+
+
+class _ModelError:
     """One error; `meant` is the path that an unknown key was probably meant to be."""
 
     def __init__(self, error: ErrorDetails, model: type[BaseModel]) -> None:
@@ -60,12 +70,12 @@ class _Complaint:
         given = self._error["input"]
         return self.kind == "too_short" and isinstance(given, Sequence) and len(given) > 0
 
-    def located(self, source: Positioned) -> Problem:
+    @property
+    def complaint(self) -> Complaint:
         if self.kind == "missing":
-            return Problem(source.of_value(self.path[:-1]), self.path[:-1], f"missing key '{self.path[-1]}'")
-        if self.kind == "extra_forbidden" or "[key]" in self._error["loc"]:
-            return Problem(source.of_key(self.path), self.path, self._message())
-        return Problem(source.of_value(self.path), self.path, self._message())
+            return Complaint(self.path[:-1], f"missing key '{self.path[-1]}'")
+        is_about_key = self.kind == "extra_forbidden" or "[key]" in self._error["loc"]
+        return Complaint(self.path, self._message(), is_about_key)
 
     def _message(self) -> str:
         if self.kind == "extra_forbidden":

@@ -16,13 +16,10 @@ from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
 
 from .expectations import NodeExpectation, PluginExpectation, PodExpectation
-from .expectations.node_expectation import CheckpointContent
-from .kubernetes import is_met, versions_in
+from .expected_values import CheckpointContent
 from .model import Scenario, Step
-from .node_spec import NodeSpec
-from .plugin_spec import PluginSpec
-from .positioned import DataPath
-from .verbs.action import Action, NodeAction
+from .part import Action, DataPath, NodeAction, is_met, versions_in
+from .specs import NodeSpec, PluginSpec
 from .verbs.file_action import AddStaticPod, RemoveFolder, RemoveStaticPod
 from .verbs.hardware_action import DeviceAction, NvidiaAction
 from .verbs.node_action import RebootNode

@@ -1,23 +1,27 @@
-"""A story's file: its scenario, and where everything in it stands.
+"""A story's file: its scenario, and the line and column of everything in it.
 
 All that is wrong with a file is found in one go, and reported with one line each: ``FILE:LINE:COLUMN: path: message``.
+
+PyYAML's composed nodes carry the positions; its safe constructor makes the scalars. A key that a mapping has twice is
+an error here, as it is for Kubernetes' strict decoding, because one of the two would be lost silently.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+import yaml
 from pydantic import ValidationError
 
 from simkubelet.model.errors import InputError
 
-from .complaints import complaints
+from .complaints import Complaint, complaints
 from .crosscheck import Known, crosscheck
 from .model import Scenario
-from .positioned import DataPath, Position, Positioned, Problem, read_yaml
+from .part import DataPath
 
 
 class DocumentError(InputError):
@@ -61,7 +65,8 @@ def load(path: Path, known: Known | None = None) -> Document:
     try:
         scenario = Scenario.model_validate(source.data)
     except ValidationError as error:
-        _refuse(path, complaints(error.errors(include_url=False), Scenario, source))
+        found = complaints(error.errors(include_url=False), Scenario)
+        _refuse(path, (_located(complaint, source) for complaint in found))
     findings = crosscheck(scenario, path.stem, known or installed())
     if problems := [Problem(source.of_value(where), where, message) for where, message in findings]:
         _refuse(path, problems)
@@ -76,13 +81,18 @@ def installed() -> Known:
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=tuple(FEATURE_GATES))
 
 
+def _located(complaint: Complaint, source: Positioned) -> Problem:
+    position = (source.of_key if complaint.is_about_key else source.of_value)(complaint.path)
+    return Problem(position, complaint.path, complaint.message)
+
+
 def _refuse(path: Path, problems: Iterable[Problem]) -> NoReturn:
     ordered = sorted(problems, key=lambda problem: problem.position)
     raise DocumentError(_line(path, problem) for problem in ordered)
 
 
 def _line(path: Path, problem: Problem) -> str:
-    position: Position = problem.position
+    position = problem.position
     where = f"{shown_path(problem.path)}: " if problem.path else ""
     return f"{path}:{position.line}:{position.column}: {where}{problem.message}"
 
@@ -94,3 +104,144 @@ def shown_path(path: DataPath) -> str:
         is_plain = isinstance(part, str) and part.isidentifier()
         text += f".{part}" if is_plain and text else f"{part}" if is_plain else f"[{part}]"
     return text
+
+
+class Position(NamedTuple):
+    """A place in a file, counted from 1."""
+
+    line: int
+    column: int
+
+
+class Problem(NamedTuple):
+    """What is wrong with a document, and where."""
+
+    position: Position
+    path: DataPath
+    message: str
+
+
+_START = Position(1, 1)
+_MAX_VALUES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Positioned:
+    """Data with positions; `keys` has those of mapping keys, `values` those of everything."""
+
+    data: Any = None
+    keys: Mapping[DataPath, Position] = field(default_factory=dict)
+    values: Mapping[DataPath, Position] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+    def of_value(self, path: DataPath) -> Position:
+        """The position of a value, or of the nearest one above it that exists."""
+        while path not in self.values and path:
+            path = path[:-1]
+        return self.values.get(path, _START)
+
+    def of_key(self, path: DataPath) -> Position:
+        """The position of a key, or of the nearest value above it that exists."""
+        return self.keys.get(path) or self.of_value(path)
+
+
+def read_yaml(text: bytes) -> Positioned:
+    """Read one YAML document; what is wrong with its syntax is in `Positioned.problems`."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        if root is None:
+            return _broken(_START, "the file is empty; a story needs 'name', 'description' and 'steps'")
+        return _Reader().read(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        position = Position(mark.line + 1, mark.column + 1) if mark else _START
+        return _broken(position, " ".join(filter(None, (error.context, error.problem))))
+    except (yaml.YAMLError, ValueError) as error:
+        return _broken(_START, " ".join(str(error).split()))
+    except RecursionError:
+        return _broken(_START, "nested too deeply")
+    except _TooLargeError:
+        return _broken(_START, f"more than {_MAX_VALUES} values once its aliases are followed; write it shorter")
+
+
+def _broken(position: Position, message: str) -> Positioned:
+    return Positioned(problems=(Problem(position, (), message),))
+
+
+def _is_plain(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+class _TooLargeError(Exception):
+    """Aliases of aliases can make a short text into endless data."""
+
+
+class _Reader:
+    """One walk over composed nodes."""
+
+    def __init__(self) -> None:
+        self._scalars = yaml.constructor.SafeConstructor()
+        self._open: set[int] = set()
+        self._keys: dict[DataPath, Position] = {}
+        self._values: dict[DataPath, Position] = {}
+        self._problems: list[Problem] = []
+
+    def read(self, root: yaml.Node) -> Positioned:
+        data = self._value(root, ())
+        return Positioned(data, self._keys, self._values, tuple(self._problems))
+
+    def _value(self, node: yaml.Node, path: DataPath) -> Any:
+        self._values[path] = _position(node)
+        if len(self._values) > _MAX_VALUES:
+            raise _TooLargeError
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if id(node) in self._open:
+            self._complain(node, path, "an alias that contains itself")
+            return None
+        self._open.add(id(node))
+        try:
+            return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _scalar(self, node: yaml.ScalarNode, path: DataPath) -> Any:
+        value = self._scalars.construct_object(node)
+        if isinstance(value, str) and not _is_plain(value):
+            self._complain(node, path, "text with a NUL or half a character, which no path or argument can have")
+            return ""
+        return value
+
+    def _sequence(self, node: yaml.Node, path: DataPath) -> list[Any]:
+        return [self._value(item, (*path, index)) for index, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: DataPath) -> dict[str, Any]:
+        self._find_repeated_keys(node, path)
+        self._scalars.flatten_mapping(node)
+        result = {}
+        for key_node, value_node in node.value:
+            if not (isinstance(key_node, yaml.ScalarNode) and key_node.tag == "tag:yaml.org,2002:str"):
+                found = key_node.value if isinstance(key_node, yaml.ScalarNode) else "a collection"
+                self._complain(key_node, path, f"expected text as a key; put {found} in quotes")
+                continue
+            here = (*path, key_node.value)
+            self._keys[here] = _position(key_node)
+            result[key_node.value] = self._value(value_node, here)
+        return result
+
+    def _find_repeated_keys(self, node: yaml.MappingNode, path: DataPath) -> None:
+        seen: dict[str, Position] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                first = seen[key.value]
+                self._complain(key, (*path, key.value), f"key given twice; first in line {first.line}")
+            seen.setdefault(key.value, _position(key))
+
+    def _complain(self, node: yaml.Node, path: DataPath, message: str) -> None:
+        self._problems.append(Problem(_position(node), path, message))
+
+
+def _position(node: yaml.Node) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)

@@ -12,13 +12,10 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
-from .capability import Capability
 from .expectations import AnyExpectation
-from .kubernetes import KubernetesCondition, KubernetesVersion, is_met
-from .node_spec import NodeSpec
-from .part import Name, Part
-from .plugin_spec import PluginSpec
-from .verbs import VERBS, Action
+from .part import Action, Capability, KubernetesCondition, KubernetesVersion, Name, Part, is_met
+from .specs import NodeSpec, PluginSpec
+from .verbs import VERBS
 
 DEFAULT_NODE = "node-1"
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 
-from simkubelet.model.errors import InputError
+import yaml
 
-from .positioned import read_yaml
+from simkubelet.model.errors import InputError
 
 ENDINGS = (".yaml", ".yml")
 CHOSEN = (
@@ -106,6 +106,4 @@ def first_sentence(text: str) -> str:
 
 def summaries() -> dict[str, str]:
     """Built-in name -> first sentence of the description."""
-    return {
-        name: first_sentence(str(read_yaml(path.read_bytes()).data["description"])) for name, path in builtin().items()
-    }
+    return {name: first_sentence(yaml.safe_load(path.read_bytes())["description"]) for name, path in builtin().items()}

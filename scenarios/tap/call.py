@@ -21,8 +21,8 @@ from simkubelet.apis.grpcwire.messages import (
     trailers,
 )
 
-from ..story.tap_answer import Answer, Rpc
-from .messages import device_list, filled, in_parts
+from ..trace.snapshot import Rpc
+from .answer import Answer, device_list, filled, in_parts
 
 
 class Route(Protocol):

@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, Headers, Type
 
+from .answer import PATHS
 from .call import Call, KnownCall, Supervisor
-from .messages import PATHS
 
 _CREDENTIALS: Final = struct.Struct("3i")
 _ALL_STREAMS: Final = 2**31 - 1

@@ -1,8 +1,8 @@
-"""A tap between one plugin and the kubelet of its node.
+"""Taps of a node: one between a plugin and the kubelet, one between the kubelet and its container runtime.
 
-What appears in the folder of one side appears in the folder of the other as a socket of the tap, and what vanishes on
-one side vanishes on the other. So a plugin notices a new kubelet, and a kubelet that clears its folder removes the
-plugin's sockets.
+What appears in the folder of a plugin or of its kubelet appears in the other's folder as a socket of the tap, and what
+vanishes on one side vanishes on the other. So a plugin notices a new kubelet, and a kubelet that clears its folder
+removes the plugin's sockets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 from simkubelet.host import FolderEvent, FolderEvents
+from simkubelet.runtime import CriCall
 
-from ..story.tap_answer import Answer, Answers, Rpc
+from ..trace.snapshot import Rpc
+from .answer import Answer, Answers, devices_of, registration
 from .link import Link
-from .messages import devices_of, registration
 
 OnReport = Callable[[Mapping[str, Any]], None]
 """Called with ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and with ``{"registered": RESOURCE,
@@ -244,3 +245,68 @@ def _identity(path: Path) -> _Identity | None:
     except FileNotFoundError:
         return None
     return state.st_ino, state.st_mtime_ns
+
+
+_CRI_PATHS: Final = {f"/runtime.v1.RuntimeService/{call}".encode(): call for call in CriCall}
+
+
+class CriTap:
+    """Passes on all that a kubelet and its runtime say to each other, except for calls that are refused.
+
+    Args:
+        place: Where it listens, for the kubelet.
+        runtime: Where the runtime listens.
+    """
+
+    def __init__(self, place: Path, runtime: Path) -> None:
+        self._place = place
+        self._runtime = runtime
+        self._refused: frozenset[CriCall] = frozenset()
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._links: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Listen, in the place of whatever has the name.
+
+        Raises:
+            OSError: The socket cannot be made.
+        """
+        self._place.unlink(missing_ok=True)
+        self._listener.setblocking(False)
+        self._listener.bind(str(self._place))
+        self._listener.listen(_BACKLOG)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    async def close(self) -> None:
+        """Listen no more and end all connections."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        links = list(self._links)
+        for link in links:
+            link.cancel()
+        await asyncio.gather(*links, return_exceptions=True)
+
+    def refuse(self, calls: Collection[CriCall]) -> None:
+        """Refuse these calls from now on, and no others."""
+        self._refused = frozenset(calls)
+
+    def asked(self, rpc: StrEnum, request: bytes) -> Answer:
+        """See `Supervisor`."""
+        return Answer(error="refused by the story") if rpc in self._refused else Answer()
+
+    def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
+        """See `Supervisor`."""
+
+    def joined(self, server_socket: Path, process: int) -> None:
+        """See `LinkSupervisor`."""
+
+    def parted(self, server_socket: Path) -> None:
+        """See `LinkSupervisor`."""
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            connection, _ = self._listener.accept()
+            connection.setblocking(False)
+            task = asyncio.create_task(Link(self, _CRI_PATHS).run(connection, self._runtime))
+            self._links.add(task)
+            task.add_done_callback(self._links.discard)

@@ -26,6 +26,11 @@ def together(containers: Iterable[PlacedIds]) -> dict[str, dict[str, Sequence[in
     return found
 
 
+def hardware_of(device: str) -> str:
+    """What a device is a replica of; any other is its own."""
+    return device.partition("::")[0]
+
+
 class PluginState(StrEnum):
     """What a plugin's supervisor says about its process."""
 
@@ -45,6 +50,17 @@ class KubeletState(StrEnum):
     STOPPED = "stopped"
     CRASHED = "crashed"
     """It ended by a fault of its own, and nobody has started it again."""
+
+
+class Rpc(StrEnum):
+    """The calls that a kubelet makes, and the one that a plugin makes."""
+
+    GET_DEVICE_PLUGIN_OPTIONS = "GetDevicePluginOptions"
+    LIST_AND_WATCH = "ListAndWatch"
+    GET_PREFERRED_ALLOCATION = "GetPreferredAllocation"
+    ALLOCATE = "Allocate"
+    PRE_START_CONTAINER = "PreStartContainer"
+    REGISTER = "Register"
 
 
 @dataclass(frozen=True, slots=True)

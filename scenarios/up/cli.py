@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ..story.plugin_spec import PluginSpec
+    from ..story.specs import PluginSpec
     from .control import Verb
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
@@ -107,7 +107,7 @@ def up(
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..story.crosscheck import is_supported, unsupported
     from ..story.document import installed
-    from ..story.node_spec import DEFAULT_KUBERNETES, GpuSpec, NodeSpec, Runtime
+    from ..story.specs import DEFAULT_KUBERNETES, GpuSpec, NodeSpec, Runtime
     from .cluster import ClusterSpec
     from .plugin_images import BUNDLED_IMAGES
     from .run import Where, run
@@ -203,7 +203,7 @@ def _do(cluster: str | None, verb: Verb, node: str) -> None:
 
 
 def _plugin(text: str) -> PluginSpec:
-    from ..story.plugin_spec import PluginSpec
+    from ..story.specs import PluginSpec
     from .plugin_images import BUNDLED_IMAGES
 
     name, separator, command = text.partition("=")
@@ -219,7 +219,7 @@ def _plugin(text: str) -> PluginSpec:
 
 
 def _image(text: str) -> tuple[str, PluginSpec]:
-    from ..story.plugin_spec import PluginSpec
+    from ..story.specs import PluginSpec
     from .plugin_images import BUNDLED_IMAGES
 
     image, separator, plugin = text.partition("=")

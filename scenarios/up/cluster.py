@@ -41,8 +41,7 @@ from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
 from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins
-from ..story.node_spec import NodeSpec
-from ..story.plugin_spec import PluginSpec
+from ..story.specs import NodeSpec, PluginSpec
 from ..trace.events import StoryEvent
 from .control import Verb
 from .plugin_images import PluginImages

@@ -39,7 +39,7 @@ from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode
 from ..backends.world.plugin_commands import plugin_command
 from ..backends.world.plugin_process import PluginCommand
-from ..story.plugin_spec import Builtin, PluginSpec
+from ..story.specs import Builtin, PluginSpec
 
 __all__ = ["BUNDLED_IMAGES", "PluginImages"]
 

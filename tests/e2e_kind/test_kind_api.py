@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from scenarios.story.node_spec import NodeSpec
+from scenarios.story.specs import NodeSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
 from tests.support.api_worlds import Command, World, read_table
 

@@ -18,9 +18,9 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from scenarios.story.expectations import EXPECTATIONS
-from scenarios.story.expectations.pod_expectation import ContainerExpectation
-from scenarios.story.verbs import VERBS, Action
+from scenarios.story.expectations import EXPECTATIONS, ContainerExpectation
+from scenarios.story.part import Action
+from scenarios.story.verbs import VERBS
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
 WIDTH: Final = 120

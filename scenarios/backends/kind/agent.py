@@ -33,8 +33,7 @@ from asyncinotify import Event, Inotify, Mask
 
 from simkubelet.runtime import CriCall
 
-from ...tap.cri_tap import CriTap
-from ...tap.tap import Tap
+from ...tap.tap import CriTap, Tap
 from ..world.marked_processes import catches, signal_first, signal_marked
 from ..world.pod_resources import ask
 from .agent_changes import HOST, PLACE, AgentDevices, AgentFiles

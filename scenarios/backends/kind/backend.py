@@ -18,10 +18,9 @@ from typing import Any, Final, Self
 
 from simkubelet.model.errors import HostError, InputError
 
-from ...story.capability import Capability
 from ...story.model import Scenario
-from ...story.node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
-from ...story.verbs import Action
+from ...story.part import Action, Capability
+from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, vendor_specs
 from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import KubeletAction, RuntimeAction

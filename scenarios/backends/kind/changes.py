@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
-from ...story.node_spec import MANIFESTS
+from ...story.specs import MANIFESTS
 from ...story.verbs.file_action import (
     AddStaticPod,
     CreateFile,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from simkubelet.host import module_name
 
-from ...story.plugin_spec import PluginSpec, Serves
+from ...story.specs import PluginSpec, Serves
 from ..world.marked_processes import MARK
 from ..world.plugin_commands import stub_options
 from .api import ClusterApi

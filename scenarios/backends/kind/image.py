@@ -40,8 +40,6 @@ _BUNDLED: Final = {
     "plugin": ("",),
     "scenarios": (
         "__init__.py",
-        "story/__init__.py",
-        "story/tap_answer.py",
         "tap",
         "trace/__init__.py",
         "trace/snapshot.py",

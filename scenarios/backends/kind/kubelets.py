@@ -17,7 +17,7 @@ import yaml
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.runtime import CriCall
 
-from ...story.node_spec import NodeSpec, TopologySpec
+from ...story.specs import NodeSpec, TopologySpec
 from ...story.verbs.node_action import (
     ChangeCheckpoint,
     FillDisk,

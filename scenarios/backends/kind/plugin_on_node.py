@@ -6,7 +6,7 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from ...story.plugin_spec import PluginSpec
+from ...story.specs import PluginSpec
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace

@@ -16,7 +16,7 @@ from typing import Any, Final
 from simkubelet.model.errors import InputError, PluginError
 from simkubelet.model.events import DevicesListed, PluginRegistered
 
-from ...story.plugin_spec import PluginSpec, Serves
+from ...story.specs import PluginSpec, Serves
 from ...story.verbs.plugin_action import (
     CallAction,
     CommandAction,

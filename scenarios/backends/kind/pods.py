@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from simkubelet.model.errors import InputError
 
-from ...story.node_spec import NodeSpec, Runtime
+from ...story.specs import NodeSpec, Runtime
 from ..world.marked_processes import MARK
 from .daemon_set import LABELS
 from .image import PluginImage

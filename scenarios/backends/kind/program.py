@@ -21,7 +21,7 @@ from typing import Final
 
 from simkubelet.model.errors import InputError
 
-from ...story.plugin_spec import PluginSpec
+from ...story.specs import PluginSpec
 from .node import PLACE
 
 PROGRAMS: Final = f"{PLACE}/programs"

@@ -29,10 +29,9 @@ from simkubelet.node import NodeContext
 from simkubelet.runtime import check_bubblewrap
 
 from ...evaluation.verdict import is_failure
-from ...story.capability import Capability
 from ...story.model import Scenario
-from ...story.node_spec import Runtime
-from ...story.verbs import Action
+from ...story.part import Action, Capability
+from ...story.specs import Runtime
 from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RuntimeAction

@@ -12,7 +12,7 @@ from simkubelet.model.errors import InputError
 from simkubelet.model.pod import Pod
 from simkubelet.runtime import Cri
 
-from ...story.node_spec import MANIFESTS
+from ...story.specs import MANIFESTS
 from ...story.verbs.file_action import (
     AddStaticPod,
     CreateFile,

@@ -24,7 +24,7 @@ from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
 
-from ...story.node_spec import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
+from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .node_files import SimFiles
 
 if TYPE_CHECKING:

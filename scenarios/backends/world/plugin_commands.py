@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.host import check_sandbox, module_name, python_path, sandboxed, tied_to_parent
 
-from ...story.node_spec import DRIVER_ROOT, NodeSpec, Runtime
-from ...story.plugin_spec import PluginSpec, Serves
-from ...story.verbs.plugin_action import devices_in_full
+from ...story.specs import DRIVER_ROOT, NodeSpec, PluginSpec, Runtime, Serves, devices_in_full
 from .plugin_process import PluginCommand
 
 if TYPE_CHECKING:

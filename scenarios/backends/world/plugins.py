@@ -13,7 +13,7 @@ from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import PluginRegistered
 
-from ...story.plugin_spec import PluginSpec
+from ...story.specs import PluginSpec
 from ...story.verbs.plugin_action import (
     CallAction,
     CommandAction,

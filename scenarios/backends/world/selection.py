@@ -21,9 +21,8 @@ from ...story.verbs.hardware_action import (
     NvidiaAction,
     PartitionGpu,
 )
-from ...trace.device_names import hardware_of
 from ...trace.events import FaultHealed, FaultInjected, GpuPartitioned, NvmlFailed, NvmlHealed
-from ...trace.snapshot import Snapshot
+from ...trace.snapshot import Snapshot, hardware_of
 
 
 def numbered(ids: Iterable[str]) -> dict[str, str]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Final
 
+from ..part import Action
 from . import file_action, hardware_action, node_action, plugin_action, pod_action
-from .action import Action
 
 
 def _verbs_in(module: ModuleType) -> Iterator[type[Action]]:
@@ -22,4 +22,4 @@ _GROUPS: Final = (pod_action, node_action, plugin_action, hardware_action, file_
 VERBS: Final[Mapping[str, type[Action]]] = {verb.verb: verb for group in _GROUPS for verb in _verbs_in(group)}
 """Key in a story -> class, in the order in which they are shown."""
 
-__all__ = ["VERBS", "Action"]
+__all__ = ["VERBS"]

@@ -8,10 +8,7 @@ from pydantic import StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...trace.events import FileCreated, FileMoved, FileRemoved, FileWritten
-from ..capability import Capability
-from ..part import Name, NodePath
-from ..positioned import DataPath
-from .action import NodeAction
+from ..part import Capability, DataPath, Name, NodeAction, NodePath
 from .pod_action import Apply
 
 

@@ -9,11 +9,8 @@ from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_vali
 from pydantic_core import PydanticCustomError
 
 from ...trace.events import FaultHealed, FaultInjected, GpuPartitioned, NvmlFailed, NvmlHealed
-from ..capability import Capability
-from ..node_spec import MigPartition
-from ..part import Name, Part
-from ..positioned import DataPath
-from .action import NodeAction
+from ..part import Capability, DataPath, Name, NodeAction, Part
+from ..specs import MigPartition
 
 
 class HeldBy(Part):

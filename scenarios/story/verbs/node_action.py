@@ -20,11 +20,7 @@ from ...trace.events import (
     RuntimePaused,
     RuntimeResumed,
 )
-from ..capability import Capability
-from ..duration import Duration
-from ..part import Name
-from ..positioned import DataPath
-from .action import Action, NodeAction
+from ..part import Action, Capability, DataPath, Duration, Name, NodeAction
 
 _SECTION = "The kubelet and its node"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StrictInt, StrictStr, Tag, model_validator
+from pydantic import Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from simkubelet.model.events import DevicesListed, PluginDisconnected
@@ -18,42 +17,9 @@ from ...trace.events import (
     PluginStarted,
     RegistrationAnswered,
 )
-from ..capability import Capability
-from ..duration import Duration
-from ..part import Count, Name, Part
-from ..tap_answer import Rpc
-from .action import NodeAction
-
-
-class StubDevice(Part):
-    """A device that the stub lists; `numa` is empty where it does not report NUMA nodes."""
-
-    id: StrictStr
-    health: Literal["Healthy", "Unhealthy"] = "Healthy"
-    numa: tuple[Count, ...] = ()
-
-
-def _device_tag(value: object) -> str | None:
-    if isinstance(value, str):
-        return "(id)"
-    return "(device)" if isinstance(value, Mapping | StubDevice) else None
-
-
-Device = Annotated[
-    Annotated[StrictStr, Tag("(id)")] | Annotated[StubDevice, Tag("(device)")],
-    Discriminator(
-        _device_tag,
-        custom_error_type="device",
-        custom_error_message="expected a device: its id, or a mapping with 'id'",
-    ),
-]
-"""A device by its id where it is healthy and has no NUMA node, else in full."""
-
-
-def devices_in_full(devices: tuple[Device, ...]) -> list[dict[str, Any]]:
-    """Devices as the stub takes them."""
-    whole = [StubDevice(id=device) if isinstance(device, str) else device for device in devices]
-    return [device.model_dump(mode="json") for device in whole]
+from ...trace.snapshot import Rpc
+from ..part import Capability, Duration, Name, NodeAction
+from ..specs import Device, devices_in_full
 
 
 class PluginAction(NodeAction):

@@ -10,10 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from simkubelet.model.events import PodScheduled
 
-from ..capability import Capability
-from ..part import LABEL_VALUE, MetadataKey, Name, Part
-from ..positioned import DataPath
-from .action import Action, NodeAction
+from ..part import LABEL_VALUE, Action, Capability, DataPath, MetadataKey, Name, NodeAction, Part
 
 _Text = Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]
 _LabelValue = Annotated[

@@ -11,7 +11,7 @@ from scenarios.backends.kind.docker import output_of
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.kubelets import changed_settings, set_up, take_back
 from scenarios.backends.kind.node import KindNode
-from scenarios.story.node_spec import NodeSpec, TopologySpec
+from scenarios.story.specs import NodeSpec, TopologySpec
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _SETTINGS = "kind: KubeletConfiguration\nlogging: {verbosity: 2}\nfeatureGates: {A: true}\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.backends.kind.program import Program, programs_of
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import PluginSpec
 from simkubelet.model.errors import InputError
 from tests.unit.scenarios.test_kind_programs import script
 

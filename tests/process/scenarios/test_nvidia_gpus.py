@@ -12,7 +12,7 @@ import pytest
 
 from fakegpu import Machine
 from scenarios.backends.world import nvidia_gpus
-from scenarios.story.node_spec import GpuSpec
+from scenarios.story.specs import GpuSpec
 from scenarios.story.verbs.hardware_action import (
     Fail,
 )

@@ -12,7 +12,7 @@ import pytest
 from scenarios.backends.sim.backend import SimBackend
 from scenarios.evaluation.verdict import Outcome
 from scenarios.play.runner import play
-from scenarios.story.capability import Capability
+from scenarios.story.part import Capability
 from simkubelet._internal import sandbox
 
 STEPS = "steps:\n- advance: 1s\n"

@@ -15,10 +15,9 @@ from typing import Self
 import pytest
 
 from scenarios.backends.backend import Backend, Patience
-from scenarios.story.capability import Capability
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import Document, load
-from scenarios.story.verbs.action import Action
+from scenarios.story.part import Action, Capability
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.devices.run_options import DeviceRunOptions

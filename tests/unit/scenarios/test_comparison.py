@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.compare.comparison import Comparison
 from scenarios.story.model import Scenario
-from scenarios.story.verbs import Action
+from scenarios.story.part import Action
 from scenarios.story.verbs.node_action import Advance
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import PodStatusUpdated

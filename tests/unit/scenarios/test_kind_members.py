@@ -13,9 +13,9 @@ from scenarios.backends.kind.members import KindMembers
 from scenarios.backends.kind.node import KindNode
 from scenarios.play.job import Job, Options
 from scenarios.play.on_cluster import nodes_needed
-from scenarios.story.capability import Capability
 from scenarios.story.document import load
 from scenarios.story.model import Scenario
+from scenarios.story.part import Capability
 from simkubelet.model.errors import HostError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")

@@ -13,11 +13,10 @@ from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import PLUGIN_FOLDER, TAPS, KindNode
 from scenarios.backends.kind.plugins import KindPlugins
 from scenarios.backends.kind.program import Program
-from scenarios.story.plugin_spec import PluginSpec
-from scenarios.story.tap_answer import Rpc
+from scenarios.story.specs import PluginSpec
 from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
 from scenarios.trace.events import PluginExited, PluginStarted
-from scenarios.trace.snapshot import PluginState, PluginView
+from scenarios.trace.snapshot import PluginState, PluginView, Rpc
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import DevicesListed, PluginRegistered
 

@@ -9,7 +9,7 @@ import pytest
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.node import KindNode
 from scenarios.backends.kind.pods import KindPods, mark_of
-from scenarios.story.node_spec import NodeSpec, Runtime
+from scenarios.story.specs import NodeSpec, Runtime
 from simkubelet.model.errors import InputError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")

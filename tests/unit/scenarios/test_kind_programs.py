@@ -11,7 +11,7 @@ import pytest
 from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.program import PROGRAMS, Program, archive_of, programs_of
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import PluginSpec
 from simkubelet.model.errors import InputError
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.story.kubernetes import is_met, versions_in
 from scenarios.story.model import Scenario
+from scenarios.story.part import is_met, versions_in
 from simkubelet.model.version import SUPPORTED, version
 
 

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from fakegpu import FakeGpuError, Machine
 from scenarios.backends.world import nvidia_gpus
 from scenarios.backends.world.selection import chosen_gpu, nvidia_change
-from scenarios.story.node_spec import GpuSpec
+from scenarios.story.specs import GpuSpec
 from scenarios.story.verbs.hardware_action import (
     Fail,
     FailNvml,

@@ -19,7 +19,7 @@ from scenarios.backends.sim.changes import bind, change_metadata
 from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations import PodExpectation
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import PluginSpec
 from scenarios.story.verbs.pod_action import Annotate, Apply, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace

@@ -9,7 +9,7 @@ import pytest
 
 from scenarios.backends.sim.changes import change_file, change_runtime
 from scenarios.backends.world.node import SimNode
-from scenarios.story.node_spec import NodeSpec
+from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
     CreateFile,
     CreateFolder,

@@ -11,11 +11,10 @@ import yaml
 from pydantic import BaseModel
 
 from scenarios.story import stories
-from scenarios.story.capability import Capability
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import DocumentError, load
 from scenarios.story.model import STEP_KEYS, Scenario, json_schema
-from scenarios.story.part import Part
+from scenarios.story.part import Capability, Part
 from simkubelet.model.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]

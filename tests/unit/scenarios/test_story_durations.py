@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.story.duration import format_duration, parse_duration
+from scenarios.story.part import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

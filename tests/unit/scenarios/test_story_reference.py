@@ -9,11 +9,9 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
-from scenarios.story.expectations import NodeExpectation, PluginExpectation, PodExpectation
-from scenarios.story.expectations.pod_expectation import ContainerExpectation
+from scenarios.story.expectations import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.story.model import STEP_KEYS, Scenario
-from scenarios.story.node_spec import NodeSpec
-from scenarios.story.plugin_spec import Builtin, PluginSpec, Serves
+from scenarios.story.specs import Builtin, NodeSpec, PluginSpec, Serves
 from scenarios.story.verbs.plugin_action import AnswerRpc
 from tools.generate import story_reference
 

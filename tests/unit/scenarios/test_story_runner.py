@@ -10,8 +10,8 @@ import pytest
 
 from scenarios.evaluation.verdict import Outcome, UnmetError
 from scenarios.play.runner import play
-from scenarios.story.capability import Capability
 from scenarios.story.document import Document
+from scenarios.story.part import Capability
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]

@@ -9,7 +9,8 @@ import pytest
 from scenarios.backends.kind.backend import CAPABILITIES, KindBackend
 from scenarios.backends.sim.backend import SimBackend
 from scenarios.story.model import Step
-from scenarios.story.verbs import VERBS, Action
+from scenarios.story.part import Action
+from scenarios.story.verbs import VERBS
 from scenarios.trace.trace import Event
 
 

@@ -10,9 +10,9 @@ from pydantic import TypeAdapter
 
 from plugin.framework import Device, DeviceID, Health
 from plugin.stub import behaviour, commands
-from scenarios.story import plugin_spec
-from scenarios.story.tap_answer import Rpc
+from scenarios.story.specs import Registers
 from scenarios.story.verbs import plugin_action
+from scenarios.trace.snapshot import Rpc
 
 SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
 
@@ -71,7 +71,7 @@ def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], exp
 
 def test_both_sides_know_the_same_calls_and_manners() -> None:
     assert [rpc.value for rpc in Rpc if rpc is not Rpc.REGISTER] == [rpc.value for rpc in behaviour.Rpc]
-    assert [manner.value for manner in plugin_spec.Registers] == [manner.value for manner in behaviour.Registers]
+    assert [manner.value for manner in Registers] == [manner.value for manner in behaviour.Registers]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from fakegpu.errors import InputError
 from fakegpu.vendors.amd.machine import health
 from scenarios.backends.world.vendor_devices import VendorDevices
-from scenarios.story.node_spec import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
+from scenarios.story.specs import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.backends.world.node import SimNode
-from scenarios.story.node_spec import NodeSpec
-from scenarios.story.plugin_spec import PluginSpec
+from scenarios.story.specs import NodeSpec, PluginSpec
 from scenarios.up.plugin_images import PluginImages
 from simkubelet.devices.run_options import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS

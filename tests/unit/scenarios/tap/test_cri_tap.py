@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from scenarios.tap.cri_tap import CriTap
+from scenarios.tap.tap import CriTap
 from simkubelet.runtime.cri_call import CriCall
 from tests.support.tapped import ByteServer, channel
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.story.tap_answer import Answer
+from scenarios.tap.answer import Answer
 from scenarios.tap.link import Link
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
 from simkubelet.apis.grpcwire.messages import framed

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.story.tap_answer import Answer, Rpc
+from scenarios.tap.answer import Answer
 from scenarios.tap.link import Link
+from scenarios.trace.snapshot import Rpc
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
 from simkubelet.apis.grpcwire.messages import framed

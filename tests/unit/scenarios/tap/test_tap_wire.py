@@ -7,7 +7,7 @@ from hpack import Decoder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.tap import messages
+from scenarios.tap.answer import filled, in_parts
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire import messages as grpc_messages
 from simkubelet.apis.grpcwire.frames import Frame, FrameReader, header_block
@@ -76,7 +76,7 @@ def test_error_is_in_the_words_of_go(status: bytes, said: str) -> None:
 @given(st.lists(st.text(min_size=1, max_size=8), max_size=20), st.integers(1, 8))
 def test_parts_of_a_list_are_the_list(ids: list[str], count: int) -> None:
     whole = api.ListAndWatchResponse(devices=[api.Device(ID=one) for one in ids])
-    parts = [api.ListAndWatchResponse.FromString(part) for part in messages.in_parts(whole.SerializeToString(), count)]
+    parts = [api.ListAndWatchResponse.FromString(part) for part in in_parts(whole.SerializeToString(), count)]
 
     assert [device.ID for part in parts for device in part.devices] == ids
     assert len(parts) == count
@@ -84,16 +84,16 @@ def test_parts_of_a_list_are_the_list(ids: list[str], count: int) -> None:
 
 
 def test_what_is_no_list_stays_whole() -> None:
-    assert messages.in_parts(b"\xff", 3) == [b"\xff"]
+    assert in_parts(b"\xff", 3) == [b"\xff"]
 
 
 @given(st.binary(max_size=50), st.integers(1, 100_000))
 def test_filled_message_says_the_same(device: bytes, size: int) -> None:
     message = api.ListAndWatchResponse(devices=[api.Device(ID=device.hex())]).SerializeToString()
-    filled = messages.filled(message, size)
+    longer = filled(message, size)
 
-    assert len(filled) == (size if size >= len(message) + 6 else len(message))
-    assert [one.ID for one in api.ListAndWatchResponse.FromString(filled).devices] == [device.hex()]
+    assert len(longer) == (size if size >= len(message) + 6 else len(message))
+    assert [one.ID for one in api.ListAndWatchResponse.FromString(longer).devices] == [device.hex()]
 
 
 @given(st.lists(st.binary(max_size=40), max_size=6), st.binary(max_size=4), st.integers(1, 30))

@@ -1,4 +1,4 @@
-"""What a story writes for the devices, quantities and texts that it expects."""
+"""What a story writes for the values that it expects: devices, quantities, texts, mounts, events, a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Literal, LiteralString
 
-from pydantic import BaseModel, Discriminator, PlainValidator, StrictStr, Tag, WithJsonSchema
+from pydantic import BaseModel, Discriminator, Field, PlainValidator, StrictBool, StrictStr, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ..part import ResourceName
+from .part import FilledPart, Name, ResourceName
 
 ABSENT: Literal["absent"] = "absent"
 """The word for what is not named at all, which is not 0 of it."""
@@ -165,3 +165,91 @@ Message = Annotated[
     ),
 ]
 """A text, or the texts by the minor version that began to say it so."""
+
+Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
+"""Phase of a pod."""
+
+
+class ExpectedMount(FilledPart):
+    """A mount of a container; what is left out may be anything."""
+
+    host_path: StrictStr | None = None
+    read_only: StrictBool | None = None
+
+
+class ExpectedDeviceNode(FilledPart):
+    """A device file of a container, the same way; `permissions` are the letters that its plugin gave."""
+
+    host_path: StrictStr | None = None
+    permissions: StrictStr | None = None
+
+
+Mounts = Mapping[
+    StrictStr,
+    Annotated[
+        Annotated[StrictStr, Tag(WORD)] | Annotated[ExpectedMount, Tag(MAPPING)],
+        Discriminator(
+            word_or_mapping,
+            custom_error_type="mount",
+            custom_error_message="expected the path on the node, or a mapping with 'hostPath' and 'readOnly'",
+        ),
+    ],
+]
+"""Path in the container -> path on the node, or more about the mount."""
+
+DeviceNodes = Mapping[
+    StrictStr,
+    Annotated[
+        Annotated[StrictStr, Tag(WORD)] | Annotated[ExpectedDeviceNode, Tag(MAPPING)],
+        Discriminator(
+            word_or_mapping,
+            custom_error_type="device",
+            custom_error_message="expected the path on the node, or a mapping with 'hostPath' and 'permissions'",
+        ),
+    ],
+]
+"""Path in the container -> path on the node, or more about the device file."""
+
+
+class EventPattern(FilledPart):
+    """A Kubernetes Event; what is left out may be anything."""
+
+    type: Literal["Normal", "Warning"] | None = None
+    reason: StrictStr | None = None
+    message: Message | None = None
+
+
+Health = Literal["Healthy", "Unhealthy", "Unknown", "absent"]
+"""Health of a device in a pod's status; ``absent`` where the status does not name the device."""
+
+PodEntries = Annotated[
+    Annotated[Literal["absent"], Tag(WORD)]
+    | Annotated[Mapping[StrictStr, Mapping[ResourceName, Devices]], Tag(MAPPING)],
+    Discriminator(
+        word_or_mapping,
+        custom_error_type="entries",
+        custom_error_message="expected containers and their devices by resource, or 'absent'",
+    ),
+]
+
+
+class CheckpointContent(FilledPart):
+    """What a checkpoint says.
+
+    Attributes:
+        pods: Pod -> container -> resource -> the devices that it was given; ``absent`` where there is no entry.
+        registered: Resource -> its healthy devices; ``absent`` where it is not named.
+    """
+
+    pods: Mapping[Name, PodEntries] = Field(default_factory=dict)
+    registered: Mapping[ResourceName, DevicesOrAbsent] = Field(default_factory=dict)
+
+
+ExpectedCheckpoint = Annotated[
+    Annotated[Literal["absent", "corrupt"], Tag(WORD)] | Annotated[CheckpointContent, Tag(MAPPING)],
+    Discriminator(
+        word_or_mapping,
+        custom_error_type="checkpoint",
+        custom_error_message="expected 'pods' and 'registered', or 'absent', or 'corrupt'",
+    ),
+]

@@ -1,0 +1,277 @@
+"""What a story may expect of a node, a pod or a plugin: the document's ``expect`` parts, one class for each subject.
+
+The keys that are left out expect nothing. Whether an expectation is met is decided in `evaluation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Union
+
+from pydantic import Discriminator, Field, StrictBool, StrictStr, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..trace.snapshot import KubeletState, PluginState, Rpc
+from .expected_values import (
+    AnsweredDevices,
+    DeviceNodes,
+    Devices,
+    EventPattern,
+    ExpectedCheckpoint,
+    Health,
+    ListedDevices,
+    Mounts,
+    PastQuantity,
+    Phase,
+    PlacedDevices,
+    Quantity,
+)
+from .part import Count, Duration, FilledPart, Name, Part, ResourceName
+
+
+class Expectation(Part):
+    """Base of all expectations: the subject, how long it may take to come true, and how long it must stay so.
+
+    Attributes:
+        subject_key: The key that names the subject, and by which a story says which expectation it means.
+    """
+
+    subject_key: ClassVar[str]
+
+    within: Duration = 10.0
+    holds: Duration = 0.0
+
+    @property
+    def subject(self) -> str:
+        """The name of the node, pod or plugin."""
+        return str(getattr(self, self.subject_key))
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The fields that the story gives, without the subject and the times."""
+        return frozenset(self.model_fields_set - {self.subject_key, "within", "holds"})
+
+    @property
+    def title(self) -> str:
+        """What is expected of whom, in a few words."""
+        return f"expect {self.subject_key} {self.subject}"
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        """The pods of which it expects an answer to Get of a PodResources API."""
+        return ()
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        """Whether it expects anything of a checkpoint."""
+        return False
+
+    @property
+    def asks_pod_resources(self) -> bool:
+        """Whether it takes a look at the PodResources API."""
+        return not {"pod_resources", "pod_resources_get"}.isdisjoint(self.model_fields_set)
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> Expectation:
+        if not self.expected:
+            raise PydanticCustomError("nothing", f"says nothing about the {self.subject_key}; add what is expected")
+        return self
+
+
+class NodeExpectation(Expectation):
+    """The published status of a node, and its kubelet.
+
+    Attributes:
+        node: The node's name.
+        capacity: Resource -> amount that the node publishes; `absent` where it does not name the resource.
+        allocatable: The same for what pods may request.
+        capacity_history: Resource -> all capacities published since the story began, repetitions left out; one with a
+            question mark (`"0?"`) may have been skipped, where chance decides.
+        pods: Phase -> how many of the pods that are bound to the node are in it.
+        lists: Resource -> how many lists of its plugins the kubelet has received since the story began.
+        pod_resources: Resource -> [devices](#devices) that GetAllocatableResources of the PodResources API names.
+        pod_resources_get: Pod -> what that API answers to Get: resource -> devices, or the text of its error.
+        checkpoint: The kubelet's file of who holds which device: `pods` (pod -> container -> resource -> devices, or
+            `absent`) and `registered` (resource -> healthy devices, or `absent`); `absent` where there is no file,
+            `corrupt` where it cannot be read.
+        labels: Some labels and their values; `absent` where there is none of that name.
+        annotations: The same for annotations.
+        kubelet: `running`, `stopped` or `crashed`.
+        panic: How the first line of a crashed kubelet's panic begins.
+    """
+
+    subject_key = "node"
+
+    node: Name
+    capacity: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
+    allocatable: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
+    capacity_history: Mapping[ResourceName, tuple[PastQuantity, ...]] = Field(default_factory=dict)
+    pods: Mapping[Phase, Count] = Field(default_factory=dict)
+    lists: Mapping[ResourceName, Count] = Field(default_factory=dict)
+    pod_resources: Mapping[ResourceName, PlacedDevices] = Field(default_factory=dict)
+    pod_resources_get: Mapping[Name, AnsweredDevices] = Field(default_factory=dict)
+    checkpoint: ExpectedCheckpoint | None = None
+    labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    kubelet: KubeletState | None = None
+    panic: StrictStr | None = None
+
+    @property
+    def pods_to_get(self) -> tuple[str, ...]:
+        return tuple(self.pod_resources_get)
+
+    @property
+    def reads_checkpoint(self) -> bool:
+        return self.checkpoint is not None
+
+
+class PluginExpectation(Expectation):
+    """A plugin on a node, as its supervisor sees it.
+
+    Attributes:
+        plugin: The plugin's name.
+        node: Where it runs; the only node where none is named.
+        state: `running`, `waiting` (for its restart), `stopped` or `exited`.
+        restarts: Starts after the first one.
+        registrations: How often Register was accepted.
+        refusal: The answer to the latest Register call, empty where it was accepted; of the stub, or with a tap.
+        calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of the stub, or with
+            a tap.
+        call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of the stub, or
+            with a tap.
+        connections: How many connections the kubelet has to the plugin's sockets; with a tap.
+    """
+
+    subject_key = "plugin"
+
+    plugin: Name
+    node: Name | None = None
+    state: PluginState | None = None
+    restarts: Count | None = None
+    registrations: Count | None = None
+    refusal: StrictStr | None = None
+    calls: Mapping[Rpc, Count] = Field(default_factory=dict)
+    call_log: tuple[Rpc, ...] = ()
+    connections: Count | None = None
+
+    @model_validator(mode="after")
+    def _logs_calls_of_the_kubelet(self) -> PluginExpectation:
+        if Rpc.REGISTER in self.call_log:
+            raise PydanticCustomError("log", "'callLog' has the calls of the kubelet; Register is the plugin's")
+        return self
+
+
+class ContainerExpectation(FilledPart):
+    """One container of a pod.
+
+    Attributes:
+        devices: Resource -> [devices](#devices) that it holds.
+        pod_resources: Resource -> devices that List of the PodResources API names for it; `absent` where it does not
+            list the container.
+        env: Some variables that plugins added, and their values; `absent` where there is none of that name.
+        mounts: All mounts that plugins added: path in the container -> path on the node, or
+            `{hostPath: …, readOnly: …}` with one key or both.
+        device_nodes: All device files that plugins added: path in the container -> path on the node, or
+            `{hostPath: …, permissions: …}`, the letters as the plugin wrote them.
+        annotations: Some annotations that plugins added for the container runtime, in the same way as `env`;
+            `cdi.k8s.io/nvidia-*` is one whose name begins so, as plugins put random ids into names.
+        cdi_devices: The names of all CDI devices that plugins added, in any order: `[nvidia.com/gpu=0]`.
+
+    In `mounts`, `device_nodes` and `cdi_devices` an entry with ``{device}`` stands for one entry for each device that
+    the container holds.
+    """
+
+    devices: Mapping[ResourceName, Devices] = Field(default_factory=dict)
+    pod_resources: ListedDevices | None = None
+    env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    mounts: Mounts = Field(default_factory=dict)
+    device_nodes: DeviceNodes = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    cdi_devices: tuple[StrictStr, ...] = ()
+
+
+class PodExpectation(Expectation):
+    """A pod, its events and what its containers hold.
+
+    Attributes:
+        pod: The pod's name.
+        phase: `Pending`, `Running`, `Succeeded` or `Failed`.
+        reason: The reason in the pod's status, a word.
+        message: The message in the pod's status, word for word.
+        devices: Resource -> [devices](#devices) that the pod's containers hold.
+        containers: Container -> what is expected [of that one alone](#of-a-container).
+        keeps_devices: `true`: it holds exactly the devices that it was given first in this story.
+        shares_no_device_with: Pods that hold none of its devices; both pods must hold some.
+        env: Variables that plugins added to every container that holds devices; where the kubelet knows of none, to
+            every container that has all of these variables. `{devices}` stands for the ids that the container holds,
+            joined by commas in any order; `absent` where there is no such variable.
+        labels: Some labels and their values; `absent` where there is none of that name.
+        annotations: The same for annotations.
+        device_nodes: All device files that plugins added to its containers, as [of a container](#of-a-container).
+        health: Resource -> device id -> health, as the pod's status reports it.
+        pod_resources: Resource -> devices that List of the PodResources API names for the pod; `absent` where it does
+            not list the pod.
+        restarts: How often its containers were started again, added up.
+        event: A Kubernetes Event about it: `type`, `reason`, `message`.
+        gone: `true`: there is no such pod.
+    """
+
+    subject_key = "pod"
+
+    pod: Name
+    phase: Phase | None = None
+    reason: StrictStr | None = None
+    message: StrictStr | None = None
+    devices: Mapping[ResourceName, Devices] = Field(default_factory=dict)
+    containers: Mapping[StrictStr, ContainerExpectation] = Field(default_factory=dict)
+    keeps_devices: Literal[True] | None = None
+    restarts: Count | None = None
+    shares_no_device_with: tuple[Name, ...] = ()
+    env: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    device_nodes: DeviceNodes = Field(default_factory=dict)
+    labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
+    event: EventPattern | None = None
+    health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
+    pod_resources: ListedDevices | None = None
+    gone: StrictBool = False
+
+    @property
+    def asks_pod_resources(self) -> bool:
+        of_containers = any(container.pod_resources is not None for container in self.containers.values())
+        return of_containers or super().asks_pod_resources
+
+    @model_validator(mode="after")
+    def _a_gone_pod_has_nothing(self) -> PodExpectation:
+        if self.gone and len(self.expected) > 1:
+            raise PydanticCustomError("gone", "a pod that is gone has nothing else to expect")
+        return self
+
+
+EXPECTATIONS: Final[Mapping[str, type[Expectation]]] = {
+    one.subject_key: one for one in (NodeExpectation, PodExpectation, PluginExpectation)
+}
+"""The key of its subject -> class."""
+
+
+def _subject_tag(value: Any) -> str | None:
+    """The tag of the class whose subject is given; another's may be given, too, where it is one of the class' keys."""
+    if isinstance(value, Expectation):
+        return f"({value.subject_key})"
+    given = EXPECTATIONS.keys() & value.keys() if isinstance(value, Mapping) else set()
+    meant = [key for key in sorted(given) if given <= EXPECTATIONS[key].model_fields.keys()]
+    return f"({meant[0]})" if len(meant) == 1 else None
+
+
+if TYPE_CHECKING:
+    AnyExpectation = Expectation
+else:
+    AnyExpectation = Annotated[
+        Union[tuple(Annotated[one, Tag(f"({key})")] for key, one in EXPECTATIONS.items())],  # noqa: UP007  # made of a tuple
+        Discriminator(
+            _subject_tag,
+            custom_error_type="subject",
+            custom_error_message=f"expected a mapping with exactly one of {', '.join(map(repr, EXPECTATIONS))}",
+        ),
+    ]
+"""One expectation; its subject's key says which."""
