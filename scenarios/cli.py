@@ -146,12 +146,13 @@ def list_stories() -> None:
 @click.argument("story")
 def show(story: str) -> None:
     """Print a story's YAML, to read it or to start your own from it."""
-    from .play.report import console
+    from rich.console import Console
+
     from .story.stories import find
 
     for path in find([story]):
         text = _read(path)
-        out = console()
+        out = Console(highlight=False)
         if out.is_terminal:
             from rich.syntax import Syntax
 

@@ -10,8 +10,8 @@ from simkubelet.model.errors import InputError
 from ..backends.kind.backend import CAPABILITIES
 from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
-from ..compare.comparison import Comparison, explained
 from ..evaluation.verdict import Outcome
+from .comparison import Comparison, explained
 from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, told_for
 from .runner import Progress
 

@@ -11,7 +11,7 @@ from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story
-from scenarios.play.report import failure_lines
+from scenarios.play.run import failure_lines
 from scenarios.story import stories
 from scenarios.story.document import load
 

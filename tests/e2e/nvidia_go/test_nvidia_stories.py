@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from scenarios.backends.sim.backend import SimBackend
-from scenarios.compare.comparison import Comparison, compare
-from scenarios.compare.normal_form import NormalForm, normal_form
 from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.comparison import Comparison, compare
+from scenarios.play.normal_form import NormalForm, normal_form
 from scenarios.play.runner import play
 from scenarios.story import stories
 from scenarios.story.document import Document, load

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.compare.comparison import Comparison
+from scenarios.play.comparison import Comparison
 from scenarios.story.model import Scenario
 from scenarios.story.part import Action
 from scenarios.story.verbs.node_action import Advance

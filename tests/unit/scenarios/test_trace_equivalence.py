@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.compare.comparison import compare, explained
-from scenarios.compare.normal_form import normal_form
+from scenarios.play.comparison import compare, explained
+from scenarios.play.normal_form import normal_form
 from scenarios.story.document import Document, load
 from scenarios.trace.events import ExpectationMet, FaultHealed, FaultInjected, StepStarted
 from scenarios.trace.trace import Entry, Event
