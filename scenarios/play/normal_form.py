@@ -72,7 +72,6 @@ from ..trace.events import (
 from ..trace.snapshot import hardware_of
 from ..trace.trace import Entry, Event, fields_of
 
-
 _PodLife = PodScheduled | ContainerStarted | ContainerExited | PodStatusUpdated | PodRemoved
 _Story = (
     FileCreated

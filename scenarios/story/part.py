@@ -221,8 +221,8 @@ class Action(BaseModel):
     """Base of all verbs: what a step asks a backend to perform.
 
     The class of a verb is the document's part, and a backend takes it as it is; a selector such as
-    ``{heldBy: trainer}`` is resolved when the step is performed. It also has all else that is known of the verb. `Step`,
-    the JSON Schema and the page about stories are made from these classes; each backend has a handler for each.
+    ``{heldBy: trainer}`` is resolved when the step is performed. It also has all else that is known of the verb.
+    `Step`, the JSON Schema and the page about stories are made from these classes; each backend has a handler for each.
 
     Attributes:
         verb: The key in a story: ``restartKubelet`` for `RestartKubelet`.

@@ -14,7 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from ..story.specs import PluginSpec
-    from .control import Verb
+    from .running import Verb
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -108,9 +108,8 @@ def up(
     from ..story.crosscheck import is_supported, unsupported
     from ..story.document import installed
     from ..story.specs import DEFAULT_KUBERNETES, GpuSpec, NodeSpec, Runtime
-    from .cluster import ClusterSpec
+    from .cluster import ClusterSpec, Where, run
     from .plugin_images import BUNDLED_IMAGES
-    from .run import Where, run
 
     if gpus is not None and profile is None:
         raise click.UsageError("--gpus needs --profile, the model of the GPUs")
@@ -151,7 +150,7 @@ def kubelet() -> None:
 @_cluster
 def restart(node: str, cluster: str | None) -> None:
     """Restart NODE's kubelet; containers and plugins continue."""
-    from .control import Verb
+    from .running import Verb
 
     _do(cluster, Verb.RESTART_KUBELET, node)
 
@@ -161,7 +160,7 @@ def restart(node: str, cluster: str | None) -> None:
 @_cluster
 def stop(node: str, cluster: str | None) -> None:
     """Stop NODE's kubelet; containers and plugins continue."""
-    from .control import Verb
+    from .running import Verb
 
     _do(cluster, Verb.STOP_KUBELET, node)
 
@@ -171,7 +170,7 @@ def stop(node: str, cluster: str | None) -> None:
 @_cluster
 def start(node: str, cluster: str | None) -> None:
     """Start NODE's kubelet."""
-    from .control import Verb
+    from .running import Verb
 
     _do(cluster, Verb.START_KUBELET, node)
 
@@ -191,13 +190,13 @@ def node() -> None:
 @_cluster
 def reboot(node: str, cluster: str | None) -> None:
     """Power-cycle NODE: containers and plugins end and start again."""
-    from .control import Verb
+    from .running import Verb
 
     _do(cluster, Verb.REBOOT_NODE, node)
 
 
 def _do(cluster: str | None, verb: Verb, node: str) -> None:
-    from .control import ask
+    from .running import ask
 
     click.echo(ask(cluster, verb, node))
 

@@ -1,4 +1,8 @@
-"""A simulated cluster in real time: nodes with fake GPUs and plugins, scheduler, controllers and an API server."""
+"""``simkubelet up`` behind its options: a simulated cluster in real time, until the user ends it.
+
+It has nodes with fake GPUs and plugins, a scheduler, controllers, an API server with its kubeconfig, and a control
+socket.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+
+import click
+import yaml
 
 from simkubelet.cluster import (
     ApiServer,
@@ -29,24 +36,25 @@ from simkubelet.cluster import (
     all_strategies,
     ensure_priority_classes,
 )
+from simkubelet.host import raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
-from simkubelet.model.errors import InputError, PluginError
+from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 from simkubelet.model.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
 from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
 from simkubelet.node import NodeContext
 
 from ..backends.world.logs import KubeletLogs
-from ..backends.world.node import SimNode
+from ..backends.world.node import SimNode, new_folder, removed_at_end
 from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins
+from ..evaluation.verdict import single_errors
+from ..interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec
 from ..trace.events import StoryEvent
-from .control import Verb
 from .plugin_images import PluginImages
-
-__all__ = ["ClusterSpec", "LiveCluster"]
+from .running import Verb, claimed, control_socket, kubeconfig_path, serving, written
 
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 
@@ -242,3 +250,59 @@ async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
 
 def _complain(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Files that the user names: the nodes' folder and the kubeconfig; None for a place of the cluster's own."""
+
+    directory: Path | None = None
+    kubeconfig: Path | None = None
+
+
+def run(spec: ClusterSpec, where: Where) -> None:
+    """Keep a cluster until Ctrl-C, SIGTERM or SIGHUP.
+
+    Raises:
+        Interrupted: the user ended it; nothing is left behind.
+        InputError: what the user gave cannot be used; nothing is left behind.
+        HostError: the machine failed.
+        OSError: standard output cannot be written, or the machine failed in another way.
+    """
+    raise_limit()
+    try:
+        return run_interruptibly(_keep(spec, where))
+    except BaseExceptionGroup as errors:
+        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
+        if (told := errors.subgroup((SimkubeletError, OSError))) is None:
+            raise
+        first = next(single_errors(told))
+    # Not within `except`, where it would lose what led to it.
+    raise first
+
+
+async def _keep(spec: ClusterSpec, where: Where) -> None:
+    async with AsyncExitStack() as stack:
+        own = stack.enter_context(claimed(spec.name))
+        kubeconfig = where.kubeconfig or kubeconfig_path(own)
+        folder = own
+        if where.directory is not None:
+            folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
+        cluster = await stack.enter_async_context(LiveCluster(spec, folder))
+        stack.enter_context(written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
+        await stack.enter_async_context(serving(control_socket(own), cluster.perform))
+        _introduce(cluster, spec, kubeconfig)
+        await asyncio.get_running_loop().create_future()
+
+
+def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path) -> None:
+    nodes = "1 node" if len(spec.nodes) == 1 else f"{len(spec.nodes)} nodes"
+    click.echo(f"cluster '{spec.name}' is up: {nodes}, Kubernetes {spec.nodes[0].kubernetes}; Ctrl-C ends it")
+    click.echo(f"  export KUBECONFIG={kubeconfig}")
+    width = max(len(node) for node in cluster.nodes)
+    for name, node in cluster.nodes.items():
+        gpus = "no GPUs"
+        if node.machine is not None:
+            own = node.machine.gpus
+            gpus = f"{len(own)} x {own[0].name}; break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
+        click.echo(f"  {name:<{width}}  {gpus}")

@@ -41,8 +41,6 @@ from ..backends.world.plugin_commands import plugin_command
 from ..backends.world.plugin_process import PluginCommand
 from ..story.specs import Builtin, PluginSpec
 
-__all__ = ["BUNDLED_IMAGES", "PluginImages"]
-
 BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
     f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
 }

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.up import place
+from scenarios.up import running
 
 
 @pytest.fixture
@@ -23,28 +23,28 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_what_a_killed_cluster_left_is_cleared(home: Path) -> None:
     code = (
-        "import os, signal; from scenarios.up import place\n"
-        "with place.claimed('one') as folder:\n"
+        "import os, signal; from scenarios.up import running\n"
+        "with running.claimed('one') as folder:\n"
         "    (folder / 'node-1').mkdir(); (folder / 'kubeconfig').touch(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (home / "one" / "node-1").exists()
 
-    with place.claimed("one") as folder:
+    with running.claimed("one") as folder:
         assert list(folder.iterdir()) == []
 
 
 def test_kubeconfig_of_a_killed_cluster_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "config"
     code = (
-        "import os, signal, sys; from pathlib import Path; from scenarios.up import place\n"
-        "with place.written(Path(sys.argv[1]), 'kind: Old\\nlong: yes'):\n"
+        "import os, signal, sys; from pathlib import Path; from scenarios.up import running\n"
+        "with running.written(Path(sys.argv[1]), 'kind: Old\\nlong: yes'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert killed.returncode == -signal.SIGKILL
     assert "kind: Old" in path.read_text()
 
-    with place.written(path, "kind: New\n"):
+    with running.written(path, "kind: New\n"):
         assert path.read_text().splitlines()[1:] == ["kind: New"]

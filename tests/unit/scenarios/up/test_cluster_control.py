@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from scenarios.up import place
-from scenarios.up.control import Verb, ask, serving
+from scenarios.up import running
+from scenarios.up.running import Verb, ask, serving
 from simkubelet.model.errors import HostError, InputError
 
 
@@ -29,22 +29,22 @@ async def perform(verb: Verb, node: str) -> str:
 
 
 async def test_request_is_done_and_reported() -> None:
-    with place.claimed("one") as folder:
-        async with serving(place.control_socket(folder), perform):
+    with running.claimed("one") as folder:
+        async with serving(running.control_socket(folder), perform):
             assert await asyncio.to_thread(ask, None, Verb.REBOOT_NODE, "node-1") == "reboot-node node-1"
 
 
 @pytest.mark.parametrize(("node", "kind"), [("lost", InputError), ("burning", HostError)])
 async def test_refusal_keeps_its_kind(node: str, kind: type[Exception]) -> None:
-    with place.claimed("one") as folder:
-        async with serving(place.control_socket(folder), perform):
+    with running.claimed("one") as folder:
+        async with serving(running.control_socket(folder), perform):
             with pytest.raises(kind, match=r"no node 'lost'|no disk left"):
                 await asyncio.to_thread(ask, "one", Verb.STOP_KUBELET, node)
 
 
 async def test_two_clusters_need_a_name() -> None:
-    with place.claimed("one") as one, place.claimed("two") as two:
-        async with serving(place.control_socket(one), perform), serving(place.control_socket(two), perform):
+    with running.claimed("one") as one, running.claimed("two") as two:
+        async with serving(running.control_socket(one), perform), serving(running.control_socket(two), perform):
             with pytest.raises(InputError, match="2 clusters run: choose one with --cluster: one, two"):
                 await asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1")
             assert await asyncio.to_thread(ask, "two", Verb.STOP_KUBELET, "node-1") == "stop-kubelet node-1"
@@ -58,8 +58,8 @@ def test_no_cluster_is_reported() -> None:
 
 
 async def test_nonsense_is_answered_and_the_next_request_is_done() -> None:
-    with place.claimed("one") as folder:
-        path = place.control_socket(folder)
+    with running.claimed("one") as folder:
+        path = running.control_socket(folder)
         async with serving(path, perform):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(b'{"do": "explode", "node": "node-1"}\n')
@@ -75,8 +75,8 @@ async def test_cluster_that_ends_in_the_middle_is_reported() -> None:
         begun.set()
         raise asyncio.CancelledError
 
-    with place.claimed("one") as folder:
-        async with serving(place.control_socket(folder), never):
+    with running.claimed("one") as folder:
+        async with serving(running.control_socket(folder), never):
             asked = asyncio.ensure_future(asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1"))
             await begun.wait()
             with pytest.raises(HostError, match="cluster 'one' ended before it answered"):

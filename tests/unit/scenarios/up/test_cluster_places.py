@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.up import place
+from scenarios.up import running
 from simkubelet.model.errors import InputError
 
 
@@ -22,7 +22,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_two_clusters_stand_side_by_side_and_leave_nothing(home: Path) -> None:
-    with place.claimed("one") as one, place.claimed("two") as two:
+    with running.claimed("one") as one, running.claimed("two") as two:
         (one / "node-1").mkdir()
         assert (one.parent, one.name, two.name) == (home, "one", "two")
 
@@ -31,20 +31,20 @@ def test_two_clusters_stand_side_by_side_and_leave_nothing(home: Path) -> None:
 
 def test_name_is_taken_once(home: Path) -> None:
     with (
-        place.claimed("one"),
+        running.claimed("one"),
         pytest.raises(InputError, match="a cluster 'one' runs already; end it or choose another --name"),
-        place.claimed("one"),
+        running.claimed("one"),
     ):
         pass
 
 
 def test_only_clusters_that_answer_run(home: Path) -> None:
-    assert place.running() == {}
-    with place.claimed("one") as one, place.claimed("two"), socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(place.control_socket(one)))
+    assert running.clusters() == {}
+    with running.claimed("one") as one, running.claimed("two"), socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(running.control_socket(one)))
         server.listen()
 
-        assert place.running() == {"one": home / "one" / "control.sock"}
+        assert running.clusters() == {"one": home / "one" / "control.sock"}
 
 
 def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_folder_too_deep_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch,
 
     with (
         pytest.raises(InputError, match=r"a socket path holds 107 bytes and this one has \d+; choose"),
-        place.claimed("one"),
+        running.claimed("one"),
     ):
         pass
 
@@ -62,30 +62,30 @@ def test_file_in_the_folders_place_is_reported(home: Path) -> None:
 
     with (
         pytest.raises(InputError, match=r"cannot be made: .+; set XDG_RUNTIME_DIR to"),
-        place.claimed("one"),
+        running.claimed("one"),
     ):
         pass
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root owns what others made as well")
 def test_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(place, "_home", lambda: Path("/"))
+    monkeypatch.setattr(running, "_home", lambda: Path("/"))
 
-    with pytest.raises(InputError, match="belongs to another user"), place.claimed("one"):
+    with pytest.raises(InputError, match="belongs to another user"), running.claimed("one"):
         pass
 
 
 def test_place_where_no_folder_can_be_made_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/proc")
     refused = r"^/proc/simkubelet/one: cannot be made: No such file or directory; set XDG_RUNTIME_DIR to a folder"
-    with pytest.raises(InputError, match=refused), place.claimed("one"):
+    with pytest.raises(InputError, match=refused), running.claimed("one"):
         pass
 
 
 def test_kubeconfig_is_the_users_only_and_goes_in_the_end(tmp_path: Path) -> None:
     path = tmp_path / "config"
 
-    with place.written(path, "kind: Config\n"):
+    with running.written(path, "kind: Config\n"):
         assert path.read_text().endswith("\nkind: Config\n")
         assert path.stat().st_mode & 0o777 == 0o600
 
@@ -94,9 +94,9 @@ def test_kubeconfig_is_the_users_only_and_goes_in_the_end(tmp_path: Path) -> Non
 
 def test_kubeconfig_of_a_running_cluster_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
-    with place.written(path, "kind: Config\n"):
+    with running.written(path, "kind: Config\n"):
         refused = r"^--kubeconfig: '.*/config' is that of a running cluster; choose another file$"
-        with pytest.raises(InputError, match=refused), place.written(path, ""):
+        with pytest.raises(InputError, match=refused), running.written(path, ""):
             pass
 
         assert "kind: Config" in path.read_text()
@@ -106,7 +106,7 @@ def test_kubeconfig_of_the_user_stays(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text("kind: Config\n")
 
-    with pytest.raises(InputError, match="is there already; remove it or choose"), place.written(path, ""):
+    with pytest.raises(InputError, match="is there already; remove it or choose"), running.written(path, ""):
         pass
 
     assert path.read_text() == "kind: Config\n"

@@ -1,27 +1,31 @@
-"""Where running clusters are found: one folder each, by name, in a folder of the user's; and their kubeconfigs.
+"""Running clusters: where each is found, by name, and how another process has it do something.
 
-The folder and the kubeconfig of a cluster are locked for as long as the cluster runs, however that ends; so a name is
-taken once, and what a killed process left is cleared by the next cluster.
+A cluster has a folder in a folder of the user's, and a kubeconfig. Both are locked for as long as the cluster runs,
+however that ends; so a name is taken once, and what a killed process left is cleared by the next cluster.
+
+In the folder is a control socket: a line of JSON asks for something, a line answers when it is done. A request is
+``{"do": "restart-kubelet", "node": "node-1"}``; an answer ``{"done": TEXT}``, or ``{"error": TEXT, "status": EXIT
+STATUS}``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
+import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from simkubelet.devices import check_socket_path
-from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
-__all__ = ["DEFAULT_NAME", "claimed", "control_socket", "kubeconfig", "running", "written"]
-
-DEFAULT_NAME: Final = "simkubelet"
 _MARK: Final = b"# Written by 'simkubelet up', which removes this file when it ends.\n"
 _OTHERS: Final = "--kubeconfig: '{}' is there already; remove it or choose another file"
 
@@ -31,7 +35,7 @@ def control_socket(folder: Path) -> Path:
     return folder / "control.sock"
 
 
-def kubeconfig(folder: Path) -> Path:
+def kubeconfig_path(folder: Path) -> Path:
     """What clients of a cluster need."""
     return folder / "kubeconfig"
 
@@ -99,7 +103,7 @@ def _new_or_left(path: Path) -> BinaryIO:
     return file
 
 
-def running() -> dict[str, Path]:
+def clusters() -> dict[str, Path]:
     """The clusters of this user that run now: name -> control socket."""
     try:
         folders = sorted(_home().iterdir())
@@ -167,3 +171,94 @@ def _answers(path: Path) -> bool:
         except OSError:
             return False
     return True
+
+
+class Verb(StrEnum):
+    """What can be done to a node of a running cluster."""
+
+    RESTART_KUBELET = "restart-kubelet"
+    STOP_KUBELET = "stop-kubelet"
+    START_KUBELET = "start-kubelet"
+    REBOOT_NODE = "reboot-node"
+
+
+Perform = Callable[[Verb, str], Awaitable[str]]
+"""Does something to a node and tells it in a line; raises `SimkubeletError`."""
+
+
+@asynccontextmanager
+async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
+    """Take requests on a socket, one after the other, until the end."""
+    turn = asyncio.Lock()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            line = await reader.readline()
+            if line:
+                async with turn:
+                    said = await _answer(line, perform)
+                writer.write(json.dumps(said).encode() + b"\n")
+                await writer.drain()
+        except (ConnectionError, ValueError):
+            # The client does not wait for the answer, or speaks another protocol.
+            return
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(answer, path)
+    try:
+        yield
+    finally:
+        server.close()
+
+
+async def _answer(line: bytes, perform: Perform) -> dict[str, str | int]:
+    try:
+        request = json.loads(line)
+        return {"done": await perform(Verb(request["do"]), str(request["node"]))}
+    except (KeyError, TypeError, ValueError) as error:
+        return {"error": f"no request: {error}", "status": InputError.exit_status}
+    except SimkubeletError as error:
+        return {"error": str(error), "status": error.exit_status}
+
+
+def ask(cluster: str | None, verb: Verb, node: str) -> str:
+    """Have a running cluster do something; what it says when it is done.
+
+    Args:
+        cluster: its name; may be None where only one runs.
+        verb: what to do.
+        node: to which node.
+
+    Raises:
+        InputError: there is no such cluster or node, or the node is not in the state for it.
+        HostError: the cluster ended meanwhile, or its machine failed.
+    """
+    name, path = _chosen(cluster)
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(path))
+            connection.sendall(json.dumps({"do": verb.value, "node": node}).encode() + b"\n")
+            line = connection.makefile().readline()
+        except OSError:
+            line = ""
+    if not line:
+        raise HostError(f"cluster '{name}' ended before it answered")
+    answer = json.loads(line)
+    if "done" in answer:
+        return str(answer["done"])
+    kinds = {kind.exit_status: kind for kind in (PluginError, InputError, HostError)}
+    raise kinds[answer["status"]](answer["error"])
+
+
+def _chosen(cluster: str | None) -> tuple[str, Path]:
+    found = clusters()
+    if cluster is not None and cluster not in found:
+        others = f"; running: {', '.join(found)}" if found else ""
+        raise InputError(f"no cluster '{cluster}' runs{others}; start it with 'simkubelet up --name {cluster}'")
+    if not found:
+        raise InputError("no cluster runs; start one with 'simkubelet up' in another terminal")
+    if cluster is None and len(found) > 1:
+        raise InputError(f"{len(found)} clusters run: choose one with --cluster: {', '.join(found)}")
+    name = cluster or next(iter(found))
+    return name, found[name]
