@@ -174,7 +174,7 @@ class NodeSpec(Part):
 
 
 def vendor_specs(spec: NodeSpec) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The AMD GPUs and the Iluvatar chips of a node, as `vendor_devices.VendorDevices` takes them."""
+    """The AMD GPUs and the Iluvatar chips of a node, as `hardware.VendorDevices` takes them."""
     amd, iluvatar = spec.amd, spec.iluvatar
     return None if amd is None else amd.model_dump(), None if iluvatar is None else iluvatar.model_dump()
 

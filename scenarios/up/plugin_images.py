@@ -37,8 +37,8 @@ from simkubelet.runtime import (
 
 from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode
-from ..backends.world.plugin_commands import plugin_command
 from ..backends.world.plugin_process import PluginCommand
+from ..backends.world.plugins import plugin_command
 from ..story.specs import Builtin, PluginSpec
 
 BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ..world.vendor_devices import VendorDevices
+    from ..world.hardware import VendorDevices
 
 CDI_HOOKS: Final = (Path("/usr/bin/nvidia-ctk"), Path("/usr/bin/nvidia-cdi-hook"))
 """The programs that NVIDIA's plugin may name for the hooks of its CDI specifications; the first by default."""
@@ -35,7 +35,7 @@ class AgentDevices:
         """
         from fakegpu import cdi_spec, make_cdi_hook, make_driver_root
 
-        from ..world.nvidia_gpus import driver_environment, make_gpus
+        from ..world.hardware import driver_environment, make_gpus
 
         machine = make_gpus(PLACE / "machine", **gpus)
         make_driver_root(machine, Path(driver))
@@ -51,7 +51,7 @@ class AgentDevices:
 
     def do_devices(self, amd: dict[str, Any] | None, iluvatar: dict[str, Any] | None) -> list[str]:
         """Make AMD GPUs and Iluvatar chips, with device nodes that a container can be given; their ids."""
-        from ..world.vendor_devices import EXPORTER, VendorDevices
+        from ..world.hardware import EXPORTER, VendorDevices
 
         self._devices = VendorDevices(PLACE / "machine", amd, iluvatar)
         note_created(HOST / EXPORTER.relative_to("/"))
@@ -68,7 +68,7 @@ class AgentDevices:
         """Index -> UUID of the GPUs and MIG devices of the fake machine."""
         from fakegpu import Machine
 
-        from ..world.nvidia_gpus import names
+        from ..world.hardware import names
 
         return names(Machine.open(PLACE / "machine"))
 
@@ -76,7 +76,7 @@ class AgentDevices:
         """Break, fix or divide the GPUs."""
         from fakegpu import Machine
 
-        from ..world.nvidia_gpus import change
+        from ..world.hardware import change
 
         change(Machine.open(PLACE / "machine"), verb, **given)
         _make_device_nodes()

@@ -15,7 +15,7 @@ from simkubelet.host import module_name
 
 from ...story.specs import PluginSpec, Serves
 from ..world.marked_processes import MARK
-from ..world.plugin_commands import stub_options
+from ..world.plugins import stub_options
 from .api import ClusterApi
 from .image import PluginImage
 from .node import PLACE, PLUGIN_FOLDER, TAPS

@@ -10,7 +10,7 @@ from ...story.specs import PluginSpec
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace
-from ..world.call_log import CallLog
+from ..world.plugin_reports import CallLog
 from .api import Object
 from .daemon_set import mark_of
 from .node import KindNode

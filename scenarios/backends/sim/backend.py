@@ -43,8 +43,7 @@ from ...trace.trace import Trace
 from ..world.checkpoint import checkpoint_view, read_checkpoint
 from ..world.logs import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
-from ..world.plugin_commands import needs_view
-from ..world.plugins import SimPlugins
+from ..world.plugins import SimPlugins, needs_view
 from ..world.pod_resources import PodResourcesAnswers
 from .changes import bind, change_device, change_file, change_gpus, change_kubelet, change_metadata, change_runtime
 from .patience import SimPatience, settled

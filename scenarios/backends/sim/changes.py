@@ -75,12 +75,12 @@ def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: 
     """
     if node.machine is None:
         raise InputError(f"node '{node.name}' has no GPUs: give it 'gpus: {{profile: …, count: …}}'")
-    from ..world import nvidia_gpus
+    from ..world.hardware import change, names
 
     with as_story_errors():
-        event, given = nvidia_change(action, node.name, nvidia_gpus.names(node.machine), snapshot)
+        event, given = nvidia_change(action, node.name, names(node.machine), snapshot)
         trace.append(event)
-        nvidia_gpus.change(node.machine, action.verb, **given)
+        change(node.machine, action.verb, **given)
 
 
 def change_device(action: DeviceAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:

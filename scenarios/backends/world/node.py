@@ -30,7 +30,7 @@ from .node_files import SimFiles
 if TYPE_CHECKING:
     from fakegpu import Machine
 
-    from .vendor_devices import VendorDevices
+    from .hardware import VendorDevices
 
 CDI_SPECS: Final = "/var/run/cdi"
 """Where a plugin writes CDI specifications."""
@@ -163,7 +163,7 @@ class SimNode:
         """The fake GPUs, their driver, and the specification by which a container runtime gives them to containers."""
         from fakegpu import cdi_spec, make_driver_root
 
-        from .nvidia_gpus import make_gpus
+        from .hardware import make_gpus
 
         with as_story_errors():
             machine = make_gpus(self._machine_folder, **gpus.model_dump())
@@ -172,7 +172,7 @@ class SimNode:
         return machine
 
     def _vendor_devices(self) -> VendorDevices:
-        from .vendor_devices import VendorDevices
+        from .hardware import VendorDevices
 
         with as_story_errors():
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))

@@ -25,10 +25,9 @@ from simkubelet.model.errors import HostError, InputError, PluginError
 from ...trace.events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
-from .call_log import CallLog
 from .logs import exit_message
 from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
-from .stub_control import LINE_LIMIT_BYTES, StubControl
+from .plugin_reports import LINE_LIMIT_BYTES, CallLog, StubControl
 
 _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0

@@ -89,12 +89,12 @@ Change = FaultInjected | FaultHealed | GpuPartitioned | NvmlFailed | NvmlHealed
 def nvidia_change(
     action: NvidiaAction, node: str, names: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[Change, dict[str, Any]]:
-    """The event, and the arguments of `nvidia_gpus.change` beside the verb.
+    """The event, and the arguments of `hardware.change` beside the verb.
 
     Args:
         action: The step.
         node: Where the GPUs are.
-        names: Of the node's GPUs and MIG devices, as `selection.chosen_gpu` takes them.
+        names: Of the node's GPUs and MIG devices, as `chosen_gpu` takes them.
         snapshot: The world, by which the step chooses a GPU.
 
     Raises:

@@ -14,7 +14,7 @@ PROGRAMS = """
 from plugin.cli import PLUGINS, plugins
 import asyncio
 from scenarios.backends.kind import agent, agent_changes
-from scenarios.backends.world import nvidia_gpus, vendor_devices
+from scenarios.backends.world import hardware
 
 asyncio.run(agent.Agent().do_pod_resources([]))
 assert all(plugins.get_command(None, plugin) for plugin in PLUGINS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fakegpu import Machine
-from scenarios.backends.world import nvidia_gpus
+from scenarios.backends.world import hardware
 from scenarios.story.specs import GpuSpec
 from scenarios.story.verbs.hardware_action import (
     Fail,
@@ -35,7 +35,7 @@ A100 = {"profile": "a100-40gb", "count": 3, "seed": "story"}
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     spec = GpuSpec.model_validate({**A100, "mig": [["1g.5gb", "3g.20gb"], "disabled", []]})
-    return nvidia_gpus.make_gpus(tmp_path / "machine", **spec.model_dump())
+    return hardware.make_gpus(tmp_path / "machine", **spec.model_dump())
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_xid_names_the_instances_of_a_mig_device(machine: Machine, gpu: Any, pla
     part = None if device is None else machine.mig(index).devices[device]
     instances = (0xFFFFFFFF, 0xFFFFFFFF) if part is None else (part.gpu_instance, part.compute_instance)
     assert seen == [machine.gpu(index).uuid, "62", *map(str, instances)]
-    assert event.gpu == nvidia_gpus.names(machine)[str(gpu)]
+    assert event.gpu == hardware.names(machine)[str(gpu)]

@@ -151,7 +151,7 @@ async def test_command_that_is_refused_is_the_plugins_failure(supervised: Any) -
 
 
 async def test_command_without_an_answer_is_an_error(supervised: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scenarios.backends.world.stub_control._ANSWER_LIMIT_S", 0.5)
+    monkeypatch.setattr("scenarios.backends.world.plugin_reports._ANSWER_LIMIT_S", 0.5)
 
     with pytest.raises(PluginError, match="plugin 'mine' does not take the command list"):
         await supervised(DEAF).plugin.send_command({"command": "list"})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.world.call_log import CallLog
+from scenarios.backends.world.plugin_reports import CallLog
 from scenarios.trace.events import PluginCalled, RegistrationAnswered
 from scenarios.trace.snapshot import PluginState, PluginView
 from scenarios.trace.trace import Trace

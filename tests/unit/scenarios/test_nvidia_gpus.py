@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from fakegpu import FakeGpuError, Machine
-from scenarios.backends.world import nvidia_gpus
+from scenarios.backends.world import hardware
 from scenarios.backends.world.selection import chosen_gpu, nvidia_change
 from scenarios.story.specs import GpuSpec
 from scenarios.story.verbs.hardware_action import (
@@ -30,20 +30,20 @@ A100 = {"profile": "a100-40gb", "count": 3, "seed": "story"}
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     spec = GpuSpec.model_validate({**A100, "mig": [["1g.5gb", "3g.20gb"], "disabled", []]})
-    return nvidia_gpus.make_gpus(tmp_path / "machine", **spec.model_dump())
+    return hardware.make_gpus(tmp_path / "machine", **spec.model_dump())
 
 
 def perform(machine: Machine, action: NvidiaAction, snapshot: Snapshot | None = None) -> Any:
     """Do what a step says; return its event."""
     seen = snapshot or Snapshot(nodes={}, pods={}, plugins=())
-    event, given = nvidia_change(action, "node-1", nvidia_gpus.names(machine), seen)
+    event, given = nvidia_change(action, "node-1", hardware.names(machine), seen)
     verb = type(action).__name__
-    nvidia_gpus.change(machine, verb[0].lower() + verb[1:], **given)
+    hardware.change(machine, verb[0].lower() + verb[1:], **given)
     return event
 
 
 def test_machine_is_divided_as_the_node_says(machine: Machine) -> None:
-    names = nvidia_gpus.names(machine)
+    names = hardware.names(machine)
 
     assert list(names) == ["0", "0:0", "0:1", "1", "2"]
     assert [device.name for device in machine.mig(0).devices] == ["3g.20gb", "1g.5gb"]
@@ -52,9 +52,9 @@ def test_machine_is_divided_as_the_node_says(machine: Machine) -> None:
 
 
 def test_same_seed_gives_the_same_names(machine: Machine, tmp_path: Path) -> None:
-    again = nvidia_gpus.make_gpus(tmp_path / "again", **A100, mig=[["1g.5gb", "3g.20gb"]])
+    again = hardware.make_gpus(tmp_path / "again", **A100, mig=[["1g.5gb", "3g.20gb"]])
 
-    assert nvidia_gpus.names(again) == nvidia_gpus.names(machine)
+    assert hardware.names(again) == hardware.names(machine)
 
 
 def test_gpu_is_repartitioned_and_mig_mode_turned_off(machine: Machine) -> None:
@@ -95,7 +95,7 @@ def test_calls_fail_until_they_are_healed(machine: Machine) -> None:
 
 
 def test_mig_device_that_a_pod_holds_is_found(machine: Machine, frames: Any) -> None:
-    names = nvidia_gpus.names(machine)
+    names = hardware.names(machine)
     held: Snapshot = frames.frame(frames.pod(ids=(names["0:1"],)))
     selector = Fail.model_validate({"gpu": {"heldBy": "trainer"}, "xid": 79}).gpu
 

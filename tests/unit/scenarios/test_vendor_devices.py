@@ -10,7 +10,7 @@ import pytest
 
 from fakegpu.errors import InputError
 from fakegpu.vendors.amd.machine import health
-from scenarios.backends.world.vendor_devices import VendorDevices
+from scenarios.backends.world.hardware import VendorDevices
 from scenarios.story.specs import AmdSpec, IluvatarSpec, NodeSpec, vendor_specs
 
 
