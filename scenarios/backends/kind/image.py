@@ -2,7 +2,11 @@
 
 Every file has the same path in the image as here, so nothing is built or downloaded, and what runs on the node is what
 runs here, checkout or installed wheel. What changes often, our own code, is a layer on top of an image with the rest,
-so a node that has the rest is sent little. Both have bytecode: a container starts in a fraction of the time.
+so a node that has the rest is sent little. Both have bytecode: a container starts in a fraction of the time. The
+archive for the node is written without a build: layers of files.
+
+Source: OCI image specification v1.1, image-layout.md, manifest.md and config.md; the annotation that names an image is
+that of containerd v2.1 (core/images/annotations.go).
 """
 
 from __future__ import annotations
@@ -10,20 +14,23 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import io
+import json
+import platform
 import py_compile
 import re
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from simkubelet.host import CHECKOUT, module_name
-
-from .oci import archive, layer
 
 _OURS: Final = (
     "simkubelet/__init__.py",
@@ -45,12 +52,11 @@ _BUNDLED: Final = {
         "trace/snapshot.py",
         "backends/__init__.py",
         "backends/world/__init__.py",
-        "backends/world/marked_processes.py",
         "backends/world/hardware.py",
+        "backends/world/marked_processes.py",
         "backends/world/pod_resources.py",
         "backends/kind/__init__.py",
         "backends/kind/agent.py",
-        "backends/kind/agent_changes.py",
     ),
 }
 """What is needed of the packages that a wheel may have below another package: see `host.module_name`."""
@@ -207,3 +213,96 @@ def _content(files: Iterable[Path]) -> str:
         state = path.stat()
         digest.update(f"{path}\0{state.st_size}\0{state.st_mtime_ns}\0".encode())
     return digest.hexdigest()[:16]
+
+
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The kernel's names -> Go's, where they differ."""
+_TYPE: Final = "application/vnd.oci.image."
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes with their place in an image.
+
+    Attributes:
+        kind: The media type, without what all have in common.
+        digest: By what others refer to it.
+    """
+
+    kind: str
+    digest: str
+    content: bytes
+
+    @classmethod
+    def of(cls, kind: str, content: bytes) -> Blob:
+        """Some bytes with their digest."""
+        return cls(kind, f"sha256:{hashlib.sha256(content).hexdigest()}", content)
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """A reference to it."""
+        return {"mediaType": _TYPE + self.kind, "digest": self.digest, "size": len(self.content)}
+
+
+def layer(files: Iterable[Path], made: Mapping[str, bytes] = MappingProxyType({})) -> Blob:
+    """Files at their own paths, links followed; the same files always give the same bytes.
+
+    Args:
+        files: What to copy.
+        made: Path -> content, of files that are not there on this machine.
+    """
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for path in files:
+            archive.add(path.resolve(), str(path), recursive=False, filter=_of_root)
+        for name, content in made.items():
+            _add(archive, name.removeprefix("/"), content)
+    return Blob.of("layer.v1.tar", stream.getvalue())
+
+
+def archive(images: Mapping[str, Sequence[Blob]], left_out: Sequence[Blob] = ()) -> bytes:
+    """Images by name, each with its layers, the lowest first.
+
+    Args:
+        images: Full name -> layers.
+        left_out: Layers that the reader of the archive has.
+    """
+    blobs: dict[str, Blob] = {}
+    index = []
+    for name, layers in images.items():
+        manifest, config = _described(layers)
+        blobs |= {one.digest: one for one in (*layers, manifest, config)}
+        index.append({**manifest.descriptor, "annotations": {"io.containerd.image.name": name}})
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.GNU_FORMAT) as written:
+        _add(written, "oci-layout", _json(imageLayoutVersion="1.0.0"))
+        _add(written, "index.json", _json(schemaVersion=2, manifests=index))
+        for digest in blobs.keys() - {one.digest for one in left_out}:
+            _add(written, f"blobs/{digest.replace(':', '/')}", blobs[digest].content)
+    return stream.getvalue()
+
+
+def _described(layers: Sequence[Blob]) -> tuple[Blob, Blob]:
+    """The manifest and the configuration of an image."""
+    machine = platform.machine()
+    rootfs = {"type": "layers", "diff_ids": [one.digest for one in layers]}
+    told = _json(architecture=_ARCHITECTURES.get(machine, machine), os="linux", rootfs=rootfs)
+    config = Blob.of("config.v1+json", told)
+    parts = _json(schemaVersion=2, config=config.descriptor, layers=[one.descriptor for one in layers])
+    return Blob.of("manifest.v1+json", parts), config
+
+
+def _json(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()
+
+
+def _add(written: tarfile.TarFile, name: str, content: bytes) -> None:
+    entry = tarfile.TarInfo(name)
+    entry.size = len(content)
+    written.addfile(entry, io.BytesIO(content))
+
+
+def _of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry

@@ -38,10 +38,9 @@ from ...trace.snapshot import KubeletState
 from ...trace.trace import Trace
 from ..world.checkpoint import changed_checkpoint
 from .api import ClusterApi
-from .node import CRI, PLUGIN_FOLDER, UP_WITHIN_S, KindNode
+from .node import CRI, PLUGIN_FOLDER, UP_WITHIN_S, KindNode, until
 from .plugins import KindPlugins
 from .state import ClusterState
-from .until import until
 
 _CHECKPOINT: Final = f"{PLUGIN_FOLDER}/kubelet_internal_checkpoint"
 _VERBOSITY: Final = 2

@@ -17,10 +17,9 @@ from .api import ClusterApi
 from .changes import restore_node
 from .daemon_set import SELECTED
 from .kubelets import TAKE_BACK, take_back
-from .node import PLACE, PLUGIN_FOLDER, REMOVE_AGENT, KindNode
+from .node import PLACE, PLUGIN_FOLDER, REMOVE_AGENT, KindNode, until
 from .plugins import NAMESPACE, KindPlugins
 from .state import extended
-from .until import until
 
 _READY_WITHIN_S: Final = 120.0
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"

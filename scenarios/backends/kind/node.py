@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -14,7 +15,6 @@ from simkubelet.model.errors import HostError, InputError
 
 from .docker import CommandError, output_of, process
 from .image import PluginImage
-from .until import until
 
 PLACE: Final = "/var/lib/simkubelet"
 PLUGIN_FOLDER: Final = "/var/lib/kubelet/device-plugins"
@@ -285,3 +285,24 @@ class KindNode:
             answer.set_exception(InputError(f"{self.name}: {report['error']}"))
         else:
             answer.set_result(report["value"])
+
+
+_CHECK_AGAIN_S: Final = 0.2
+
+
+async def until(condition: Callable[[], Awaitable[bool]], within_s: float, complaint: str | Callable[[], str]) -> None:
+    """Check a condition several times a second; return as soon as it holds.
+
+    Args:
+        condition: What to check.
+        within_s: How long to wait for it; it is checked at least once.
+        complaint: What does not happen, or a function that says it, called when the time is over.
+
+    Raises:
+        HostError: It does not hold in time: the complaint, and the time.
+    """
+    limit = time.monotonic() + within_s
+    while not await condition():
+        if time.monotonic() > limit:
+            raise HostError(f"{complaint if isinstance(complaint, str) else complaint()} within {within_s:g} s")
+        await asyncio.sleep(_CHECK_AGAIN_S)

@@ -32,12 +32,10 @@ from ...trace.events import PluginPaused, PluginResumed, PluginSignalled
 from ...trace.snapshot import PluginView
 from ...trace.trace import Trace
 from .api import ClusterApi, Object
-from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, add_account, daemon_set, remove_account
+from .daemon_set import LABELS, NODE_LABEL, SELECTED, Place, PluginOnNode, add_account, daemon_set, remove_account
 from .image import PluginImage
-from .node import KindNode
-from .plugin_on_node import PluginOnNode
+from .node import KindNode, until
 from .program import Program, archive_of
-from .until import until
 
 NAMESPACE: Final = "kube-system"
 """Where plugins live on most clusters. One of our own would take at least five seconds to go.

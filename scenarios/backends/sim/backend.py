@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property, singledispatchmethod
 from pathlib import Path
 from types import TracebackType
@@ -249,11 +250,18 @@ class SimBackend:
         if self._folder is None or not any(spec.uses_api for spec in self._scenario.plugins):
             return None
         # Imported here: most stories have no API server.
-        from .api import serving_api
+        from simkubelet.cluster import ApiServer, NodeLogs, all_strategies
 
-        content = await self._api.enter_async_context(serving_api(self._store.objects, self._kubelets, version))
+        logs = NodeLogs(self._kubelets, lambda: datetime.now(UTC))
+        objects = self._store.objects
+        server = ApiServer(objects, all_strategies(objects), logs=logs, version=version.kubelet_version)
+        try:
+            await server.start()
+        except OSError as error:
+            raise HostError(f"the API server cannot listen on this machine: {error.strerror}") from None
+        self._api.push_async_callback(server.stop)
         kubeconfig = self._folder / ".kubeconfig"
-        kubeconfig.write_text(json.dumps(content))
+        kubeconfig.write_text(json.dumps(server.kubeconfig()))
         return kubeconfig
 
     async def _end(self) -> None:

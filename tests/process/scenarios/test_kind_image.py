@@ -13,7 +13,7 @@ from scenarios.backends.kind.image import image_source
 PROGRAMS = """
 from plugin.cli import PLUGINS, plugins
 import asyncio
-from scenarios.backends.kind import agent, agent_changes
+from scenarios.backends.kind import agent
 from scenarios.backends.world import hardware
 
 asyncio.run(agent.Agent().do_pod_resources([]))

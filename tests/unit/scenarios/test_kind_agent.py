@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.kind import agent_changes
-from scenarios.backends.kind.agent_changes import AgentDevices
+from scenarios.backends.kind import agent
+from scenarios.backends.kind.agent import AgentDevices
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = made / "var/lib/simkubelet"
     place.mkdir(parents=True)
     (made / "usr/bin").mkdir(parents=True)
-    monkeypatch.setattr(agent_changes, "HOST", made)
-    monkeypatch.setattr(agent_changes, "PLACE", place)
-    monkeypatch.setattr(agent_changes, "CREATED", place / "created")
+    monkeypatch.setattr(agent, "HOST", made)
+    monkeypatch.setattr(agent, "PLACE", place)
+    monkeypatch.setattr(agent, "CREATED", place / "created")
     monkeypatch.setattr(os, "mknod", lambda path, _mode, _device: Path(path).touch())
     return made
 

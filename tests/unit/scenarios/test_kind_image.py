@@ -11,7 +11,7 @@ from typing import Any
 
 from faker import Faker
 
-from scenarios.backends.kind.oci import archive, layer
+from scenarios.backends.kind.image import archive, layer
 
 
 def content(made: bytes) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scenarios.backends.kind.until import until
+from scenarios.backends.kind.node import until
 from simkubelet.model.errors import HostError
 
 
