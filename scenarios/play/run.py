@@ -26,10 +26,10 @@ from simkubelet.model.errors import HostError, InputError
 
 from ..evaluation.mismatch import shown
 from ..evaluation.verdict import Failure, Outcome, Verdict, exit_status
-from ..interruption import run_interruptibly
 from ..story.document import shown_path
 from ..story.stories import first_sentence
 from ..trace.trace import Entry, fields_of, write_lines
+from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, RunProgress, at_a_time, play_all, prepare
 
 _OF_KIND: Final = ("kr8s", "httpx")

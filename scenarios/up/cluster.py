@@ -50,7 +50,7 @@ from ..backends.world.node import SimNode, new_folder, removed_at_end
 from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins
 from ..evaluation.verdict import single_errors
-from ..interruption import run_interruptibly
+from ..play.interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec
 from ..trace.events import StoryEvent
 from .plugin_images import PluginImages
