@@ -125,7 +125,7 @@ class _Lanes:
         self._scenario = scenario
         self._end = _end_of_story(entries)
         self._unseen = _unseen_ends(entries)
-        self._names = DeviceNames(entries)
+        self._names = _DeviceNames(entries)
         self._lanes: defaultdict[str, list[Line]] = defaultdict(list)
         self._sets: defaultdict[str, dict[str, Line]] = defaultdict(dict)
         self._published: dict[str, str] = {}
@@ -254,7 +254,7 @@ def _extended(status: NodeStatusUpdated) -> str:
     return ", ".join(shown) or "no resources"
 
 
-class DeviceNames:
+class _DeviceNames:
     """Devices named by what a kubelet goes by when it chooses: who holds them, and which faults they have.
 
     The names are those at one moment of a trace; `follow` moves it on.

@@ -130,7 +130,7 @@ def _write(outputs: Outputs, played: Sequence[Played]) -> None:
                 write_lines(one.events, stream, one.verdict.scenario)
 
 
-PLAIN_WIDTH = 160
+_PLAIN_WIDTH = 160
 """Columns where the output is no terminal."""
 
 _STYLES = {
@@ -144,7 +144,7 @@ _STYLES = {
 def console() -> Console:
     """Standard output; plain and wide where it is not a terminal."""
     terminal = _Console(highlight=False)
-    return terminal if terminal.is_terminal else _Console(highlight=False, width=PLAIN_WIDTH)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=_PLAIN_WIDTH)
 
 
 class _Console(Console):
@@ -252,12 +252,12 @@ def print_run(verdicts: Sequence[Verdict], summaries: Mapping[str, str], wall_s:
     for verdict in verdicts:
         if verdict.kept is not None:
             out.print(Text(f"kept {verdict.kept}  {verdict.scenario}"), soft_wrap=True)
-    for line in skipped_lines(verdicts):
+    for line in _skipped_lines(verdicts):
         out.print(Text(line), soft_wrap=True)
     out.print(totals(verdicts, wall_s))
 
 
-def skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+def _skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
     """What this machine lacks and how to fix it, a line for each reason, with how many stories were skipped for it."""
     counts = Counter(remedy for verdict in verdicts for remedy in verdict.remedies)
     return tuple(f"{count} skipped: {remedy}" for remedy, count in counts.items())

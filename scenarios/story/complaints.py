@@ -80,10 +80,10 @@ class _ModelError:
     def _message(self) -> str:
         if self.kind == "extra_forbidden":
             return f"unknown key; did you mean '{self.meant[-1]}'?" if self.meant else "unknown key"
-        return expected_but_found(self._error)
+        return _expected_but_found(self._error)
 
 
-def expected_but_found(error: ErrorDetails) -> str:
+def _expected_but_found(error: ErrorDetails) -> str:
     """What was expected at a place, and what was found there."""
     kind, found = error["type"], error["input"]
     if kind in _WITH_LIMIT:

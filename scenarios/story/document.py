@@ -68,7 +68,7 @@ def load(path: Path, known: Known | None = None) -> Document:
         found = complaints(error.errors(include_url=False), Scenario)
         _refuse(path, (_located(complaint, source) for complaint in found))
     findings = crosscheck(scenario, path.stem, known or installed())
-    if problems := [Problem(source.of_value(where), where, message) for where, message in findings]:
+    if problems := [_Problem(source.of_value(where), where, message) for where, message in findings]:
         _refuse(path, problems)
     return Document(path, scenario, source)
 
@@ -81,17 +81,17 @@ def installed() -> Known:
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=tuple(FEATURE_GATES))
 
 
-def _located(complaint: Complaint, source: Positioned) -> Problem:
+def _located(complaint: Complaint, source: Positioned) -> _Problem:
     position = (source.of_key if complaint.is_about_key else source.of_value)(complaint.path)
-    return Problem(position, complaint.path, complaint.message)
+    return _Problem(position, complaint.path, complaint.message)
 
 
-def _refuse(path: Path, problems: Iterable[Problem]) -> NoReturn:
+def _refuse(path: Path, problems: Iterable[_Problem]) -> NoReturn:
     ordered = sorted(problems, key=lambda problem: problem.position)
     raise DocumentError(_line(path, problem) for problem in ordered)
 
 
-def _line(path: Path, problem: Problem) -> str:
+def _line(path: Path, problem: _Problem) -> str:
     position = problem.position
     where = f"{shown_path(problem.path)}: " if problem.path else ""
     return f"{path}:{position.line}:{position.column}: {where}{problem.message}"
@@ -113,7 +113,7 @@ class Position(NamedTuple):
     column: int
 
 
-class Problem(NamedTuple):
+class _Problem(NamedTuple):
     """What is wrong with a document, and where."""
 
     position: Position
@@ -132,7 +132,7 @@ class Positioned:
     data: Any = None
     keys: Mapping[DataPath, Position] = field(default_factory=dict)
     values: Mapping[DataPath, Position] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[_Problem, ...] = ()
 
     def of_value(self, path: DataPath) -> Position:
         """The position of a value, or of the nearest one above it that exists."""
@@ -165,7 +165,7 @@ def read_yaml(text: bytes) -> Positioned:
 
 
 def _broken(position: Position, message: str) -> Positioned:
-    return Positioned(problems=(Problem(position, (), message),))
+    return Positioned(problems=(_Problem(position, (), message),))
 
 
 def _is_plain(text: str) -> bool:
@@ -184,7 +184,7 @@ class _Reader:
         self._open: set[int] = set()
         self._keys: dict[DataPath, Position] = {}
         self._values: dict[DataPath, Position] = {}
-        self._problems: list[Problem] = []
+        self._problems: list[_Problem] = []
 
     def read(self, root: yaml.Node) -> Positioned:
         data = self._value(root, ())
@@ -240,7 +240,7 @@ class _Reader:
             seen.setdefault(key.value, _position(key))
 
     def _complain(self, node: yaml.Node, path: DataPath, message: str) -> None:
-        self._problems.append(Problem(_position(node), path, message))
+        self._problems.append(_Problem(_position(node), path, message))
 
 
 def _position(node: yaml.Node) -> Position:

@@ -14,8 +14,8 @@ from .part import FilledPart, Name, ResourceName
 ABSENT: Literal["absent"] = "absent"
 """The word for what is not named at all, which is not 0 of it."""
 
-WORD = "(word)"
-MAPPING = "(mapping)"
+_WORD = "(word)"
+_MAPPING = "(mapping)"
 
 _COUNT = {"type": "integer", "minimum": 0}
 _IDS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -77,17 +77,17 @@ PlacedDevices = Annotated[
 """How many, which ones, or which ones on which NUMA nodes; a device without topology is on none."""
 
 
-def word_or_mapping(value: object) -> str | None:
+def _word_or_mapping(value: object) -> str | None:
     """The tag of a word in whose place a mapping may stand, and of that; None for anything else."""
     if isinstance(value, str):
-        return WORD
-    return MAPPING if isinstance(value, Mapping | BaseModel) else None
+        return _WORD
+    return _MAPPING if isinstance(value, Mapping | BaseModel) else None
 
 
 ListedDevices = Annotated[
-    Annotated[Literal["absent"], Tag(WORD)] | Annotated[Mapping[ResourceName, PlacedDevices], Tag(MAPPING)],
+    Annotated[Literal["absent"], Tag(_WORD)] | Annotated[Mapping[ResourceName, PlacedDevices], Tag(_MAPPING)],
     Discriminator(
-        word_or_mapping,
+        _word_or_mapping,
         custom_error_type="listed",
         custom_error_message="expected resources and their devices, or 'absent'",
     ),
@@ -95,9 +95,9 @@ ListedDevices = Annotated[
 """What an API lists by resource, or that it does not list the one it is about."""
 
 AnsweredDevices = Annotated[
-    Annotated[StrictStr, Tag(WORD)] | Annotated[Mapping[ResourceName, PlacedDevices], Tag(MAPPING)],
+    Annotated[StrictStr, Tag(_WORD)] | Annotated[Mapping[ResourceName, PlacedDevices], Tag(_MAPPING)],
     Discriminator(
-        word_or_mapping,
+        _word_or_mapping,
         custom_error_type="answered",
         custom_error_message="expected resources and their devices, or the text of an error",
     ),
@@ -187,9 +187,9 @@ class ExpectedDeviceNode(FilledPart):
 Mounts = Mapping[
     StrictStr,
     Annotated[
-        Annotated[StrictStr, Tag(WORD)] | Annotated[ExpectedMount, Tag(MAPPING)],
+        Annotated[StrictStr, Tag(_WORD)] | Annotated[ExpectedMount, Tag(_MAPPING)],
         Discriminator(
-            word_or_mapping,
+            _word_or_mapping,
             custom_error_type="mount",
             custom_error_message="expected the path on the node, or a mapping with 'hostPath' and 'readOnly'",
         ),
@@ -200,9 +200,9 @@ Mounts = Mapping[
 DeviceNodes = Mapping[
     StrictStr,
     Annotated[
-        Annotated[StrictStr, Tag(WORD)] | Annotated[ExpectedDeviceNode, Tag(MAPPING)],
+        Annotated[StrictStr, Tag(_WORD)] | Annotated[ExpectedDeviceNode, Tag(_MAPPING)],
         Discriminator(
-            word_or_mapping,
+            _word_or_mapping,
             custom_error_type="device",
             custom_error_message="expected the path on the node, or a mapping with 'hostPath' and 'permissions'",
         ),
@@ -223,10 +223,10 @@ Health = Literal["Healthy", "Unhealthy", "Unknown", "absent"]
 """Health of a device in a pod's status; ``absent`` where the status does not name the device."""
 
 PodEntries = Annotated[
-    Annotated[Literal["absent"], Tag(WORD)]
-    | Annotated[Mapping[StrictStr, Mapping[ResourceName, Devices]], Tag(MAPPING)],
+    Annotated[Literal["absent"], Tag(_WORD)]
+    | Annotated[Mapping[StrictStr, Mapping[ResourceName, Devices]], Tag(_MAPPING)],
     Discriminator(
-        word_or_mapping,
+        _word_or_mapping,
         custom_error_type="entries",
         custom_error_message="expected containers and their devices by resource, or 'absent'",
     ),
@@ -246,9 +246,9 @@ class CheckpointContent(FilledPart):
 
 
 ExpectedCheckpoint = Annotated[
-    Annotated[Literal["absent", "corrupt"], Tag(WORD)] | Annotated[CheckpointContent, Tag(MAPPING)],
+    Annotated[Literal["absent", "corrupt"], Tag(_WORD)] | Annotated[CheckpointContent, Tag(_MAPPING)],
     Discriminator(
-        word_or_mapping,
+        _word_or_mapping,
         custom_error_type="checkpoint",
         custom_error_message="expected 'pods' and 'registered', or 'absent', or 'corrupt'",
     ),

@@ -50,14 +50,14 @@ PLACE: Final = Path("/var/lib/simkubelet")
 CREATED: Final = PLACE / "created"
 """The topmost path of each that was made on the node, a line each: what has to go in the end."""
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
-CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
+_CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
 TAPS: Final = PLACE / "taps"
 CRI: Final = PLACE / "cri.sock"
-CONTAINERD: Final = Path("/run/containerd/containerd.sock")
+_CONTAINERD: Final = Path("/run/containerd/containerd.sock")
 POD_RESOURCES: Final = HOST / "var/lib/kubelet/pod-resources/kubelet.sock"
 _EXIT_CODE: Final = "exit-code"
 _HANDLER_WITHIN_S: Final = 5.0
-CDI_HOOKS: Final = (Path("/usr/bin/nvidia-ctk"), Path("/usr/bin/nvidia-cdi-hook"))
+_CDI_HOOKS: Final = (Path("/usr/bin/nvidia-ctk"), Path("/usr/bin/nvidia-cdi-hook"))
 """The programs that NVIDIA's plugin may name for the hooks of its CDI specifications; the first by default."""
 _NULL: Final = (1, 3)
 """Major and minor number of ``/dev/null``, which stands for the devices of vendors."""
@@ -110,7 +110,7 @@ class Agent:
         """Tell what is new in files."""
         text: str | None = None
         with contextlib.suppress(FileNotFoundError):
-            text = CHECKPOINT.read_text()
+            text = _CHECKPOINT.read_text()
         if self._checkpoints_reported != [text]:
             self._checkpoints_reported = [text]
             _tell(checkpoint=text)
@@ -162,7 +162,7 @@ class Agent:
 
     def do_add_cri_tap(self) -> None:
         """Stand between the kubelet and the container runtime, for a kubelet that is set up so."""
-        self._cri_tap = CriTap(CRI, HOST / CONTAINERD.relative_to("/"))
+        self._cri_tap = CriTap(CRI, HOST / _CONTAINERD.relative_to("/"))
         self._cri_tap.start()
 
     def do_refuse_cri(self, calls: list[str]) -> None:
@@ -264,7 +264,7 @@ class AgentDevices:
         machine = make_gpus(PLACE / "machine", **gpus)
         make_driver_root(machine, Path(driver))
         _make_device_nodes()
-        for hook in (HOST / place.relative_to("/") for place in CDI_HOOKS):
+        for hook in (HOST / place.relative_to("/") for place in _CDI_HOOKS):
             if not hook.exists():
                 _note_created(hook)
                 make_cdi_hook(hook)

@@ -87,7 +87,7 @@ def partition(machine: Machine, gpu: int, profiles: Sequence[str] | str) -> None
         mig.create(*profiles)
 
 
-def fail_nvml(machine: Machine, call: str, error: str, gpu: int | None, times: int | None) -> None:
+def _fail_nvml(machine: Machine, call: str, error: str, gpu: int | None, times: int | None) -> None:
     """Let calls answer with an error; see `FailNvml`.
 
     Raises:
@@ -99,7 +99,7 @@ def fail_nvml(machine: Machine, call: str, error: str, gpu: int | None, times: i
         machine.faults.fail_calls(call, error, gpu=gpu, hits=Hits(times=times))
 
 
-def heal_nvml(machine: Machine) -> None:
+def _heal_nvml(machine: Machine) -> None:
     """Let all calls answer as usual."""
     machine.faults.clear()
 
@@ -108,8 +108,8 @@ _VERBS: Mapping[str, Callable[..., None]] = {
     "fail": fail,
     "heal": heal,
     "partitionGpu": partition,
-    "failNvml": fail_nvml,
-    "healNvml": heal_nvml,
+    "failNvml": _fail_nvml,
+    "healNvml": _heal_nvml,
 }
 
 

@@ -96,7 +96,7 @@ class SimPlugins:
                 self._add_tap(spec, node, process)
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
-        tap = Tap(socket_folder(node, spec), node.plugin_folder, process.reported)
+        tap = Tap(_socket_folder(node, spec), node.plugin_folder, process.reported)
         self._taps[node.name, spec.name] = tap
         try:
             tap.start()
@@ -195,7 +195,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
     env = {**os.environ, **(_gpu_environment(node.machine) if node.machine else {})}
     if spec.uses_api and node.kubeconfig is not None:
         env |= {"KUBECONFIG": str(node.kubeconfig), "NODE_NAME": node.name}
-    program, folder = spec.foreign_program(replacement), socket_folder(node, spec)
+    program, folder = spec.foreign_program(replacement), _socket_folder(node, spec)
     if spec.builtin is not None and not program:
         env["PYTHONPATH"] = python_path("plugin")
         settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
@@ -208,7 +208,7 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
     return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap)
 
 
-def socket_folder(node: SimNode, spec: PluginSpec) -> Path:
+def _socket_folder(node: SimNode, spec: PluginSpec) -> Path:
     """What a plugin takes for the kubelet's folder of sockets: one of its own where it has a tap."""
     return node.directory / "taps" / spec.name if spec.tap else node.plugin_folder
 
