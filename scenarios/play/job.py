@@ -113,7 +113,7 @@ async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tu
 
     async def played(job: Job) -> Played:
         async with free:
-            return await play_job(job, told_for(job, progress))
+            return await play_job(job, progress_for(job, progress))
 
     try:
         async with asyncio.TaskGroup() as group:
@@ -124,7 +124,7 @@ async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tu
     return tuple(task.result() for task in tasks)
 
 
-def told_for(job: Job, progress: RunProgress) -> Progress:
+def progress_for(job: Job, progress: RunProgress) -> Progress:
     """The progress of one story of a run."""
     return lambda title: progress(job.name, title)
 

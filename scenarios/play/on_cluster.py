@@ -12,7 +12,7 @@ from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
 from ..evaluation.verdict import Outcome
 from .comparison import Comparison, explained
-from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, told_for
+from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, progress_for
 from .runner import Progress
 
 
@@ -32,7 +32,7 @@ async def play_on_cluster(jobs: Sequence[Job], options: Options, progress: RunPr
                 f"--kubelet-version: cluster '{options.cluster}' runs {session.kubernetes}; leave the option out, "
                 f"or choose a node image with --image"
             )
-        return tuple([await play_story(job, session, told_for(job, progress)) for job in jobs])
+        return tuple([await play_story(job, session, progress_for(job, progress)) for job in jobs])
 
 
 def _once(jobs: Sequence[Job]) -> list[Job]:

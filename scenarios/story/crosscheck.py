@@ -158,7 +158,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             yield (*path, step.verb, "plugin"), unknown("plugin", name, plugins)
         case _, StubAction(plugin=name) if not plugins[name].is_stub:
             yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only the stub takes this verb"
-        case _, CallAction(plugin=name) as action if not plugins[name].tells_calls:
+        case _, CallAction(plugin=name) as action if not plugins[name].reports_calls:
             yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
         case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
             yield (*path, step.verb), f"that takes a tap, which plugin '{name}' does not have; add 'tap: true' to it"
@@ -171,7 +171,7 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
 
 
 def _seen_calls(wanted: PluginExpectation, plugin: PluginSpec, path: DataPath) -> Iterator[Finding]:
-    if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.tells_calls:
+    if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.reports_calls:
         yield path, f"the calls of plugin '{plugin.name}' are not recorded; add 'tap: true' to it"
     if wanted.connections is not None and not plugin.tap:
         yield (

@@ -309,7 +309,7 @@ class PluginSpec(Part):
         return self.api or self.builtin in _OVER_THE_API
 
     @property
-    def tells_calls(self) -> bool:
+    def reports_calls(self) -> bool:
         """Whether it is known what the kubelet asks it, and the verbs of `plugin_action.CallAction` act on it."""
         return self.is_stub or self.tap
 

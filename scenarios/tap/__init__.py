@@ -1,1 +1,1 @@
-"""The tap: stands between a device plugin and its kubelet, tells what they say, and answers calls otherwise."""
+"""The tap: stands between a device plugin and its kubelet, reports their calls, and answers calls otherwise."""

@@ -274,9 +274,9 @@ def run(spec: ClusterSpec, where: Where) -> None:
         return run_interruptibly(_keep(spec, where))
     except BaseExceptionGroup as errors:
         # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
-        if (told := errors.subgroup((SimkubeletError, OSError))) is None:
+        if (reported := errors.subgroup((SimkubeletError, OSError))) is None:
             raise
-        first = next(single_errors(told))
+        first = next(single_errors(reported))
     # Not within `except`, where it would lose what led to it.
     raise first
 

@@ -78,13 +78,13 @@ class PluginImages:
         """See `ContainerRuntime`."""
         manifest = container_manifest(pod, container)
         spec = self._plugin(str(manifest.get("image") or ""))
-        told = None if spec is None else _arguments(spec, manifest)
-        if spec is not None and told is None:
+        arguments = None if spec is None else _arguments(spec, manifest)
+        if spec is not None and arguments is None:
             self._note(pod, container, _not_the_plugin(spec, manifest))
-        if spec is None or told is None:
+        if spec is None or arguments is None:
             return await self._others.start(pod, container, options, attempt)
         env = program_of(pod, container, options.envs).env
-        args = tuple(expand(text, env) for text in told)
+        args = tuple(expand(text, env) for text in arguments)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
         command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
         handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock)

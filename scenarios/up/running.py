@@ -183,7 +183,7 @@ class Verb(StrEnum):
 
 
 Perform = Callable[[Verb, str], Awaitable[str]]
-"""Does something to a node and tells it in a line; raises `SimkubeletError`."""
+"""Does something to a node and reports it in a line; raises `SimkubeletError`."""
 
 
 @asynccontextmanager

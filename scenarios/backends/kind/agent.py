@@ -88,14 +88,14 @@ class Agent:
             if CRI.exists():
                 self.do_add_cri_tap()
             self._look_for_kubelet()
-            _tell(ready=True)
+            _report(ready=True)
             seeing = asyncio.create_task(self._see(watch))
             await _lines(self._obey)
             seeing.cancel()
 
     def _look_for_kubelet(self) -> None:
         if _is_served(PLUGINS / "kubelet.sock"):
-            _tell(kubelet=True)
+            _report(kubelet=True)
 
     async def _see(self, watch: Inotify) -> None:
         async for event in watch:
@@ -103,24 +103,24 @@ class Agent:
 
     def _handle(self, event: Event) -> None:
         if event.name is not None and event.name.name == "kubelet.sock" and Mask.CREATE in event.mask:
-            _tell(kubelet=True)
+            _report(kubelet=True)
         self._look()
 
     def _look(self) -> None:
-        """Tell what is new in files."""
+        """Report what is new in files."""
         text: str | None = None
         with contextlib.suppress(FileNotFoundError):
             text = _CHECKPOINT.read_text()
         if self._checkpoints_reported != [text]:
             self._checkpoints_reported = [text]
-            _tell(checkpoint=text)
+            _report(checkpoint=text)
         for file in sorted(PLACE.glob("*.out")):
             with file.open("rb") as stream:
                 stream.seek(self._read.get(file, 0))
                 *lines, rest = stream.read().split(b"\n")
                 self._read[file] = stream.tell() - len(rest)
             for line in lines:
-                _tell(output=file.stem, line=line.decode())
+                _report(output=file.stem, line=line.decode())
 
     async def _obey(self, order: Mapping[str, Any]) -> None:
         number = order["number"]
@@ -129,9 +129,9 @@ class Agent:
             if isawaitable(value):
                 value = await value
         except Exception as error:  # whatever it is, the other side has to know
-            _tell(answer=number, error=getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
+            _report(answer=number, error=getattr(error, "strerror", None) or f"{type(error).__name__}: {error}")
         else:
-            _tell(answer=number, value=value)
+            _report(answer=number, value=value)
 
     def _verb(self, name: str) -> Callable[..., Any]:
         found: Callable[..., Any] = next(getattr(part, name) for part in self._parts if hasattr(part, name))
@@ -142,8 +142,8 @@ class Agent:
         os.mkfifo(PLACE / f"{plugin}.in")
         (PLACE / f"{plugin}.out").touch()
 
-    def do_tell(self, plugin: str, line: str) -> None:
-        """Give a stub a line; it fails where no stub reads."""
+    def do_command_stub(self, plugin: str, line: str) -> None:
+        """Give a stub a command, a line; it fails where no stub reads."""
         pipe = os.open(PLACE / f"{plugin}.in", os.O_WRONLY | os.O_NONBLOCK)
         try:
             os.write(pipe, line.encode() + b"\n")
@@ -152,11 +152,11 @@ class Agent:
 
     def do_add_tap(self, plugin: str) -> None:
         """Stand between a plugin and the kubelet."""
-        tap = Tap(TAPS / plugin, PLUGINS, lambda report: _tell(tapped=plugin, report=report))
+        tap = Tap(TAPS / plugin, PLUGINS, lambda report: _report(tapped=plugin, report=report))
         tap.start()
         self._taps[plugin] = tap
 
-    def do_tell_tap(self, plugin: str, command: dict[str, Any]) -> None:
+    def do_command_tap(self, plugin: str, command: dict[str, Any]) -> None:
         """Let a tap answer calls otherwise, or end a stream."""
         self._taps[plugin].send_command(command)
 
@@ -171,7 +171,7 @@ class Agent:
         self._cri_tap.refuse([CriCall(call) for call in calls])
 
     def do_look_again(self) -> None:
-        """Tell what there is."""
+        """Report what there is."""
         self._checkpoints_reported.clear()
         self._look()
         self._look_for_kubelet()
@@ -283,10 +283,10 @@ class AgentDevices:
         _make_device_nodes()
         return list(self._devices.ids)
 
-    def do_tell_health(self, device: str, healthy: bool) -> None:
+    def do_report_health(self, device: str, healthy: bool) -> None:
         """Let the vendor's monitor report one of these devices as healthy or not."""
         assert self._devices is not None  # noqa: S101  # a story that does this has devices
-        self._devices.tell_health(device, healthy=healthy)
+        self._devices.report_health(device, healthy=healthy)
 
     def do_gpus(self) -> dict[str, str]:
         """Index -> UUID of the GPUs and MIG devices of the fake machine."""
@@ -337,7 +337,7 @@ def _is_served(path: Path) -> bool:
         return trial.connect_ex(str(path)) == 0
 
 
-def _tell(**line: Any) -> None:
+def _report(**line: Any) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -152,7 +152,7 @@ class _Known:
 def _reason(response: httpx.Response) -> str:
     """What the server says of an error."""
     try:
-        told = response.json()
+        answer = response.json()
     except ValueError:
         return response.text
-    return str(told.get("message", response.text)) if isinstance(told, dict) else response.text
+    return str(answer.get("message", response.text)) if isinstance(answer, dict) else response.text

@@ -66,7 +66,7 @@ async def change_device(
     device = chosen_gpu(action.device, numbered(devices), seen)
     is_healthy = isinstance(action, HealDevice)
     trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
-    await node.ask("tell_health", device=device, healthy=is_healthy)
+    await node.ask("report_health", device=device, healthy=is_healthy)
 
 
 async def change_file(

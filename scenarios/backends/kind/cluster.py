@@ -185,7 +185,7 @@ async def kind_session(name: str, node_image: str | None, keep: bool, count: int
         containers = await cluster.enter()
         source = await asyncio.to_thread(image_source)
         image = source.image
-        nodes = [KindNode(container, container, image, lambda told: None) for container in containers]
+        nodes = [KindNode(container, container, image, lambda report: None) for container in containers]
         await _bring(source, nodes)
         try:
             kubernetes = (await nodes[0].run("cat", "/kind/version")).strip().removeprefix("v")

@@ -70,12 +70,12 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
     labels = {**LABELS, "plugin": spec.name, "node": place.node}
     env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
     mounts = {PLACE: PLACE, PLUGIN_FOLDER: f"{TAPS}/{spec.name}" if spec.tap else PLUGIN_FOLDER}
-    mounts |= _told_places(place) if program is None else _built_in_places(place, program)
+    mounts |= _paths_of_options(place) if program is None else _built_in_places(place, program)
     container = {
         "name": "plugin",
         "image": image.reference,
         "imagePullPolicy": "Never",
-        "command": _told_command(spec, image) if program is None else program.argv,
+        "command": _bundled_command(spec, image) if program is None else program.argv,
         "env": [{"name": key, "value": value} for key, value in env.items()] + (_NODE_NAME if spec.uses_api else []),
         "volumeMounts": [{"name": f"v{index}", "mountPath": inside} for index, inside in enumerate(mounts)],
     }
@@ -101,7 +101,7 @@ def mark_of(plugin: str) -> str:
     return f"plugin/{plugin}"
 
 
-def _told_places(place: Place) -> dict[str, str]:
+def _paths_of_options(place: Place) -> dict[str, str]:
     """What is mounted for a bundled plugin: path in the container -> path on the node.
 
     On a node ``/var/run`` is a link to ``/run``, which leads out of ``/host``. A file with something in it is a
@@ -127,7 +127,7 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
     return {**carried, **devices, **{folder: folder for folder in sorted(folders)}}
 
 
-def _told_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
+def _bundled_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:
     program = [image.python, "-P", "-m", module_name("plugin"), spec.builtin or ""]
     settings = stub_options(spec.name, spec.serves or Serves()) if spec.is_stub else []
     argv = [*program, "--kubelet-dir", PLUGIN_FOLDER, "--host-root", _HOST, *settings, *spec.builtin_args]
@@ -174,7 +174,7 @@ class PluginOnNode:
     Args:
         spec: The plugin.
         node: Where it runs.
-        tells: Whether it tells its registrations itself.
+        reports_registrations: Whether it reports its registrations itself.
         trace: Gets what happens.
 
     Attributes:
@@ -182,10 +182,10 @@ class PluginOnNode:
         registrations: How often it has registered.
     """
 
-    def __init__(self, spec: PluginSpec, node: KindNode, tells: bool, trace: Trace) -> None:
+    def __init__(self, spec: PluginSpec, node: KindNode, reports_registrations: bool, trace: Trace) -> None:
         self.spec = spec
         self.node = node
-        self.tells = tells
+        self.reports_registrations = reports_registrations
         self.is_wanted = spec.start == "with-node"
         self.registrations = 0
         self._trace = trace
@@ -201,8 +201,8 @@ class PluginOnNode:
     def view(self) -> PluginView:
         """For the story's observations."""
         restarts = max(self._starts - 1, 0)
-        told = self._call_log.view_fields
-        return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, *told)
+        calls = self._call_log.view_fields
+        return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, *calls)
 
     @property
     def has_ended(self) -> bool:
@@ -215,7 +215,7 @@ class PluginOnNode:
         return mark_of(self.spec.name)
 
     def seen_pod(self, pod: Object, is_there: bool) -> None:
-        """Take what its pod tells."""
+        """Take what its pod reports."""
         statuses = pod.get("status", {}).get("containerStatuses", ())
         uid = pod["metadata"]["uid"]
         if uid != self._pod:
@@ -236,7 +236,7 @@ class PluginOnNode:
 
     def seen_report(self, report: Mapping[str, Any]) -> None:
         """Take what a stub or a tap reports about calls."""
-        self.registrations += self._call_log.take(report) and self.tells
+        self.registrations += self._call_log.take(report) and self.reports_registrations
 
     def _seen_container(self, status: Mapping[str, Any]) -> None:
         state, last = status["state"], status.get("lastState", {})

@@ -19,7 +19,7 @@ _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0
 _LOOK_AGAIN_S: Final = 0.05
 _GONE: Final = "a node's container was ended under the story"
-_MENDED = {
+_FIXES = {
     "is not running": _GONE,
     "error executing setns process": _GONE,
     "permission denied": "the docker daemon lets this user do nothing; join its socket's group, or use sudo",
@@ -34,7 +34,7 @@ _MISSING = {
 
 
 class CommandError(HostError):
-    """A command ended with an error; the message tells which and why in one line."""
+    """A command ended with an error; the message says which and why in one line."""
 
 
 async def output_of(*argv: str, given: bytes | None = None, within_s: float = 60.0) -> str:
@@ -117,12 +117,12 @@ def _named(argv: Sequence[str]) -> str:
 
 
 def _explained(argv: Sequence[str], said: str, status: int | None) -> str:
-    for words, mended in _MENDED.items():
+    for words, fix in _FIXES.items():
         if words in said:
-            return mended
+            return fix
     lines = [line for line in said.splitlines() if line.strip()]
-    told = next((line for line in lines if line.lower().startswith(("error", "failed"))), lines[-1] if lines else "")
-    return f"{_named(argv)}: {told.strip() or f'ended with status {status}'}"
+    line = next((line for line in lines if line.lower().startswith(("error", "failed"))), lines[-1] if lines else "")
+    return f"{_named(argv)}: {line.strip() or f'ended with status {status}'}"
 
 
 def is_gone(error: SimkubeletError) -> bool:

@@ -77,7 +77,7 @@ _SHELL: Final = Path("/bin/sh")
 
 @dataclass(frozen=True, slots=True)
 class PluginImage:
-    """What runs on a node: its `name` with a tag that tells its content, the interpreter, and its search path."""
+    """What runs on a node: its `name` with a tag made of its content, the interpreter, and its search path."""
 
     name: str
     python: str
@@ -202,8 +202,8 @@ def _distributions() -> Iterator[Path]:
 
 def _libraries(programs: Iterable[Path]) -> Iterator[Path]:
     """What the dynamic loader loads for them: its own answer."""
-    told = subprocess.run(["/usr/bin/ldd", *map(str, programs)], capture_output=True, text=True, check=False)
-    for path in {*re.findall(r"(/\S+) \(0x", told.stdout)}:
+    listed = subprocess.run(["/usr/bin/ldd", *map(str, programs)], capture_output=True, text=True, check=False)
+    for path in {*re.findall(r"(/\S+) \(0x", listed.stdout)}:
         yield Path(path)
 
 
@@ -286,8 +286,8 @@ def _described(layers: Sequence[Blob]) -> tuple[Blob, Blob]:
     """The manifest and the configuration of an image."""
     machine = platform.machine()
     rootfs = {"type": "layers", "diff_ids": [one.digest for one in layers]}
-    told = _json(architecture=_ARCHITECTURES.get(machine, machine), os="linux", rootfs=rootfs)
-    config = Blob.of("config.v1+json", told)
+    platform_config = _json(architecture=_ARCHITECTURES.get(machine, machine), os="linux", rootfs=rootfs)
+    config = Blob.of("config.v1+json", platform_config)
     parts = _json(schemaVersion=2, config=config.descriptor, layers=[one.descriptor for one in layers])
     return Blob.of("manifest.v1+json", parts), config
 

@@ -69,7 +69,7 @@ class KindKubelets:
         self._plugins = plugins
         self._trace = trace
         self._paused: set[str] = set()
-        self._tells_no_status: set[str] = set()
+        self._silent: set[str] = set()
 
     async def perform(self, action: KubeletAction | RuntimeAction, node: KindNode) -> None:
         """Do what a step says to the kubelet of a node, or to its container runtime.
@@ -111,7 +111,7 @@ class KindKubelets:
                 await node.resume_runtime()
             case RefuseCri(calls=calls):
                 is_silent = CriCall.STATUS in calls
-                (self._tells_no_status.add if is_silent else self._tells_no_status.discard)(node.name)
+                (self._silent.add if is_silent else self._silent.discard)(node.name)
                 self._trace.append(CriRefused(node.name, tuple(calls)))
                 await node.ask("refuse_cri", calls=list(calls))
             case FillDisk() | FreeDisk() | SyncNodeStatus():
@@ -123,7 +123,7 @@ class KindKubelets:
         await node.reboot()
         self._trace.append(NodeRebooted(node.name))
         self._paused.discard(node.name)
-        self._tells_no_status.discard(node.name)
+        self._silent.discard(node.name)
         await node.watch()
         # With a tap before the runtime, a kubelet that came up before the agent has found no runtime.
         await node.systemctl("start")
@@ -137,7 +137,7 @@ class KindKubelets:
     async def _start(self, node: KindNode) -> None:
         """Start a kubelet; returns when plugins can register with it, at once where it waits for its runtime."""
         await node.systemctl("start")
-        if node.name in self._paused | self._tells_no_status:
+        if node.name in self._paused | self._silent:
             self._state.starts(node.name)
             return
         try:
@@ -192,13 +192,13 @@ async def take_back(node: KindNode) -> bool:
 
 
 def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:
-    """A ``KubeletConfiguration`` with what a story says of the node, and a log that tells enough."""
+    """A ``KubeletConfiguration`` with what a story says of the node, and a log that says enough."""
     topology, logging = spec.topology, settings.get("logging") or {}
-    told = {**settings, "logging": {**logging, "verbosity": max(logging.get("verbosity", 0), _VERBOSITY)}}
+    changed = {**settings, "logging": {**logging, "verbosity": max(logging.get("verbosity", 0), _VERBOSITY)}}
     if topology == TopologySpec() and not spec.feature_gates:
-        return told
+        return changed
     return {
-        **told,
+        **changed,
         "topologyManagerPolicy": topology.policy,
         "topologyManagerScope": topology.scope,
         "topologyManagerPolicyOptions": dict(topology.options),

@@ -108,7 +108,7 @@ class KindPlugins:
                 self._on_nodes[node.name, spec.name] = one
                 if spec.tap:
                     await node.ask("add_tap", plugin=spec.name)
-                if one.tells:
+                if one.reports_registrations:
                     await node.ask("add_stub", plugin=spec.name)
                 made = daemon_set(spec, place, self._image, program)
                 await api.call("POST", f"namespaces/{NAMESPACE}/daemonsets", made, group="apps/v1")
@@ -152,9 +152,9 @@ class KindPlugins:
                 self._trace.append(PluginSignalled(one.spec.name, node, name))
                 await self._signal(one, signal.Signals[f"SIG{name}"], do="signal_first")
             case CallAction() if one.spec.tap:
-                await one.node.ask("tell_tap", plugin=action.plugin, command=action.command)
+                await one.node.ask("command_tap", plugin=action.plugin, command=action.command)
             case CommandAction():
-                await self._tell(one, action.command)
+                await self._command_stub(one, action.command)
 
     async def switch_off(self, node: str) -> tuple[str, ...]:
         """Let no plugin of a node be started again; the names of those that ran, in the story's order."""
@@ -177,14 +177,14 @@ class KindPlugins:
             await self._label(one, is_on=True)
 
     def seen_pod(self, pod: Object, is_there: bool) -> None:
-        """Take what a plugin's pod tells."""
+        """Take what a plugin's pod reports."""
         labels = pod["metadata"].get("labels", {})
         one = self._on_nodes.get((labels.get("node", ""), labels.get("plugin", "")))
         if one is not None and LABELS.items() <= labels.items():
             one.seen_pod(pod, is_there)
 
     def seen_line(self, plugin: str, node: str, line: str) -> None:
-        """Take a line that a stub wrote; of one with a tap that tells the same."""
+        """Take a line that a stub wrote; a tap reports the same in its place."""
         if not self._on_nodes[node, plugin].spec.tap:
             self.seen_report(plugin, node, json.loads(line))
 
@@ -207,7 +207,9 @@ class KindPlugins:
         # The log does not tell who registers: a resource that no other plugin serves is the unknown program's.
         known = {one.spec.name for one in here if self._serves(one.spec, resource)}
         for one in here:
-            if not one.tells and (one.spec.name in known if known else self._serves(one.spec, resource) is None):
+            if not one.reports_registrations and (
+                one.spec.name in known if known else self._serves(one.spec, resource) is None
+            ):
                 one.registrations += 1
         self._trace.append(PluginRegistered(node, resource, ""))
 
@@ -256,12 +258,12 @@ class KindPlugins:
         if not one.is_wanted or not await one.node.ask(do, mark=one.mark, number=int(number)):
             raise InputError(f"plugin '{one.spec.name}' does not run; start it first")
 
-    async def _tell(self, one: PluginOnNode, command: Mapping[str, Any]) -> None:
+    async def _command_stub(self, one: PluginOnNode, command: Mapping[str, Any]) -> None:
         complaint = f"plugin '{one.spec.name}' does not take the command {command['command']}"
 
         async def takes_it() -> bool:
             try:
-                await one.node.ask("tell", plugin=one.spec.name, line=json.dumps(command))
+                await one.node.ask("command_stub", plugin=one.spec.name, line=json.dumps(command))
             except InputError:
                 # A process that is being started does not read yet.
                 if not one.is_wanted:

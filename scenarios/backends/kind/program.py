@@ -127,7 +127,7 @@ def _runnable(place: Path) -> tuple[list[str], set[Path]]:
 
 
 def _libraries(program: Path) -> list[Path]:
-    told = subprocess.run([LDD, str(program)], capture_output=True, text=True, check=False).stdout
-    if missing := re.findall(r"(\S+) => not found", told):
+    listed = subprocess.run([LDD, str(program)], capture_output=True, text=True, check=False).stdout
+    if missing := re.findall(r"(\S+) => not found", listed):
         raise InputError(f"{program} needs {', '.join(missing)}, which the dynamic loader does not find here")
-    return [Path(path) for path in re.findall(r"(/\S+) \(0x", told)]
+    return [Path(path) for path in re.findall(r"(/\S+) \(0x", listed)]

@@ -304,7 +304,7 @@ def container_statuses(item: Object) -> list[Any]:
 
 
 def device_health(item: Object) -> dict[str, dict[str, str]]:
-    """Resource -> device -> health, as the pod's status tells it."""
+    """Resource -> device -> health, as the pod's status reports it."""
     found: dict[str, dict[str, str]] = {}
     for status in container_statuses(item):
         resources: Iterable[Any] = status.get("allocatedResourcesStatus", ())

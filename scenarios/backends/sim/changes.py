@@ -96,7 +96,7 @@ def change_device(action: DeviceAction, node: SimNode, snapshot: Snapshot, trace
     is_healthy = isinstance(action, HealDevice)
     with as_story_errors():
         trace.append(FaultHealed(node.name, device) if is_healthy else FaultInjected(node.name, device, None))
-        node.vendor_devices.tell_health(device, healthy=is_healthy)
+        node.vendor_devices.report_health(device, healthy=is_healthy)
 
 
 def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Trace) -> None:

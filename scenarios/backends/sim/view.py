@@ -62,13 +62,13 @@ def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store) -> PodView:
 
 def _health(statuses: tuple[ContainerStatus, ...]) -> dict[str, dict[str, str]]:
     """Resource -> device id -> health, of all containers of a pod."""
-    told: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, str]] = {}
     for status in statuses:
         for resource in status.resources:
-            told.setdefault(resource.name, {}).update(
+            found.setdefault(resource.name, {}).update(
                 {device.resource_id: device.health for device in resource.resources}
             )
-    return told
+    return found
 
 
 def _plain(amounts: Mapping[ResourceName, int]) -> dict[str, int]:
@@ -89,7 +89,7 @@ class PodResourcesAgent:
         self._next_at = 0.0
 
     async def ask(self) -> PodResourcesAnswers:
-        """What the kubelet tells; nothing where none answers."""
+        """What the kubelet answers; nothing where none answers."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(self._next_at - loop.time())
         self._next_at = loop.time() + _PAUSE_S * (2 + len(self._pods))

@@ -178,7 +178,7 @@ class VendorDevices:
         """End the exporter."""
         self._exporter.close()
 
-    def tell_health(self, device: str, *, healthy: bool) -> None:
+    def report_health(self, device: str, *, healthy: bool) -> None:
         """Let the vendor's monitor report one of `ids` as healthy or not."""
         if device in self._chips:
             iluvatar.set_health(self._folder, device, 0 if healthy else iluvatar.ECC_ERROR)

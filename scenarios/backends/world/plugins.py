@@ -113,7 +113,7 @@ class SimPlugins:
         return [group.create_task(process.run()) for process in self._processes.values()]
 
     def registered(self, event: PluginRegistered) -> None:
-        """Count a registration for the plugin that listens on its socket; a stub tells its own."""
+        """Count a registration for the plugin that listens on its socket; a stub reports its own."""
         here = [process for (node, _), process in self._processes.items() if node == event.node]
         for process in here:
             if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):

@@ -239,9 +239,9 @@ async def test_a_tap_has_the_plugins_folder_and_tells_in_the_place_of_a_stub(tra
         ("add_tap", {"plugin": "gpu"}),
         ("add_stub", {"plugin": "gpu"}),
         ("add_tap", {"plugin": "nvidia"}),
-        ("tell_tap", {"plugin": "nvidia", "command": {"command": "endStream"}}),
+        ("command_tap", {"plugin": "nvidia", "command": {"command": "endStream"}}),
         (
-            "tell_tap",
+            "command_tap",
             {"plugin": "gpu", "command": {"command": "answer", "rpc": "Register", "after_s": 0.0, "empty": True}},
         ),
     ]

@@ -49,11 +49,11 @@ def test_health_of_each_vendor_is_told_apart(root: Path) -> None:
     amd, chip = devices.ids
     (told,) = (root / "machine/sys/bus/pci/devices").glob("*/ixml/health")
 
-    devices.tell_health(chip, healthy=False)
+    devices.report_health(chip, healthy=False)
     assert (told.read_text(), health(root / "machine")) == ("0x10\n", {amd: "healthy"})
 
-    devices.tell_health(amd, healthy=False)
-    devices.tell_health(chip, healthy=True)
+    devices.report_health(amd, healthy=False)
+    devices.report_health(chip, healthy=True)
     assert (told.read_text(), health(root / "machine")) == ("0x0\n", {amd: "unhealthy"})
 
 
