@@ -157,16 +157,13 @@ def _is_ours_to_read(path: Path) -> bool:
 def _bytecode(files: Iterable[Path]) -> dict[str, bytes]:
     """The bytecode of modules: path -> content. The image has the source beside it, which cannot change there."""
     found = {}
+    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
     with tempfile.TemporaryDirectory() as folder:
+        compiled = Path(folder, "compiled")
         for path in files:
             if path.suffix == ".py":
-                made = py_compile.compile(
-                    str(path),
-                    f"{folder}/compiled",
-                    doraise=True,
-                    invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-                )
-                found[importlib.util.cache_from_source(str(path))] = Path(made).read_bytes()
+                py_compile.compile(str(path), str(compiled), doraise=True, invalidation_mode=unchecked)
+                found[importlib.util.cache_from_source(str(path))] = compiled.read_bytes()
     return found
 
 
