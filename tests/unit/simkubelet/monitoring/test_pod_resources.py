@@ -20,8 +20,7 @@ from simkubelet.model.config import KubeletConfig
 from simkubelet.model.errors import HostError
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.version import version
-from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit
-from simkubelet.monitoring.pod_resources_messages import allocatable_devices, container_devices
+from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit, allocatable_devices, container_devices
 from tests.support.grpc_peers import POD_RESOURCES, POD_RESOURCES_V1ALPHA1, Calls, calls, connected
 
 GPU = "example.com/gpu"
