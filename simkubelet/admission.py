@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from .golang.text import quoted
-from .model.fit import insufficient_resources
 from .model.pod import Container, ContainerKind, Pod
-from .model.resources import ResourceName, is_extended_resource
+from .model.resources import ResourceName, insufficient_resources, is_extended_resource
 from .model.version import Difference, Version
 
 __all__ = ["AllocationError", "Rejection", "device_rejection", "resource_rejection", "sidecar_rejection"]

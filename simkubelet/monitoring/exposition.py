@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..container_manager.metrics import Histogram, Metrics, PodResourcesMethod
-from ..model.topology_settings import ScopeName
+from ..model.config import ScopeName
 from ..model.version import Difference, Version
 
 __all__ = ["PluginSockets", "content_type", "exposition"]

@@ -15,9 +15,8 @@ from ..admission import Rejection, resource_rejection, sidecar_rejection
 from ..container_manager.container_manager import ContainerManager
 from ..golang.text import formatted
 from ..model.config import KubeletConfig
-from ..model.fit import PODS
 from ..model.pod import Pod, PodUID
-from ..model.resources import ResourceName
+from ..model.resources import PODS, ResourceName
 from ..model.version import FEATURE_GATES, Difference
 
 __all__ = ["ActivePods", "PodAdmission"]
@@ -61,7 +60,7 @@ class ActivePods(Set[PodUID]):
             self._total[name] -= amount
 
     def requested_by_others(self, uid: PodUID) -> dict[ResourceName, int]:
-        """Resource -> what all pods but this one ask for together, with their number under `fit.PODS`."""
+        """Resource -> what all pods but this one ask for together, with their number under `PODS`."""
         own = self._requests.get(uid, {})
         return {name: amount - own.get(name, 0) for name, amount in self._total.items()}
 

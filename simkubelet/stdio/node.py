@@ -16,10 +16,9 @@ from .._internal.change import Change
 from ..container_manager.container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..model.clock import RealClock
-from ..model.config import KubeletConfig
+from ..model.config import KubeletConfig, TopologySettings
 from ..model.events import NodeEvent
 from ..model.pod import PodUID
-from ..model.topology_settings import TopologySettings
 from ..model.version import Version
 from ..topology.hint import TopologyHint
 from .pod_book import PodBook

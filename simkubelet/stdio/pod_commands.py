@@ -10,10 +10,10 @@ from typing import Final
 from ..admission import AllocationError
 from ..devices.health_updates import HEALTH_UPDATE_QUEUE
 from ..devices.run_options import DeviceRunOptions
+from ..model.config import PolicyName
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName
-from ..model.topology_settings import PolicyName
 from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from ..admission import AllocationError, Rejection, device_rejection
+from ..model.config import PolicyName, ScopeName, TopologySettings
 from ..model.pod import Container, Pod, PodUID
-from ..model.topology_settings import PolicyName, ScopeName, TopologySettings
 from ..model.version import Version
 from .hint import NO_HINT, ProviderHints, TopologyHint
 from .merging import EndlessEnumerationError

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ..model.config import PolicyName, TopologySettings
 from ..model.errors import InputError
-from ..model.topology_settings import PolicyName, TopologySettings
 from ..model.version import FEATURE_GATES, Difference, Version
 
 __all__ = ["PolicyOptions", "policy_options"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model.topology_settings import PolicyName, TopologySettings
+from ..model.config import PolicyName, TopologySettings
 from .hint import NO_HINT, NumaMask, ProviderHints, TopologyHint, narrowness, nodes_in, numa_mask
 from .merging import ResourceHints, best_hint
 from .options import PolicyOptions

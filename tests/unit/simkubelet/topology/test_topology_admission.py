@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from simkubelet.admission import AllocationError, Rejection
+from simkubelet.model.config import TopologySettings
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
-from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
 from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint, numa_mask
 from simkubelet.topology.manager import AffinityStore, TopologyManager
