@@ -19,10 +19,8 @@ from ..admission import AllocationError, Rejection, device_rejection
 from ..model.config import PolicyName, ScopeName, TopologySettings
 from ..model.pod import Container, Pod, PodUID
 from ..model.version import Version
-from .hint import NO_HINT, ProviderHints, TopologyHint
-from .merging import EndlessEnumerationError
-from .options import policy_options
-from .policy import Policy
+from .hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint
+from .policy import Policy, policy_options
 
 __all__ = ["AdmissionCounts", "AffinityStore", "Allocate", "HintProvider", "TopologyManager"]
 

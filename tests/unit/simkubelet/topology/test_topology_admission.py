@@ -9,9 +9,8 @@ from simkubelet.model.config import TopologySettings
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version
-from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint, numa_mask
+from simkubelet.topology.hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint, Walk, numa_mask
 from simkubelet.topology.manager import AffinityStore, TopologyManager
-from simkubelet.topology.merging import EndlessEnumerationError, Walk
 
 GPU = ResourceName("example.com/gpu")
 NIC = ResourceName("example.com/nic")

@@ -9,7 +9,7 @@ import pytest
 from simkubelet.model.config import TopologySettings
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import version
-from simkubelet.topology.options import PolicyOptions, policy_options
+from simkubelet.topology.policy import PolicyOptions, policy_options
 
 CLOSEST = "prefer-closest-numa-nodes"
 MAX_NODES = "max-allowable-numa-nodes"
