@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from ..apis.grpcwire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
 from ..model.version import Difference, Version
-from .plugin_channel import PluginChannel
+from .plugin_client import PluginChannel
 from .registration import RegistrationServer
 
 __all__ = [
