@@ -24,7 +24,7 @@ from .model.errors import InputError
 from .model.events import NodeEvent
 from .model.pod import Pod
 from .model.resources import ResourceName
-from .node.context import NodeContext
+from .node import NodeContext
 
 __all__ = ["SimulatedNode"]
 

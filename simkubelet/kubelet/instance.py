@@ -23,8 +23,7 @@ from ..devices.plugin_folder import PluginFolder
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.resources import ResourceName
-from ..node.context import NodeContext
-from ..node.node_publisher import NodeLease, NodePublisher
+from ..node import NodeContext, NodeLease, NodePublisher
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes

@@ -16,9 +16,7 @@ from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node.context import NodeContext
-from ..node.node_paths import DEVICE_PLUGINS
-from ..node.node_publisher import NodePublisher
+from ..node import DEVICE_PLUGINS, NodeContext, NodePublisher
 from ..runtime.bookkeeping_runtime import BookKeepingRuntime
 from ..runtime.container_records import ContainerRecord, ContainerRecords
 from ..runtime.container_runtime import ContainerRuntime

@@ -18,8 +18,7 @@ from ..model.resources import ResourceName
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
-from ..node.context import NodeContext
-from ..node.node_paths import PLUGINS_REGISTRY, POD_RESOURCES
+from ..node import PLUGINS_REGISTRY, POD_RESOURCES, NodeContext
 from ..pods.pod_manager import Pods
 from ..registration.plugin_manager import PluginManager
 from ..registration.plugin_registration import DevicePluginHandler

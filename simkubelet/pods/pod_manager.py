@@ -25,7 +25,7 @@ from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.pod_status import PodPhase, PodStatus
 from ..model.resources import ResourceName
 from ..model.version import FEATURE_GATES
-from ..node.context import NodeContext
+from ..node import NodeContext
 from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
