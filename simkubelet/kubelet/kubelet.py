@@ -23,7 +23,7 @@ from ..runtime.container_runtime import ContainerRuntime
 from ..runtime.cri import RuntimeState
 from .instance import KubeletInstance
 
-__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
+__all__ = ["CONTAINER_LOGS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
 
 StartPause = Callable[[], Awaitable[None]]
 

@@ -15,8 +15,8 @@ import pytest
 
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.errors import HostError
+from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import FakePlugin, Node, running_node
