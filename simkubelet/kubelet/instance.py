@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..apis.pluginregistration import DEVICE_PLUGIN_TYPE
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..model.config import KubeletConfig

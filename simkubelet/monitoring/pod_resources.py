@@ -20,11 +20,11 @@ from ..apis import podresources_v1alpha1 as v1alpha1
 from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
-from ..container_manager.metrics import Metrics, PodResourcesMethod
 from ..devices.pod_devices import NO_NUMA_NODE, DeviceID
 from ..golang.message import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
+from ..model.metrics import Metrics, PodResourcesMethod
 from ..model.pod import ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import Difference

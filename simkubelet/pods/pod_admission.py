@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Final
 
 from ..admission import Rejection, resource_rejection, sidecar_rejection
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..golang.text import formatted
 from ..model.config import KubeletConfig
 from ..model.pod import Pod, PodUID

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..admission import Rejection
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from .._internal.change import Change
 from ..admission import AllocationError
 from ..cluster_api import ClusterApi
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
 from ..model.pod import Container, ContainerKind, Pod

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..model.config import KubeletConfig
 from ..model.pod import Container, ContainerKind, Pod
 from ..model.pod_status import (

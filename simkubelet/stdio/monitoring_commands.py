@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from ..apis import podresources as v1
 from ..apis.grpcwire.served_call import CallError
-from ..container_manager.metrics import Metrics
 from ..devices.pod_devices import DeviceID
+from ..model.metrics import Metrics
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..monitoring.pod_resources import PodResourcesServer

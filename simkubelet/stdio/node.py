@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .._internal.change import Change
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..model.clock import RealClock
 from ..model.config import KubeletConfig, TopologySettings

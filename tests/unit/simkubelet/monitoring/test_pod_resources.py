@@ -14,10 +14,10 @@ from simkubelet.apis import podresources as v1
 from simkubelet.apis import podresources_v1alpha1 as v1alpha1
 from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from simkubelet.container_manager.metrics import Metrics, PodResourcesMethod
 from simkubelet.devices.pod_devices import NO_NUMA_NODE
 from simkubelet.model.config import KubeletConfig
 from simkubelet.model.errors import HostError
+from simkubelet.model.metrics import Metrics, PodResourcesMethod
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.version import version
 from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit, allocatable_devices, container_devices

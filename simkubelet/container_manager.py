@@ -15,21 +15,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from ..admission import Rejection
-from ..apis.deviceplugin import DevicePluginOptions
-from ..devices.allocator import Allocator
-from ..devices.checkpoint_text import CheckpointText
-from ..devices.device_list import DeviceList
-from ..devices.device_manager import DeviceManager
-from ..devices.endpoint import AlreadyConnectedError, Endpoint
-from ..devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
-from ..devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from ..devices.pod_devices import Allocation
-from ..devices.run_options import response_data
-from ..devices.topology_hints import DeviceHintProvider
-from ..model.clock import Clock
-from ..model.config import KubeletConfig
-from ..model.events import (
+from .admission import Rejection
+from .apis.deviceplugin import DevicePluginOptions
+from .devices.allocator import Allocator
+from .devices.checkpoint_text import CheckpointText
+from .devices.device_list import DeviceList
+from .devices.device_manager import DeviceManager
+from .devices.endpoint import AlreadyConnectedError, Endpoint
+from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
+from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
+from .devices.pod_devices import Allocation
+from .devices.run_options import response_data
+from .devices.topology_hints import DeviceHintProvider
+from .model.clock import Clock
+from .model.config import KubeletConfig
+from .model.events import (
     DevicesAllocated,
     DevicesListed,
     Observer,
@@ -37,15 +37,15 @@ from ..model.events import (
     PluginRegistered,
     RegistrationRefused,
 )
-from ..model.node import DeviceCapacity
-from ..model.pod import Container, Pod, PodUID
-from ..model.pod_status import ResourceStatus
-from ..model.resources import ResourceName
-from ..model.version import Difference
-from ..registration.plugin_client import PluginClient, RefusedError
-from ..registration.registration import RegistrationServer
-from ..topology.manager import AffinityStore, TopologyManager
-from .metrics import Metrics
+from .model.metrics import Metrics
+from .model.node import DeviceCapacity
+from .model.pod import Container, Pod, PodUID
+from .model.pod_status import ResourceStatus
+from .model.resources import ResourceName
+from .model.version import Difference
+from .registration.plugin_client import PluginClient, RefusedError
+from .registration.registration import RegistrationServer
+from .topology.manager import AffinityStore, TopologyManager
 
 __all__ = ["ContainerManager"]
 
