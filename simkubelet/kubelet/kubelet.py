@@ -17,9 +17,8 @@ from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..node import DEVICE_PLUGINS, NodeContext, NodePublisher
-from ..runtime.bookkeeping_runtime import BookKeepingRuntime
 from ..runtime.container_records import ContainerRecord, ContainerRecords
-from ..runtime.container_runtime import ContainerRuntime
+from ..runtime.container_runtime import BookKeepingRuntime, ContainerRuntime
 from ..runtime.cri import RuntimeState
 from .instance import KubeletInstance
 

@@ -18,8 +18,7 @@ from simkubelet.devices.run_options import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.pod import Pod, pod_from_manifest
-from simkubelet.runtime.bookkeeping_runtime import BookKeepingContainer, BookKeepingRuntime
-from simkubelet.runtime.container_runtime import ExitStatus
+from simkubelet.runtime.container_runtime import BookKeepingContainer, BookKeepingRuntime, ExitStatus
 
 NO_DEVICES = DeviceRunOptions(envs={}, mounts=(), devices=(), annotations=(), cdi_devices=())
 SHELL = PluginSpec(name="shell", command=("sh", "-c"))
