@@ -27,7 +27,7 @@ from ..model.version import Difference
 from ..runtime.back_off import CrashLoopBackOff, go_duration
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
-from .environment import MissingVariableError, environment
+from ..runtime.program import MissingVariableError, environment
 from .pod_actions import PodActions, actions_for
 from .status import StatusGenerator
 from .termination import end_containers, terminated

@@ -1,11 +1,11 @@
 """Containers that really run, each in a sandbox of its own (`bubblewrap`).
 
-The image of every container is the host, read-only. Output goes to a file per container and attempt, as
-it was written, without the runtime's time stamps. A container dies with the simulator, however that ends.
-One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
+The image of every container is the host, read-only. Output goes to a file per container and attempt, as it was
+written, without the runtime's time stamps. A container dies with the simulator, however that ends. One gap is
+bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
 
-Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `container_setup`), groups, RDT.
-Volumes of a pod are not mounted, its security contexts are not read.
+Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `container_setup`), groups,
+RDT. Volumes of a pod are not mounted, its security contexts are not read.
 """
 
 from __future__ import annotations
