@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
 from ..runtime.container_records import ContainerRecord
-from .phase import is_restarted
+from .status import is_restarted
 
 __all__ = ["PodActions", "actions_for"]
 
@@ -43,7 +43,7 @@ def actions_for(
         runs: container -> its last run.
         has_sandbox: there is a sandbox to start containers in.
         had_sandbox: there was one once, which a reboot has ended.
-        by_container: see `restart.is_restarted`.
+        by_container: see `is_restarted`.
     """
     if not has_sandbox:
         return _in_new_sandbox(pod, runs, is_another=had_sandbox, by_container=by_container)
