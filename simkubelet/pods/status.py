@@ -301,7 +301,7 @@ class StatusGenerator:
         self._records = records
 
     def status_of(self, pod: Pod, reasons: Mapping[str, Waiting], *, is_over: bool) -> PodStatus:
-        """The status of a pod; see `container_status` for the reasons, `phase` for the rest.
+        """The status of a pod; see `container_statuses` for the reasons, `phase_of` for the rest.
 
         The reason and message of a phase that lasts stay as they are; a terminal phase is never left.
         """

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from .._internal.change import Change
-from .._internal.first_done import first_done
+from .._internal.change import Change, first_done
 from ..model.clock import Clock
 from .back_off import go_duration
 from .cri_call import CriCall
