@@ -24,7 +24,7 @@ from .devices.device_manager import DeviceManager
 from .devices.endpoint import AlreadyConnectedError, Endpoint
 from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
 from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from .devices.pod_devices import Allocation
+from .devices.pod_devices import Allocation, DeviceID
 from .devices.run_options import response_data
 from .devices.topology_hints import DeviceHintProvider
 from .model.clock import Clock
@@ -175,6 +175,26 @@ class ContainerManager:
             return allocatable
         held = {resource: len(devices) for resource, devices in self.devices.allocated.items()}
         return {**allocatable, **{name: max(count, allocatable.get(name, 0)) for name, count in held.items()}}
+
+    def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
+        """Resource -> NUMA node (`NO_NUMA_NODE` without) -> ids that a container holds.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetDevices``.
+        """
+        held = self.devices.pod_devices.container(pod, container)
+        return {resource: allocation.device_ids for resource, allocation in held.items()}
+
+    def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
+        """Resource -> id -> NUMA nodes of each healthy device, None for one without topology.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetAllocatableDevices``.
+        """
+        devices = self.devices
+        return {
+            resource: {device: devices.devices[resource].numa_nodes.get(device) for device in healthy}
+            for resource, healthy in devices.healthy.items()
+            if resource in devices.devices
+        }
 
     def allocated_resources_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
         """The health of the devices that a pod's app containers hold: container -> resources by name.

@@ -195,10 +195,7 @@ class _NodeServices:
 
 
 class _PodResourcesSource:
-    """The pods and devices of one kubelet instance, as PodResources asks for them.
-
-    Source: kubelet/cm/container_manager_linux.go, ``GetDevices``, ``GetAllocatableDevices`` (kubernetes v1.34.4).
-    """
+    """The pods and devices of one kubelet instance, as PodResources asks for them."""
 
     def __init__(self, pods: Pods, containers: ContainerManager) -> None:
         self._pods = pods
@@ -214,13 +211,7 @@ class _PodResourcesSource:
         self._containers.allocator.release_inactive()
 
     def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
-        held = self._containers.devices.pod_devices.container(pod, container)
-        return {resource: allocation.device_ids for resource, allocation in held.items()}
+        return self._containers.devices_of(pod, container)
 
     def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
-        devices = self._containers.devices
-        return {
-            resource: {device: devices.listed(resource).numa_nodes.get(device) for device in healthy}
-            for resource, healthy in devices.healthy.items()
-            if resource in devices.devices
-        }
+        return self._containers.allocatable_devices()

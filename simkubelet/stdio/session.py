@@ -13,13 +13,7 @@ from typing import Any, Final
 
 from ..admission import AllocationError
 from ..model.errors import KubeletPanicError, SimkubeletError
-from . import (
-    checkpoint_commands,
-    device_commands,
-    kubelet_commands,
-    monitoring_commands,
-    pod_commands,
-)
+from . import checkpoint_commands, device_commands, kubelet_commands, pod_commands
 from .command import Command, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields, RequestError, parse
@@ -27,11 +21,7 @@ from .request import Fields, RequestError, parse
 __all__ = ["COMMANDS", "Session"]
 
 COMMANDS: Final = CommandTable(
-    kubelet_commands.commands
-    | pod_commands.commands
-    | device_commands.commands
-    | monitoring_commands.commands
-    | checkpoint_commands.commands
+    kubelet_commands.commands | pod_commands.commands | device_commands.commands | checkpoint_commands.commands
 )
 """All, in the order of the help."""
 _OF_ALL: Final = frozenset({"cmd", "async"})
