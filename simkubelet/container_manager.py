@@ -24,8 +24,7 @@ from .devices.device_manager import DeviceManager
 from .devices.endpoint import AlreadyConnectedError, Endpoint
 from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
 from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from .devices.pod_devices import Allocation, DeviceID
-from .devices.run_options import response_data
+from .devices.pod_devices import Allocation, DeviceID, response_data
 from .devices.topology_hints import DeviceHintProvider
 from .model.clock import Clock
 from .model.config import KubeletConfig

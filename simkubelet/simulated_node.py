@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from ._internal.change import Change
 from .cluster import Objects, Scheduler, Store, WallTime
-from .devices.pod_devices import DeviceID
-from .devices.run_options import DeviceRunOptions
+from .devices.pod_devices import DeviceID, DeviceRunOptions
 from .kubelet.kubelet import Kubelet
 from .model.clock import Clock, RealClock
 from .model.config import KubeletConfig

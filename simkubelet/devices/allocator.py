@@ -25,8 +25,7 @@ from ..topology.hint import NO_HINT, TopologyHint
 from .allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
 from .device_manager import DeviceManager
 from .plugin_folder import CheckpointNotWrittenError
-from .pod_devices import Allocation, AllocationEntry, DeviceID, by_numa_node
-from .run_options import DeviceRunOptions, cdi_annotation, merge
+from .pod_devices import Allocation, AllocationEntry, DeviceID, DeviceRunOptions, by_numa_node, cdi_annotation, merge
 from .topology_hints import CRASHES_ON_VANISHED_DEVICES
 
 __all__ = ["Allocator"]

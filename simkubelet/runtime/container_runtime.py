@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 
 __all__ = [

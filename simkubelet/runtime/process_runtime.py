@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from .._internal.open_files import with_first_limit
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod

@@ -9,7 +9,7 @@ from typing import Final
 
 from ..admission import AllocationError
 from ..devices.health_updates import HEALTH_UPDATE_QUEUE
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from ..model.config import PolicyName
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus

@@ -21,7 +21,7 @@ from scenarios.story.document import Document, load
 from scenarios.story.verbs.action import Action
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceRunOptions
 
 GPU = "nvidia.com/gpu"
 

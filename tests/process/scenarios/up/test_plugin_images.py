@@ -14,7 +14,7 @@ from scenarios.backends.world.node import SimNode
 from scenarios.story.node_spec import NodeSpec
 from scenarios.story.plugin_spec import PluginSpec
 from scenarios.up.plugin_images import PluginImages
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.pod import Pod, pod_from_manifest
