@@ -18,7 +18,7 @@ from typing import Final
 from .admission import Rejection
 from .apis.deviceplugin import DevicePluginOptions
 from .devices.allocator import Allocator
-from .devices.checkpoint_text import CheckpointText
+from .devices.checkpoint import CheckpointText
 from .devices.device_list import DeviceList
 from .devices.device_manager import DeviceManager
 from .devices.endpoint import AlreadyConnectedError, Endpoint
