@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from .admission import Rejection
 from .apis.deviceplugin import DevicePluginOptions
 from .devices.allocator import Allocator
 from .devices.checkpoint import CheckpointText
@@ -39,7 +38,7 @@ from .model.events import (
 from .model.metrics import Metrics
 from .model.node import DeviceCapacity
 from .model.pod import Container, Pod, PodUID
-from .model.pod_status import ResourceStatus
+from .model.pod_status import Rejection, ResourceStatus
 from .model.resources import ResourceName
 from .model.version import Difference
 from .registration.plugin_client import PluginClient, RefusedError

@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
-from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
 from ..golang.message import READS_WITH_GOGO
-from ..model.errors import KubeletPanicError
+from ..model.errors import AllocationError, KubeletPanicError
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version

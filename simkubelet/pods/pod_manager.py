@@ -17,12 +17,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ..admission import Rejection
 from ..container_manager import ContainerManager
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
-from ..model.pod_status import PodPhase, PodStatus
+from ..model.pod_status import PodPhase, PodStatus, Rejection
 from ..model.resources import ResourceName
 from ..model.version import FEATURE_GATES
 from ..node import NodeContext

@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from .._internal.change import Change
-from ..admission import AllocationError
 from ..cluster_api import ClusterApi
 from ..container_manager import ContainerManager
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
+from ..model.errors import AllocationError
 from ..model.pod import Container, ContainerKind, Pod
 from ..model.pod_status import PodPhase, PodStatus, Waiting
 from ..model.version import Difference

@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from ..admission import AllocationError
 from ..devices.health_updates import HEALTH_UPDATE_QUEUE
 from ..devices.pod_devices import DeviceRunOptions
 from ..model.config import PolicyName
+from ..model.errors import AllocationError
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName

@@ -11,8 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ..admission import AllocationError
-from ..model.errors import KubeletPanicError, SimkubeletError
+from ..model.errors import AllocationError, KubeletPanicError, SimkubeletError
 from . import checkpoint_commands, device_commands, kubelet_commands, pod_commands
 from .command import Command, CommandFailedError, CommandTable
 from .node import Node

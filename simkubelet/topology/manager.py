@@ -14,10 +14,11 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
-from ..admission import AllocationError, Rejection, device_rejection
 from ..model.config import PolicyName, ScopeName, TopologySettings
+from ..model.errors import AllocationError
 from ..model.metrics import AdmissionCounts
 from ..model.pod import Container, Pod, PodUID
+from ..model.pod_status import Rejection
 from ..model.version import Version
 from .hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint
 from .policy import Policy, policy_options
@@ -145,7 +146,7 @@ class TopologyManager:
         try:
             await allocate(pod, container)
         except AllocationError as error:
-            return device_rejection(error)
+            return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         return None
 
     def _count_alignment(self, *, is_aligned: bool) -> None:

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from simkubelet.admission import AllocationError, Rejection
 from simkubelet.model.config import TopologySettings
+from simkubelet.model.errors import AllocationError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.pod_status import Rejection
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version
 from simkubelet.topology.hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint, Walk, numa_mask
