@@ -25,9 +25,9 @@ from ..model.pod_status import PodPhase, PodStatus, Rejection
 from ..model.resources import ResourceName
 from ..model.version import FEATURE_GATES
 from ..node import NodeContext
-from ..runtime.back_off import CrashLoopBackOff
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
+from .pod_actions import CrashLoopBackOff
 from .pod_admission import ActivePods, PodAdmission
 from .pod_worker import ENDS_DELETED_PODS, PodTools, PodWorker
 from .static_pods import MirrorPods, read_static_pods, watch_static_pods

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from .._internal.change import Change, first_done
+from ..golang.text import go_duration
 from ..model.clock import Clock
-from .back_off import go_duration
 from .cri_call import CriCall
 
 __all__ = ["Cri", "RuntimeState", "Silence"]
