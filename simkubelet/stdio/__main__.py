@@ -21,9 +21,14 @@ import click
 from ..devices.plugin_folder import PluginFolder
 from ..model.errors import InputError, SimkubeletError
 from ..model.version import DEFAULT, SUPPORTED, Version, version
+from . import checkpoint_commands, device_commands, kubelet_commands, pod_commands
 from .node import Node
-from .session import COMMANDS, Session
+from .session import CommandTable, Session
 
+COMMANDS: Final = CommandTable(
+    kubelet_commands.commands | pod_commands.commands | device_commands.commands | checkpoint_commands.commands
+)
+"""All, in the order of the help."""
 _INTERRUPTED = 130
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -88,7 +93,7 @@ async def _serve(folder: PluginFolder, behaviour: Version) -> None:
     """Answer lines until the input ends, its reader is gone, or a signal says so."""
     async with asyncio.TaskGroup() as tasks:
         node = Node(folder, behaviour, tasks)
-        session = Session(node, tasks)
+        session = Session(node, COMMANDS, tasks)
         answering = asyncio.create_task(_answer_all(session))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, answering.cancel)
         try:

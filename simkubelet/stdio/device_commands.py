@@ -20,9 +20,9 @@ from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..monitoring.pod_resources import PodResourcesServer
 from ..topology.hint import ProviderHints, TopologyHint, nodes_in, numa_mask
-from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields, RequestError
+from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 

@@ -14,9 +14,9 @@ from ..model.errors import AllocationError
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName
-from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields
+from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 
