@@ -92,10 +92,10 @@ class TopologySettings:
         if self.distances is None:
             return
         for node in self.numa_nodes:
-            seen = len(self.distances.get(node, ()))
-            if seen <= max(self.numa_nodes):
+            count = len(self.distances.get(node, ()))
+            if count <= max(self.numa_nodes):
                 raise InputError(
-                    f"NUMA node {node}: {seen} distances; give its distance to each node from 0 to "
+                    f"NUMA node {node}: {count} distances; give its distance to each node from 0 to "
                     f"{max(self.numa_nodes)}"
                 )
 

@@ -1,4 +1,4 @@
-"""Commands about the device manager as a whole: its life, its settings, its time, its books."""
+"""Commands about the device manager as a whole: its start and stop, its settings, its time, its state."""
 
 from __future__ import annotations
 

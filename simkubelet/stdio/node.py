@@ -105,7 +105,7 @@ class Node:
             self.changed.notify()
 
     def set_sources_ready(self, are_ready: bool) -> None:
-        """Say whether all pods of the node have been seen: now, and at the next start."""
+        """Set whether the kubelet has had all pods of the node: now, and at the next start."""
         self.settings = replace(self.settings, are_sources_ready=are_ready)
         if self._manager is not None:
             self._manager.allocator.are_sources_ready = are_ready
@@ -134,7 +134,7 @@ class RunSettings:
     """How the device manager is started.
 
     Attributes:
-        are_sources_ready: whether all pods of the node have been seen.
+        are_sources_ready: whether the kubelet has had all pods of the node.
         running: (pod, container) of all that the container runtime reports as running.
         topology: the topology manager's settings, and the machine's NUMA nodes.
     """
@@ -193,9 +193,9 @@ def _distances(nodes: Sequence[int], rows: Sequence[Sequence[int]]) -> Mapping[i
         raise RequestError(f"distances: give one row for each of {len(nodes)} NUMA nodes, with one number for each")
     by_number: dict[int, list[int]] = {}
     for node, row in zip(nodes, rows, strict=True):
-        told = by_number[node] = [0] * (max(nodes) + 1)
+        distances = by_number[node] = [0] * (max(nodes) + 1)
         for other, distance in zip(nodes, row, strict=True):
-            told[other] = distance
+            distances[other] = distance
     return by_number
 
 
