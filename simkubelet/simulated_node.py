@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from ._internal.change import Change
 from .cluster import Objects, Scheduler, Store, WallTime
-from .devices.pod_devices import DeviceID
-from .devices.run_options import DeviceRunOptions
+from .devices.pod_devices import DeviceID, DeviceRunOptions
 from .kubelet.kubelet import Kubelet
 from .model.clock import Clock, RealClock
 from .model.config import KubeletConfig
@@ -24,7 +23,7 @@ from .model.errors import InputError
 from .model.events import NodeEvent
 from .model.pod import Pod
 from .model.resources import ResourceName
-from .node.context import NodeContext
+from .node import NodeContext
 
 __all__ = ["SimulatedNode"]
 

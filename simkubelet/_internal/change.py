@@ -1,10 +1,11 @@
-"""Telling any number of waiting tasks that something changed."""
+"""Waiting for a change, or for the first of several things."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
-__all__ = ["Change"]
+__all__ = ["Change", "first_done"]
 
 
 class Change:
@@ -35,3 +36,14 @@ class Change:
             finally:
                 self._waiters.discard(waiter)
         return self._count
+
+
+async def first_done(*waits: Awaitable[object]) -> None:
+    """Return when the first is done; the others are cancelled then, and all where this call is."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -14,8 +14,9 @@ from typing import Final
 
 from ..model.errors import HostError
 
-__all__ = ["find_library", "library"]
+__all__ = ["FNV_OFFSET", "find_library", "fnv1a", "library"]
 
+FNV_OFFSET: Final = 0x811C9DC5
 _NAME: Final = "libsimkubelet.so"
 _DISTRIBUTION: Final = "simkubelet"
 
@@ -53,3 +54,9 @@ def library() -> ctypes.CDLL:
     ]
     loaded.simkubelet_read_devices.restype = ctypes.c_long
     return loaded
+
+
+def fnv1a(text: bytes, hash_before: int = FNV_OFFSET) -> int:
+    """The hash FNV-1a, 32 bits, of a text that follows one with the hash `hash_before`."""
+    digest: int = library().simkubelet_fnv1a(hash_before, text, len(text))
+    return digest

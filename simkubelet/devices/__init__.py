@@ -7,8 +7,7 @@ import typing
 if typing.TYPE_CHECKING:
     from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, checksum, decode
     from .plugin_folder import check_socket_path
-    from .pod_devices import AllocationEntry
-    from .run_options import DeviceRunOptions, merge, response_data
+    from .pod_devices import AllocationEntry, DeviceRunOptions, merge, response_data
 else:
     from .._internal import lazy
 
@@ -17,8 +16,7 @@ else:
         {
             ".checkpoint": ("CHECKPOINT_NAME", "Checkpoint", "CorruptCheckpointError", "checksum", "decode"),
             ".plugin_folder": ("check_socket_path",),
-            ".pod_devices": ("AllocationEntry",),
-            ".run_options": ("DeviceRunOptions", "merge", "response_data"),
+            ".pod_devices": ("AllocationEntry", "DeviceRunOptions", "merge", "response_data"),
         },
     )
 

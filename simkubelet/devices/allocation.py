@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 
-from ..admission import AllocationError
+from ..model.errors import AllocationError
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
 from ..topology.hint import NO_HINT, NumaMask, TopologyHint

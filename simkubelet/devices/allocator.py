@@ -14,10 +14,9 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import replace
 from typing import Final
 
-from ..admission import AllocationError
 from ..apis.deviceplugin import AllocateResponse
 from ..golang.message import READS_WITH_GOGO
-from ..model.errors import KubeletPanicError
+from ..model.errors import AllocationError, KubeletPanicError
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version
@@ -25,8 +24,7 @@ from ..topology.hint import NO_HINT, TopologyHint
 from .allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
 from .device_manager import DeviceManager
 from .plugin_folder import CheckpointNotWrittenError
-from .pod_devices import Allocation, AllocationEntry, DeviceID, by_numa_node
-from .run_options import DeviceRunOptions, cdi_annotation, merge
+from .pod_devices import Allocation, AllocationEntry, DeviceID, DeviceRunOptions, by_numa_node, cdi_annotation, merge
 from .topology_hints import CRASHES_ON_VANISHED_DEVICES
 
 __all__ = ["Allocator"]

@@ -1,7 +1,7 @@
-"""The checkpoint of the device manager: what it holds, and how its file is read.
+"""The checkpoint of the device manager: what it holds, how its file is read, and how it is written again and again.
 
-The file is the kubelet's ``kubelet_internal_checkpoint``, one line of JSON; `checkpoint_text` makes it. Its checksum is
-FNV-1a, 32 bits, over the text that Go's spew prints for its data.
+The file is the kubelet's ``kubelet_internal_checkpoint``, one line of JSON. Its checksum is FNV-1a, 32 bits, over the
+text that Go's spew prints for its data.
 
 Source: devicemanager/checkpoint/checkpoint.go, checkpointv1.go (kubernetes v1.30.14, v1.34.4);
 checkpointmanager/checksum/checksum.go (kubernetes v1.26.15 to v1.37.0).
@@ -17,33 +17,26 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from .._internal import native
+from .._internal.native import fnv1a
 from ..apis.deviceplugin import ContainerAllocateResponse
-from ..golang.text import spew_list
+from ..golang.text import json_list, json_string, spew_list, spew_lists
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
 from .pod_devices import Allocation, AllocationEntry, DeviceID
 
 __all__ = [
     "CHECKPOINT_NAME",
-    "FNV_OFFSET",
     "Checkpoint",
+    "CheckpointText",
     "CorruptCheckpointError",
-    "before_registered",
     "checksum",
     "decode",
-    "devices_text",
-    "entry_text",
-    "fnv1a",
     "hashed_text",
-    "lists_text",
     "read_document",
-    "registered_text",
 ]
 
 CHECKPOINT_NAME: Final = "kubelet_internal_checkpoint"
 _ENTRY_FIELDS: Final = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
-FNV_OFFSET: Final = 0x811C9DC5
 _DECIMALS: Final = tuple(map(str, range(256)))
 
 
@@ -95,9 +88,9 @@ def checksum(data: Mapping[str, Any]) -> int:
 def hashed_text(data: Mapping[str, Any]) -> str:
     """The text that the checksum is of."""
     entries, registered = data.get("PodDeviceEntries"), data.get("RegisteredDevices")
-    return before_registered(
+    return _before_registered(
         "<nil>" if entries is None else spew_list([_hashed(entry) for entry in entries])
-    ) + registered_text("<nil>" if registered is None else f"map[{lists_text(sorted(registered.items()))}]")
+    ) + _registered_text("<nil>" if registered is None else f"map[{spew_lists(sorted(registered.items()))}]")
 
 
 def _checked(document: Mapping[str, Any]) -> Checkpoint:
@@ -191,9 +184,9 @@ def _entry(raw: Mapping[str, Any]) -> AllocationEntry | None:
 def _hashed(entry: Mapping[str, Any] | None) -> str:
     entry = entry or {}
     held = entry.get("DeviceIDs")
-    devices = f"([]string){spew_list(held)}" if isinstance(held, list) else devices_text(_devices(entry))
+    devices = f"([]string){spew_list(held)}" if isinstance(held, list) else _devices_text(_devices(entry))
     pod_uid, container, resource = (_text(entry, name) for name in ("PodUID", "ContainerName", "ResourceName"))
-    return entry_text(pod_uid, container, resource, devices, _response(entry))
+    return _entry_text(pod_uid, container, resource, devices, _response(entry))
 
 
 # A field that is left out has the zero value of its type in Go, and so has one that is null.
@@ -216,38 +209,148 @@ def _devices(entry: Mapping[str, Any]) -> list[tuple[int, Sequence[str] | None]]
     return None if held is None else [(int(node), ids) for node, ids in held.items()]
 
 
-def fnv1a(text: bytes, hash_before: int = FNV_OFFSET) -> int:
-    """The hash of a text that follows one with the hash `hash_before`."""
-    digest: int = native.library().simkubelet_fnv1a(hash_before, text, len(text))
-    return digest
-
-
-def before_registered(entries: str) -> str:
-    """The text up to the registered devices; `entries` is ``<nil>``, or those of `entry_text` in brackets."""
+def _before_registered(entries: str) -> str:
+    """The text up to the registered devices; `entries` is ``<nil>``, or those of `_entry_text` in brackets."""
     return f"(checkpoint.checkpointData){{PodDeviceEntries:([]checkpoint.PodDevicesEntry){entries}"
 
 
-def registered_text(lists: str) -> str:
+def _registered_text(lists: str) -> str:
     """The rest of the text; `lists` is ``<nil>`` or a ``map[…]``."""
     return f" RegisteredDevices:(map[string][]string){lists}}}"
 
 
-def lists_text(items: Iterable[tuple[object, Sequence[str] | None]]) -> str:
-    """The inside of a map to lists of strings; the caller has sorted the items by their keys."""
-    return " ".join(f"{key}:{spew_list(texts)}" for key, texts in items)
-
-
-def devices_text(device_ids: Iterable[tuple[int, Sequence[str] | None]] | None) -> str:
+def _devices_text(device_ids: Iterable[tuple[int, Sequence[str] | None]] | None) -> str:
     """The devices of an entry, by NUMA node; None is a nil map."""
     if device_ids is None:
         return "(checkpoint.DevicesPerNUMA)<nil>"
-    return f"(checkpoint.DevicesPerNUMA)map[{lists_text(sorted(device_ids))}]"
+    return f"(checkpoint.DevicesPerNUMA)map[{spew_lists(sorted(device_ids))}]"
 
 
-def entry_text(pod_uid: str, container: str, resource: str, devices: str, response: bytes | None) -> str:
+def _entry_text(pod_uid: str, container: str, resource: str, devices: str, response: bytes | None) -> str:
     """One entry; `response` is the plugin's answer as it is kept, None a nil one."""
     answer = "<nil>" if response is None else f"[{' '.join(map(_DECIMALS.__getitem__, response))}]"
     return (
         f"{{PodUID:(string){pod_uid} ContainerName:(string){container} ResourceName:(string){resource} "
         f"DeviceIDs:{devices} AllocResp:([]uint8){answer}}}"
     )
+
+
+class CheckpointText:
+    """Renders one checkpoint after another, each into the bytes of the whole file.
+
+    The file holds every allocation and every healthy device, and it is written after each allocation and each list.
+    What an entry or a list of devices contributes is rendered once, and the hash over the entries continues where it
+    stopped: an allocation costs its own entry and one pass of the hash over the registered devices.
+
+    The checksum is not over the JSON but over another text; so each piece has both forms.
+    """
+
+    def __init__(self) -> None:
+        self._entries = _EntriesText()
+        self._registered = _RegisteredText()
+
+    def render(self, checkpoint: Checkpoint) -> bytes:
+        """The file for a checkpoint; quick where its entries and lists are the very objects of the last one."""
+        self._entries.update(checkpoint.entries)
+        self._registered.update(checkpoint.registered)
+        entries, registered = self._entries, self._registered.whole
+        checksum = b"%d" % fnv1a(registered.hashed, entries.hash)
+        before, between, after = b'{"Data":{"PodDeviceEntries":', b',"RegisteredDevices":', b'},"Checksum":'
+        return b"".join((before, *entries.written, between, registered.written, after, checksum, b"}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A part of the checkpoint as it is written to the file, and as it is hashed."""
+
+    written: bytes
+    hashed: bytes
+
+
+class _EntriesText:
+    """The entries' part. It grows at its end; what follows a removed entry is put together again."""
+
+    def __init__(self) -> None:
+        self._entries: list[AllocationEntry] = []
+        self._pieces: list[_Piece] = []
+        self._hash_of_none = fnv1a(_before_registered("<nil>").encode())
+        # Before each entry, and after the last one.
+        self._hashes = [fnv1a(_before_registered("[").encode())]
+        self._written = bytearray()
+
+    @property
+    def written(self) -> tuple[bytes | bytearray, ...]:
+        """The text in the file, in parts."""
+        return (b"[", self._written, b"]") if self._entries else (b"null",)
+
+    @property
+    def hash(self) -> int:
+        """The hash of everything before the registered devices."""
+        return fnv1a(b"]", self._hashes[-1]) if self._entries else self._hash_of_none
+
+    def update(self, entries: Sequence[AllocationEntry]) -> None:
+        kept = self._count_of_kept(entries)
+        moved = {id(entry): piece for entry, piece in zip(self._entries[kept:], self._pieces[kept:], strict=True)}
+        if moved:
+            del self._pieces[kept:], self._hashes[kept + 1 :]
+            self._written = bytearray(b",".join(piece.written for piece in self._pieces))
+        for entry in entries[kept:]:
+            self._append(moved.get(id(entry)) or _entry_piece(entry))
+        self._entries[kept:] = entries[kept:]
+
+    def _count_of_kept(self, entries: Sequence[AllocationEntry]) -> int:
+        # Lists are compared by identity first, which is quick for a thousand entries.
+        if list(entries[: len(self._entries)]) == self._entries:
+            return len(self._entries)
+        pairs = enumerate(zip(self._entries, entries, strict=False))
+        return next((place for place, (old, new) in pairs if old is not new), min(len(self._entries), len(entries)))
+
+    def _append(self, piece: _Piece) -> None:
+        is_first = not self._pieces
+        self._pieces.append(piece)
+        self._hashes.append(fnv1a(piece.hashed if is_first else b" " + piece.hashed, self._hashes[-1]))
+        self._written += piece.written if is_first else b"," + piece.written
+
+
+class _RegisteredText:
+    """The registered devices' part: what a resource contributes stays until its list is another object."""
+
+    def __init__(self) -> None:
+        self._lists: Mapping[ResourceName, Sequence[DeviceID]] = {}
+        self._pieces: dict[ResourceName, _Piece] = {}
+        self.whole = _together([])
+
+    def update(self, registered: Mapping[ResourceName, Sequence[DeviceID]]) -> None:
+        changed = [name for name, devices in registered.items() if self._lists.get(name) is not devices]
+        if not changed and len(registered) == len(self._lists):
+            return
+        pieces = {name: piece for name, piece in self._pieces.items() if name in registered}
+        pieces |= {name: _resource_piece(name, registered[name]) for name in changed}
+        # Go's encoder and spew both sort the keys of a map.
+        self.whole = _together([pieces[name] for name in sorted(pieces)])
+        self._pieces, self._lists = pieces, dict(registered)
+
+
+def _together(pieces: Sequence[_Piece]) -> _Piece:
+    hashed = b" ".join(piece.hashed for piece in pieces)
+    before, _, after = _registered_text("map[|]").encode().partition(b"|")
+    return _Piece(b"{" + b",".join(piece.written for piece in pieces) + b"}", before + hashed + after)
+
+
+def _resource_piece(resource: ResourceName, devices: Sequence[DeviceID]) -> _Piece:
+    written = f"{json_string(resource)}:{json_list(devices)}"
+    return _Piece(written.encode(), f"{resource}:{spew_list(devices)}".encode())
+
+
+def _entry_piece(entry: AllocationEntry) -> _Piece:
+    held = entry.allocation.device_ids
+    response = bytes(entry.allocation.response.SerializeToString(deterministic=True))
+    # Go's encoder sorts the keys of a map as text, whatever their type.
+    devices = ",".join(f'"{node}":{json_list(held[node])}' for node in sorted(held, key=str))
+    written = (
+        f'{{"PodUID":{json_string(entry.pod_uid)},"ContainerName":{json_string(entry.container)},'
+        f'"ResourceName":{json_string(entry.resource)},"DeviceIDs":{{{devices}}},'
+        f'"AllocResp":"{base64.b64encode(response).decode("ascii")}"}}'
+    )
+    hashed = _entry_text(entry.pod_uid, entry.container, entry.resource, _devices_text(held.items()), response)
+    return _Piece(written.encode(), hashed.encode())

@@ -128,11 +128,11 @@ def allocated_resources_status(manager: DeviceManager, pod: Pod) -> Mapping[str,
 def _held(manager: DeviceManager, pod: Pod, container: str) -> Sequence[ResourceStatus]:
     held = manager.pod_devices.container(pod.uid, container)
     return tuple(
-        ResourceStatus(name, tuple(_told(manager.listed(name), device) for device in sorted(held[name].devices())))
+        ResourceStatus(name, tuple(_reported(manager.listed(name), device) for device in sorted(held[name].devices())))
         for name in sorted(held)
     )
 
 
-def _told(listed: DeviceList, device: DeviceID) -> ResourceHealth:
+def _reported(listed: DeviceList, device: DeviceID) -> ResourceHealth:
     is_healthy = listed.health.get(device, HEALTHY) == HEALTHY
     return ResourceHealth(device, HEALTHY if is_healthy else UNHEALTHY)

@@ -1,4 +1,4 @@
-"""The kubelet's device plugin folder on disk: checks, cleaning at start, the checkpoint."""
+"""The kubelet's device plugin folder on disk: checks, cleaning at start, reading and writing of the checkpoint."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import errno
 import logging
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
+from random import getrandbits
 from typing import Final
 
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
 from ..model.errors import HostError, InputError
 from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
-from .durable_file import FileNotReplacedError, replace_file
 
-__all__ = ["MAX_SOCKET_PATH_BYTES", "CheckpointNotWrittenError", "PluginFolder", "check_socket_path"]
+__all__ = ["CheckpointNotWrittenError", "PluginFolder", "check_socket_path", "replace_file"]
 
 _REMOVES_ONLY_SOCKETS: Final = Difference(
     "at its start the device manager removes only sockets; before, every file but the checkpoint",
@@ -28,15 +29,16 @@ _READS_OLD_CHECKPOINT: Final = Difference(
     "devicemanager/manager.go, ``readCheckpoint`` (kubernetes v1.30.14, v1.31.14)",
 )
 
-# What fits into sockaddr_un.sun_path with its closing zero byte.
-MAX_SOCKET_PATH_BYTES: Final = 107
+_MAX_SOCKET_PATH_BYTES: Final = 107
+"""What fits into sockaddr_un.sun_path with its closing zero byte."""
+
+_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+_log = logging.getLogger(__name__)
 
 
 class CheckpointNotWrittenError(Exception):
     """The checkpoint could not be written: a pod in admission is refused, but a list of devices still counts."""
-
-
-_log = logging.getLogger(__name__)
 
 
 def check_socket_path(socket: Path) -> None:
@@ -46,9 +48,9 @@ def check_socket_path(socket: Path) -> None:
         InputError: it is longer than 107 bytes.
     """
     length = len(os.fsencode(socket))
-    if length > MAX_SOCKET_PATH_BYTES:
+    if length > _MAX_SOCKET_PATH_BYTES:
         raise InputError(
-            f"{socket}: a socket path holds {MAX_SOCKET_PATH_BYTES} bytes and this one has {length}; "
+            f"{socket}: a socket path holds {_MAX_SOCKET_PATH_BYTES} bytes and this one has {length}; "
             "choose a folder with a shorter path"
         )
 
@@ -125,9 +127,9 @@ class PluginFolder:
         """
         try:
             if self.is_full:
-                raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
+                raise _FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
             replace_file(self.directory, CHECKPOINT_NAME, text)
-        except FileNotReplacedError as error:
+        except _FileNotReplacedError as error:
             message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'
             raise CheckpointNotWrittenError(message) from error
 
@@ -139,3 +141,60 @@ def _remove(path: Path) -> None:
         raise HostError(
             f"{path}: cannot be removed: {error.strerror}; remove it, or change the folder's permissions"
         ) from None
+
+
+class _FileNotReplacedError(Exception):
+    """The old file is still there; the message is Go's."""
+
+
+def replace_file(folder: Path, name: str, content: bytes) -> None:
+    """Replace a file so that a crash at any moment leaves the old one or the new one.
+
+    The content goes to a new file beside it, reaches the disk, and takes the old one's name. As in the kubelet, the
+    folder itself is not synced: after a power cut the old file may be back. A crash before the renaming leaves the new
+    file under its own name, ``.`` and a number; nobody removes it. The folder is made where it is missing.
+
+    Source: util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4); os/file_unix.go, ``rename`` (Go 1.26).
+
+    Raises:
+        FileNotReplacedError: the disk does not take it.
+    """
+    # Plain texts: a container waits for this, and with paths it takes half as long again.
+    path, scratch = f"{folder}/{name}", f"{folder}/.{getrandbits(32)}"
+    step = "open"
+    try:
+        descriptor = _create(folder, scratch)
+        try:
+            step = "write"
+            _write_all(descriptor, content)
+            step = "sync"
+            os.fsync(descriptor)
+        except BaseException:
+            with suppress(OSError):
+                os.close(descriptor)
+            raise
+        step = "close"
+        os.close(descriptor)
+        step = "rename"
+        os.rename(scratch, path)  # noqa: PTH104
+    except OSError as error:
+        # Go looks itself whether a folder is in the way, and has a word of its own for that.
+        reason = "file exists" if error.errno == errno.EISDIR else (error.strerror or str(error)).lower()
+        target = f"{scratch} {path}" if step == "rename" else scratch
+        with suppress(OSError):
+            Path(scratch).unlink(missing_ok=True)
+        raise _FileNotReplacedError(f"{step} {target}: {reason}") from error
+
+
+def _create(folder: Path, scratch: str) -> int:
+    try:
+        return os.open(scratch, _NEW_FILE, 0o600)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return os.open(scratch, _NEW_FILE, 0o600)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

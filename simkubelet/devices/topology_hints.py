@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
+from ..model.config import MAX_NUMA_NODES
 from ..model.errors import KubeletPanicError
 from ..model.pod import Container, Pod, PodUID
 from ..model.resources import ResourceName
-from ..model.topology_settings import MAX_NUMA_NODES
 from ..model.version import Difference, Version
-from ..topology.hint import NumaMask, ProviderHints, TopologyHint, masks_over, numa_mask
-from ..topology.merging import check_masks
+from ..topology.hint import NumaMask, ProviderHints, TopologyHint, check_masks, masks_over, numa_mask
 from .allocation import has_topology
 from .device_list import DeviceList
 from .device_manager import DeviceManager

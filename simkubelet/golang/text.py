@@ -1,4 +1,4 @@
-"""Text as Go writes it: strings of JSON, lists of what spew prints, quoted strings, and formats."""
+"""Text as Go writes it: strings of JSON, lists of what spew prints, quoted strings, formats and durations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
-__all__ = ["formatted", "json_list", "json_string", "quoted", "spew_list", "spew_lists"]
+__all__ = ["formatted", "go_duration", "json_list", "json_string", "quoted", "spew_list", "spew_lists"]
 
 _UNSAFE_IN_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\"} | dict(zip("\a\b\f\n\r\t\v", map("\\{}".format, "abfnrtv"), strict=True))
@@ -57,6 +57,12 @@ def spew_lists(items: Iterable[tuple[object, Sequence[str] | None]]) -> str:
 def quoted(text: str) -> str:
     """Text in quotes as Go's ``%q`` prints it."""
     return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+
+
+def go_duration(seconds: float) -> str:
+    """Whole seconds as Go prints a duration: ``10s``, ``1m20s``, ``5m0s``."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
 
 
 def _is_safe_in_html(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""One process of a kubelet, from its start to its stop.
+"""One process of a kubelet, from its start to its stop, with all that it serves.
 
 It serves plugins before it publishes its node and takes pods. Then two loops run side by side: pods of this node are
 admitted, started and ended one after the other as their sources report them (`Pods`), and the node's status is
@@ -6,32 +6,38 @@ published every ten seconds.
 
 The device manager also starts if the runtime does not list its containers: then no container counts as running.
 
-Source: kubelet/kubelet.go, ``Run``, ``syncLoop``; kubelet_node_status.go; cm/helpers.go,
-``buildContainerMapAndRunningSetFromRuntime`` (kubernetes v1.34.4).
+Source: kubelet/kubelet.go, ``Run``, ``syncLoop``, ``initializeRuntimeDependentModules``,
+``ListenAndServePodResources``; kubelet_node_status.go; cm/helpers.go, ``buildContainerMapAndRunningSetFromRuntime``
+(kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..container_manager.container_manager import ContainerManager
+from ..apis.pluginregistration import DEVICE_PLUGIN_TYPE
+from ..container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
+from ..devices.pod_devices import DeviceID
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
+from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node.context import NodeContext
-from ..node.node_publisher import NodeLease, NodePublisher
+from ..monitoring.exposition import PluginSockets, content_type, exposition
+from ..monitoring.kubelet_http import KubeletHttp, checks_of
+from ..monitoring.pod_resources import PodResourcesServer
+from ..node import PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
+from ..registration.plugin_manager import PluginManager
 from ..registration.plugin_registration import DevicePluginHandler
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
-from .services import NodeServices
 
 __all__ = ["KubeletInstance"]
 
@@ -70,7 +76,7 @@ class KubeletInstance:
         self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
-        self._services = NodeServices(directory, config, context, self.containers, self.pods, records)
+        self._services = _NodeServices(directory, config, context, self.containers, self.pods, records)
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
 
@@ -123,3 +129,89 @@ class KubeletInstance:
 
     def _allocatable(self) -> Mapping[ResourceName, int]:
         return self._publisher.status.allocatable
+
+
+class _NodeServices:
+    """The servers of an instance beside Registration; started after the device manager, stopped before it.
+
+    Attributes:
+        plugin_manager: registers plugins whose sockets appear below ``plugins_registry``.
+        pod_resources: serves ``pod-resources/kubelet.sock``.
+        http: serves /healthz and /metrics where the settings ask for it, otherwise None.
+
+    Args:
+        directory: the kubelet's root directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: KubeletConfig,
+        context: NodeContext,
+        containers: ContainerManager,
+        pods: Pods,
+        records: ContainerRecords,
+    ) -> None:
+        self._version = config.version
+        self._metrics = containers.metrics
+        self._records = records
+        self.plugin_manager = PluginManager(
+            directory / PLUGINS_REGISTRY,
+            {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)},
+            version=config.version,
+            clock=context.clock,
+            tasks=context.tasks,
+        )
+        provider = _PodResourcesSource(pods, containers)
+        self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)
+        checks = checks_of(
+            config.version, sync_loop=lambda: None, device_plugin=lambda: containers.registration.failure
+        )
+        metrics_type = content_type(config.version)
+        self.http = KubeletHttp(checks, self._exposition, metrics_type) if config.serves_http else None
+
+    async def start(self) -> None:
+        """Serve.
+
+        Raises:
+            HostError: a socket cannot be made.
+        """
+        self.plugin_manager.start()
+        self.pod_resources.start()
+        if self.http is not None:
+            await self.http.start()
+
+    async def stop(self) -> None:
+        """Serve no more; may be called twice and from any state."""
+        if self.http is not None:
+            await self.http.stop()
+        await self.pod_resources.stop()
+        await self.plugin_manager.stop()
+
+    def _exposition(self) -> str:
+        self._metrics.set_running(*self._records.count())
+        sockets = PluginSockets(self.plugin_manager.desired_sockets, self.plugin_manager.registered_sockets)
+        return exposition(self._metrics, sockets, self._version, is_get_on=self.pod_resources.is_get_on)
+
+
+class _PodResourcesSource:
+    """The pods and devices of one kubelet instance, as PodResources asks for them."""
+
+    def __init__(self, pods: Pods, containers: ContainerManager) -> None:
+        self._pods = pods
+        self._containers = containers
+
+    def pods(self) -> Iterable[Pod]:
+        return self._pods.known()
+
+    def active_pods(self) -> Iterable[Pod]:
+        return self._pods.active()
+
+    def update_allocated_devices(self) -> None:
+        self._containers.allocator.release_inactive()
+
+    def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
+        return self._containers.devices_of(pod, container)
+
+    def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
+        return self._containers.allocatable_devices()

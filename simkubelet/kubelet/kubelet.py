@@ -16,16 +16,13 @@ from ..model.errors import InputError, KubeletPanicError
 from ..model.events import KubeletCrashed, KubeletStarted, KubeletStopped
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..node.context import NodeContext
-from ..node.node_paths import DEVICE_PLUGINS
-from ..node.node_publisher import NodePublisher
-from ..runtime.bookkeeping_runtime import BookKeepingRuntime
+from ..node import DEVICE_PLUGINS, NodeContext, NodePublisher
 from ..runtime.container_records import ContainerRecord, ContainerRecords
-from ..runtime.container_runtime import ContainerRuntime
+from ..runtime.container_runtime import BookKeepingRuntime, ContainerRuntime
 from ..runtime.cri import RuntimeState
 from .instance import KubeletInstance
 
-__all__ = ["CONTAINER_LOGS", "DEVICE_PLUGINS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
+__all__ = ["CONTAINER_LOGS", "START_S", "Kubelet", "StartPause", "new_runtime", "no_pause"]
 
 StartPause = Callable[[], Awaitable[None]]
 

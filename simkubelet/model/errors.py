@@ -7,15 +7,16 @@
     ├── PluginError         a plugin broke the kubelet's contract         exit 1
     └── HostError           the machine could not do what was needed      exit 3
 
-Each message is one line: what, where, how to fix. A `KubeletPanicError` is none of these: it ends a simulated kubelet
-process, as some sequences do to real kubelets.
+Each message is one line: what, where, how to fix. Two errors are none of these, and their messages are the kubelet's:
+an `AllocationError` ends the admission of a pod, a `KubeletPanicError` a simulated kubelet process, as some sequences
+do to real kubelets.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-__all__ = ["HostError", "InputError", "KubeletPanicError", "PluginError", "SimkubeletError"]
+__all__ = ["AllocationError", "HostError", "InputError", "KubeletPanicError", "PluginError", "SimkubeletError"]
 
 
 class SimkubeletError(Exception):
@@ -40,6 +41,10 @@ class HostError(SimkubeletError):
     """The machine could not do what was needed; nothing can be said about the plugin."""
 
     exit_status = 3
+
+
+class AllocationError(Exception):
+    """Devices cannot be given; the message is the kubelet's and reaches the pod's status."""
 
 
 class KubeletPanicError(Exception):

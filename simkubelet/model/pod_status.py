@@ -19,6 +19,7 @@ __all__ = [
     "ContainerStatus",
     "PodPhase",
     "PodStatus",
+    "Rejection",
     "ResourceHealth",
     "ResourceStatus",
     "Running",
@@ -152,3 +153,11 @@ class PodStatus:
     def container(self, name: str) -> ContainerStatus | None:
         """The status of the container of this name, init or not."""
         return next((status for status in self.init_containers + self.containers if status.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a pod was refused; it ends as Failed with this reason, and the message behind "Pod was rejected: "."""
+
+    reason: str
+    message: str

@@ -1,4 +1,4 @@
-"""Resource names and quantities, by Kubernetes' rules.
+"""Resource names and quantities by Kubernetes' rules, and which resources a node has too little of for a pod.
 
 Amounts are whole numbers: millicores for ``cpu``, the quantity's value rounded up for everything else (bytes, pieces).
 """
@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, DecimalException
 from typing import Final, NewType
 
 from .errors import InputError
 
 __all__ = [
+    "PODS",
+    "InsufficientResource",
     "ResourceName",
     "canonical_quantity",
     "format_amount",
+    "insufficient_resources",
     "is_extended_resource",
     "parse_amount",
     "parse_quantity",
@@ -56,6 +60,9 @@ _MAX_PREFIX_LENGTH: Final = 253
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+PODS = ResourceName("pods")
+_FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
 
 def is_extended_resource(name: str) -> bool:
@@ -144,3 +151,50 @@ def _shortest(amount: int, step: int, suffixes: Sequence[str]) -> str:
     while amount and amount % step == 0 and place < len(suffixes) - 1:
         amount, place = amount // step, place + 1
     return f"{amount}{suffixes[place]}" if amount else "0"
+
+
+@dataclass(frozen=True, slots=True)
+class InsufficientResource:
+    """A resource of which a node has too little for a pod.
+
+    Attributes:
+        used: what the pods on the node ask for.
+        capacity: the node's allocatable.
+    """
+
+    resource: ResourceName
+    requested: int
+    used: int
+    capacity: int
+
+    @property
+    def reason(self) -> str:
+        return "Too many pods" if self.resource == PODS else f"Insufficient {self.resource}"
+
+    @property
+    def is_unresolvable(self) -> bool:
+        """Whether not even an empty node would do, so that preempting pods cannot help."""
+        return self.resource != PODS and self.requested > self.capacity
+
+
+def insufficient_resources(
+    requests: Mapping[ResourceName, int], allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int]
+) -> tuple[InsufficientResource, ...]:
+    """Every resource of which too little is left for a pod; a pod without any fits the node.
+
+    The scheduler filters nodes so, and the kubelet asks again at admission. The order is pods, cpu, memory,
+    ephemeral-storage, then the others by name.
+
+    Source: scheduler/framework/plugins/noderesources/fit.go, ``fitsRequest`` (kubernetes v1.34.4).
+    """
+    missing = [
+        InsufficientResource(name, amount, used.get(name, 0), allocatable.get(name, 0))
+        for name, amount in ((PODS, 1), *requests.items())
+        if amount and amount > allocatable.get(name, 0) - used.get(name, 0)
+    ]
+    return tuple(sorted(missing, key=_order))
+
+
+def _order(missing: InsufficientResource) -> tuple[int, str]:
+    name = missing.resource
+    return _FIRST.index(name) if name in _FIRST else len(_FIRST), name

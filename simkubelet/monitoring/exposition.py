@@ -14,8 +14,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Final
 
-from ..container_manager.metrics import Histogram, Metrics, PodResourcesMethod
-from ..model.topology_settings import ScopeName
+from ..model.config import ScopeName
+from ..model.metrics import Histogram, Metrics, PodResourcesMethod
 from ..model.version import Difference, Version
 
 __all__ = ["PluginSockets", "content_type", "exposition"]

@@ -1,31 +1,35 @@
-"""The PodResources API, v1 and v1alpha1, on ``pod-resources/kubelet.sock``, with its rate limit.
+"""The PodResources API, v1 and v1alpha1: its messages, and a server on ``pod-resources/kubelet.sock`` with rate limit.
 
-There are no exclusive CPUs and no pinned memory: the kubelet's default policies give neither.
+Each device has an entry of its own, and one with several NUMA nodes an entry for each. There are no exclusive CPUs and
+no pinned memory: the kubelet's default policies give neither.
 
-Source: kubelet/server/server.go, ``ListenAndServePodResources``; apis/podresources/server_v1.go (kubernetes v1.34.4).
+Source: kubelet/server/server.go, ``ListenAndServePodResources``; apis/podresources/server_v1.go, server_v1alpha1.go;
+kubelet/cm/container_manager.go, ``containerDevicesFromResourceDeviceInstances`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from ..apis import podresources as v1
 from ..apis import podresources_v1alpha1 as v1alpha1
 from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
-from ..container_manager.metrics import Metrics, PodResourcesMethod
+from ..devices.pod_devices import NO_NUMA_NODE, DeviceID
 from ..golang.message import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
+from ..model.metrics import Metrics, PodResourcesMethod
+from ..model.pod import ContainerKind, Pod, PodUID
+from ..model.resources import ResourceName
 from ..model.version import Difference
-from .pod_resources_messages import PodResourcesProvider, allocatable_devices, pod_resources, pod_resources_v1alpha1
 
-__all__ = ["SOCKET_NAME", "PodResourcesServer", "RateLimit"]
+__all__ = ["PodResourcesProvider", "PodResourcesServer", "RateLimit", "allocatable_devices", "container_devices"]
 
 _GET_ASKS_ITS_GATE: Final = Difference(
     "Get of PodResources answers only with the gate KubeletPodResourcesGet",
@@ -53,7 +57,7 @@ _COUNTS_GET_ALLOCATABLE_TWICE: Final = Difference(
     "apis/podresources/server_v1.go, ``GetAllocatableResources`` (kubernetes v1.26.15, v1.27.16)",
 )
 
-SOCKET_NAME: Final = "kubelet.sock"
+_SOCKET_NAME: Final = "kubelet.sock"
 _CALLS_PER_SECOND: Final = 100
 _BURST: Final = 10
 _V1: Final = "v1"
@@ -111,7 +115,7 @@ class PodResourcesServer:
 
     @property
     def socket(self) -> Path:
-        return self._directory / SOCKET_NAME
+        return self._directory / _SOCKET_NAME
 
     def start(self) -> None:
         """Listen, in the place of the last kubelet.
@@ -154,7 +158,7 @@ class PodResourcesServer:
         pods = self._provider.active_pods() if self._lists_active else self._provider.pods()
         self._provider.update_allocated_devices()
         sidecars = _LISTS_SIDECARS.at(self._version)
-        messages = [pod_resources(pod, self._provider, lists_sidecars=sidecars) for pod in pods]
+        messages = [_pod_resources(pod, self._provider, lists_sidecars=sidecars) for pod in pods]
         return v1.ListPodResourcesResponse(pod_resources=messages)
 
     async def Get(self, request: v1.GetPodResourcesRequest) -> v1.GetPodResourcesResponse:
@@ -168,7 +172,7 @@ class PodResourcesServer:
         pod = next((pod for pod in self._provider.pods() if (pod.namespace, pod.name) == wanted), None)
         if pod is None:
             raise self._failed_get(f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        message = pod_resources(pod, self._provider, lists_sidecars=_LISTS_SIDECARS.at(self._version))
+        message = _pod_resources(pod, self._provider, lists_sidecars=_LISTS_SIDECARS.at(self._version))
         return v1.GetPodResourcesResponse(pod_resources=message)
 
     async def GetAllocatableResources(self, request: v1.AllocatableResourcesRequest) -> v1.AllocatableResourcesResponse:
@@ -186,7 +190,7 @@ class PodResourcesServer:
         self._metrics.pod_resources_called(_V1ALPHA1, None)
         pods = self._provider.pods()
         self._provider.update_allocated_devices()
-        messages = [pod_resources_v1alpha1(pod, self._provider) for pod in pods]
+        messages = [_pod_resources_v1alpha1(pod, self._provider) for pod in pods]
         return v1alpha1.ListPodResourcesResponse(pod_resources=messages)
 
     def _admit(self) -> None:
@@ -197,3 +201,92 @@ class PodResourcesServer:
     def _failed_get(self, text: str) -> CallError:
         self._metrics.pod_resources_get_failed(_V1)
         return CallError(Code.UNKNOWN, text)
+
+
+class PodResourcesProvider(Protocol):
+    """The pods and devices of a kubelet; read at each call, in the event loop."""
+
+    def pods(self) -> Iterable[Pod]:
+        """Pods that the kubelet knows, those that have ended too."""
+
+    def active_pods(self) -> Iterable[Pod]:
+        """Pods that have not ended."""
+
+    def update_allocated_devices(self) -> None:
+        """Take the devices of ended pods back."""
+
+    def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
+        """Resource -> NUMA node (`NO_NUMA_NODE` without) -> ids that a container holds."""
+
+    def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
+        """Resource -> id -> NUMA nodes of each healthy device, None for one without topology."""
+
+
+def container_devices(held: Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]) -> list[v1.ContainerDevices]:
+    """The devices of one container.
+
+    Source: devicemanager/pod_devices.go, ``getContainerDevices`` (kubernetes v1.34.4).
+    """
+    messages: list[v1.ContainerDevices] = []
+    for resource, by_node in held.items():
+        nodes: dict[DeviceID, list[int]] = {}
+        for node, devices in by_node.items():
+            for device in devices:
+                nodes.setdefault(device, []).extend(() if node == NO_NUMA_NODE else (node,))
+        for device, known in nodes.items():
+            messages += _device(resource, device, known or None)
+    return messages
+
+
+def allocatable_devices(
+    known: Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]],
+) -> list[v1.ContainerDevices]:
+    """The healthy devices of a node; one whose topology names no NUMA node is left out."""
+    return [
+        message
+        for resource, devices in known.items()
+        for device, nodes in devices.items()
+        for message in _device(resource, device, nodes)
+    ]
+
+
+def _pod_resources(pod: Pod, provider: PodResourcesProvider, *, lists_sidecars: bool) -> v1.PodResources:
+    """What a pod holds, by container: sidecars if they are listed, then app containers."""
+    kinds = (ContainerKind.SIDECAR, ContainerKind.APP) if lists_sidecars else (ContainerKind.APP,)
+    containers = [
+        v1.ContainerResources(
+            name=container.name, devices=container_devices(provider.devices_of(pod.uid, container.name))
+        )
+        for container in pod.containers
+        if container.kind in kinds
+    ]
+    return v1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+
+def _pod_resources_v1alpha1(pod: Pod, provider: PodResourcesProvider) -> v1alpha1.PodResources:
+    """What the app containers of a pod hold; a device still stands once for each of its NUMA nodes."""
+    containers = [
+        v1alpha1.ContainerResources(
+            name=container.name,
+            devices=[
+                v1alpha1.ContainerDevices(resource_name=message.resource_name, device_ids=message.device_ids)
+                for message in container_devices(provider.devices_of(pod.uid, container.name))
+            ],
+        )
+        for container in pod.containers
+        if container.kind is ContainerKind.APP
+    ]
+    return v1alpha1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+
+def _device(resource: ResourceName, device: DeviceID, nodes: Sequence[int] | None) -> list[v1.ContainerDevices]:
+    if nodes is None:
+        return [v1.ContainerDevices(resource_name=resource, device_ids=[device])]
+    return [
+        v1.ContainerDevices(
+            resource_name=resource,
+            device_ids=[device],
+            topology=v1.TopologyInfo(nodes=[v1.NUMANode(ID=node)]),
+        )
+        for node in nodes
+    ]

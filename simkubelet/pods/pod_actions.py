@@ -1,19 +1,28 @@
-"""What is to be done with a pod's containers now, from the runs that they have had.
+"""What is to be done with a pod's containers now, from the runs that they have had, and how long a restart waits.
 
-Source: kubelet/kuberuntime/kuberuntime_manager.go, ``computePodActions``; kuberuntime_container.go,
+Source: kubelet/kuberuntime/kuberuntime_manager.go, ``computePodActions``, ``doBackOff``; kuberuntime_container.go,
 ``computeInitContainerActions`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from ..model.pod import Container, ContainerKind, Pod, RestartPolicy
+from ..model.clock import Clock
+from ..model.config import KubeletConfig
+from ..model.pod import Container, ContainerKind, Pod, PodUID, RestartPolicy
 from ..runtime.container_records import ContainerRecord
-from .phase import is_restarted
+from .status import is_restarted
 
-__all__ = ["PodActions", "actions_for"]
+__all__ = ["RESET_AFTER_S", "CrashLoopBackOff", "PodActions", "actions_for"]
+
+RESET_AFTER_S: Final = 600.0
+"""After this long since a container's last start its pause is forgotten."""
+
+_ROUNDING_S: Final = 1e-6
+"""Sums of pauses are not exact: what is less than this is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,7 @@ def actions_for(
         runs: container -> its last run.
         has_sandbox: there is a sandbox to start containers in.
         had_sandbox: there was one once, which a reboot has ended.
-        by_container: see `restart.is_restarted`.
+        by_container: see `is_restarted`.
     """
     if not has_sandbox:
         return _in_new_sandbox(pod, runs, is_another=had_sandbox, by_container=by_container)
@@ -129,3 +138,64 @@ def _is_to_be_started(pod: Pod, app: Container, run: ContainerRecord | None, by_
     if run is None:
         return True
     return run.exit is not None and is_restarted(pod, app, run.exit.code, by_container=by_container)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    delay_s: float
+    started_at: float
+
+
+class CrashLoopBackOff:
+    """(pod, container) -> the pause before its next start; doubles with each start that follows an early end.
+
+    A kubelet keeps it in memory, so it starts from zero after a restart.
+
+    Source: client-go/util/flowcontrol/backoff.go (v0.34.4); kubelet/kubelet.go, ``newCrashLoopBackOff``;
+    kubelet_pods.go, ``HandlePodCleanups``, which drops old entries whether or not their containers still run
+    (kubernetes v1.34.4).
+
+    Args:
+        now: the node's time.
+        initial_s: the first pause.
+        max_s: the longest.
+    """
+
+    def __init__(self, now: Callable[[], float], *, initial_s: float = 10.0, max_s: float = 300.0) -> None:
+        self._now = now
+        self._initial_s = initial_s
+        self._max_s = max_s
+        self._entries: dict[tuple[PodUID, str], _Pause] = {}
+
+    @classmethod
+    def of(cls, config: KubeletConfig, clock: Clock) -> CrashLoopBackOff:
+        """The pauses of a kubelet; the gate ReduceDefaultCrashLoopBackOffDecay, off by default, makes them shorter."""
+        if config.is_on("ReduceDefaultCrashLoopBackOffDecay"):
+            return cls(clock.now, initial_s=1.0, max_s=60.0)
+        return cls(clock.now)
+
+    def remaining_s(self, pod: PodUID, container: str, finished_at: float) -> float:
+        """Seconds until a container that ended at `finished_at` may be started; 0 when it may be at once."""
+        entry = self._entries.get((pod, container))
+        if entry is None:
+            return 0.0
+        remaining_s = min(finished_at + entry.delay_s, entry.started_at + RESET_AFTER_S) - self._now()
+        return remaining_s if remaining_s > _ROUNDING_S else 0.0
+
+    def delay_s(self, pod: PodUID, container: str) -> float:
+        """The whole pause that a container is in."""
+        entry = self._entries.get((pod, container))
+        return 0.0 if entry is None else entry.delay_s
+
+    def started(self, pod: PodUID, container: str) -> None:
+        """A container that has ended is started again."""
+        entry, now = self._entries.get((pod, container)), self._now()
+        delay_s = self._initial_s
+        if entry is not None and now - entry.started_at < RESET_AFTER_S:
+            delay_s = min(entry.delay_s * 2, self._max_s)
+        self._entries[pod, container] = _Pause(delay_s, now)
+
+    def forget(self, pod: PodUID) -> None:
+        """Drop what is known of a pod that has ended."""
+        for key in [key for key in self._entries if key[0] == pod]:
+            del self._entries[key]

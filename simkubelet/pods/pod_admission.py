@@ -1,27 +1,34 @@
 """The admission of pods by one kubelet instance, and the active pods whose resources it counts.
 
-Admission handlers run one after the other; the first that rejects the pod decides.
+Admission handlers run one after the other; the first that rejects the pod decides: devices are allocated before the
+resources are counted.
 
 Source: kubelet/kubelet.go, ``NewMainKubelet`` for the order, ``rejectPod``, ``recordAdmissionRejection``;
-kubelet/lifecycle/predicate.go, ``Admit`` (kubernetes v1.34.4).
+kubelet/lifecycle/predicate.go, ``Admit``; kubelet/cm/admission/errors.go (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import replace
 from typing import Final
 
-from ..admission import Rejection, resource_rejection, sidecar_rejection
-from ..container_manager.container_manager import ContainerManager
-from ..golang.text import formatted
+from ..container_manager import ContainerManager
+from ..golang.text import formatted, quoted
 from ..model.config import KubeletConfig
-from ..model.fit import PODS
-from ..model.pod import Pod, PodUID
-from ..model.resources import ResourceName
-from ..model.version import FEATURE_GATES, Difference
+from ..model.pod import Container, ContainerKind, Pod, PodUID
+from ..model.pod_status import Rejection
+from ..model.resources import PODS, ResourceName, insufficient_resources, is_extended_resource
+from ..model.version import FEATURE_GATES, Difference, Version
 
 __all__ = ["ActivePods", "PodAdmission"]
 
+_IGNORES_UNKNOWN_INIT_REQUESTS: Final = Difference(
+    "admission ignores requests of init containers and sidecars for resources that the node does not know, as it "
+    "does for app containers",
+    {"1.26": False, "1.31": True},
+    "kubelet/lifecycle/predicate.go, ``removeMissingExtendedResources`` (kubernetes v1.30.14, v1.31.14)",
+)
 _FORMATS_REJECTION_EVENT: Final = Difference(
     "the message of a rejected pod's Event is a format of Go's fmt, so per cent signs in it are replaced",
     {"1.26": True, "1.36": False},
@@ -61,7 +68,7 @@ class ActivePods(Set[PodUID]):
             self._total[name] -= amount
 
     def requested_by_others(self, uid: PodUID) -> dict[ResourceName, int]:
-        """Resource -> what all pods but this one ask for together, with their number under `fit.PODS`."""
+        """Resource -> what all pods but this one ask for together, with their number under `PODS`."""
         own = self._requests.get(uid, {})
         return {name: amount - own.get(name, 0) for name, amount in self._total.items()}
 
@@ -97,11 +104,11 @@ class PodAdmission:
         """
         rejection = await self._containers.admit(pod)
         if rejection is None and self._refuses_sidecars:
-            rejection = sidecar_rejection(pod)
+            rejection = _sidecar_rejection(pod)
         if rejection is None:
             allocatable = self._containers.update_plugin_resources(pod.uid, self._allocatable())
             used = self._active.requested_by_others(pod.uid)
-            rejection = resource_rejection(pod, allocatable, used, self._version)
+            rejection = _resource_rejection(pod, allocatable, used, self._version)
         if rejection is not None:
             self._containers.metrics.pod_rejected(rejection.reason)
         return rejection
@@ -109,3 +116,50 @@ class PodAdmission:
     def event_message(self, rejection: Rejection) -> str:
         """The message of the Event about a rejected pod."""
         return formatted(rejection.message) if _FORMATS_REJECTION_EVENT.at(self._version) else rejection.message
+
+
+def _resource_rejection(
+    pod: Pod, allocatable: Mapping[ResourceName, int], used: Mapping[ResourceName, int], version: Version
+) -> Rejection | None:
+    """Count the node's resources again; None admits the pod.
+
+    Args:
+        pod: the pod in admission.
+        allocatable: what the node has for pods, as the device manager sees it at this admission.
+        used: what the other pods of the node ask for.
+        version: the minor.
+    """
+    missing = insufficient_resources(_without_unknown(pod, allocatable, version).requests(), allocatable, used)
+    if not missing:
+        return None
+    first = missing[0]
+    return Rejection(
+        f"OutOf{first.resource}",
+        f"Node didn't have enough resource: {first.resource}, requested: {first.requested}, used: {first.used}, "
+        f"capacity: {first.capacity}",
+    )
+
+
+def _sidecar_rejection(pod: Pod) -> Rejection | None:
+    """The rejection by a kubelet that knows sidecars and may not run them; None admits the pod.
+
+    Source: kubelet/lifecycle/predicate.go, ``Admit`` (kubernetes v1.28.15).
+    """
+    for container in pod.containers:
+        if container.kind is ContainerKind.SIDECAR:
+            message = f"Init container {quoted(container.name)} may not have a non-default restartPolicy"
+            return Rejection("InitContainerRestartPolicyForbidden", message)
+    return None
+
+
+def _without_unknown(pod: Pod, allocatable: Mapping[ResourceName, int], version: Version) -> Pod:
+    """The pod without requests for extended resources that the node does not know: they are not its business."""
+
+    def with_known(container: Container) -> Container:
+        if container.kind is not ContainerKind.APP and not _IGNORES_UNKNOWN_INIT_REQUESTS.at(version):
+            return container
+        requests = container.requests.items()
+        known = {name: amount for name, amount in requests if name in allocatable or not is_extended_resource(name)}
+        return replace(container, requests=known)
+
+    return replace(pod, containers=tuple(map(with_known, pod.containers)))

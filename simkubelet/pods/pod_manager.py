@@ -17,18 +17,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ..admission import Rejection
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
-from ..model.pod_status import PodPhase, PodStatus
+from ..model.pod_status import PodPhase, PodStatus, Rejection
 from ..model.resources import ResourceName
 from ..model.version import FEATURE_GATES
-from ..node.context import NodeContext
-from ..runtime.back_off import CrashLoopBackOff
+from ..node import NodeContext
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
+from .pod_actions import CrashLoopBackOff
 from .pod_admission import ActivePods, PodAdmission
 from .pod_worker import ENDS_DELETED_PODS, PodTools, PodWorker
 from .static_pods import MirrorPods, read_static_pods, watch_static_pods

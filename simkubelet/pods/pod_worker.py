@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from .._internal.change import Change
-from ..admission import AllocationError
 from ..cluster_api import ClusterApi
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
+from ..golang.text import go_duration
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
+from ..model.errors import AllocationError
 from ..model.pod import Container, ContainerKind, Pod
 from ..model.pod_status import PodPhase, PodStatus, Waiting
 from ..model.version import Difference
-from ..runtime.back_off import CrashLoopBackOff, go_duration
 from ..runtime.container_records import ContainerRecords
 from ..runtime.container_runtime import ContainerStartError, StartFailure
-from .environment import MissingVariableError, environment
-from .pod_actions import PodActions, actions_for
+from ..runtime.program import MissingVariableError, environment
+from .pod_actions import CrashLoopBackOff, PodActions, actions_for
 from .status import StatusGenerator
 from .termination import end_containers, terminated
 from .volumes import VolumeRetry, Volumes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from .._internal.first_done import first_done
+from .._internal.change import first_done
 from ..model.clock import Clock
 from ..model.pod import ContainerKind, Pod
 from ..model.pod_status import ContainerStatus, PodStatus, Running, Terminated, Waiting

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..cluster_api import ClusterApi
 from ..model.clock import Clock
 from ..model.pod import Pod
-from ..node.node_paths import KUBELET_FOLDERS, node_path
+from ..node import KUBELET_FOLDERS, node_path
 
 __all__ = ["VolumeRetry", "Volumes"]
 

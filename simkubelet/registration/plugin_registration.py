@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from ..apis.grpcwire.client import RpcError
 from ..apis.pluginregistration import InfoRequest, PluginInfo, RegistrationStatus, RegistrationStatusResponse
 from ..model.version import Difference, Version
-from .plugin_channel import PluginChannel
+from .plugin_client import PluginChannel
 from .registration import RegistrationServer
 
 __all__ = [
@@ -128,7 +128,7 @@ class RegistrationAttempt:
             handler = self._handlers.get(info.type)
             if handler is None:
                 text = f"no handler registered for plugin type: {info.type} at socket {self._socket}"
-                raise self._unsent(await self._told(channel, f"RegisterPlugin error -- {text}"))
+                raise self._unsent(await self._refuse(channel, f"RegisterPlugin error -- {text}"))
             await self._register(channel, handler, info)
         finally:
             await channel.close()
@@ -156,14 +156,14 @@ class RegistrationAttempt:
         refusal = handler.validate(info.name, endpoint, versions)
         if refusal is not None:
             text = f"RegisterPlugin error -- plugin validation failed with err: {refusal}"
-            raise self._unsent(await self._told(channel, text))
+            raise self._unsent(await self._refuse(channel, text))
         self._books.add(RegisteredPlugin(self._socket, self._generation, handler, info.name, endpoint))
         refusal = await handler.register(info.name, endpoint, versions)
         if refusal is not None:
             if _RETRIES_FAILED_REGISTRATIONS.at(self._version):
                 self._books.remove(self._socket)
             text = f"RegisterPlugin error -- plugin registration failed with err: {refusal}"
-            raise RegistrationFailedError(await self._told(channel, text))
+            raise RegistrationFailedError(await self._refuse(channel, text))
         failure = await self._notify(channel, RegistrationStatus(plugin_registered=True))
         if failure is not None:
             if _RETRIES_FAILED_REGISTRATIONS.at(self._version):
@@ -173,8 +173,8 @@ class RegistrationAttempt:
                 f"RegisterPlugin error -- failed to send registration status at socket {self._socket}, err: {failure}"
             )
 
-    async def _told(self, channel: PluginChannel, text: str) -> str:
-        """Tell the plugin why it is not registered, whether it listens or not; what the kubelet then says of it."""
+    async def _refuse(self, channel: PluginChannel, text: str) -> str:
+        """Notify the plugin why it is not registered, whether it listens or not; return what the kubelet then logs."""
         return await self._notify(channel, RegistrationStatus(plugin_registered=False, error=text)) or text
 
     def _unsent(self, failure: str) -> RegistrationFailedError:
@@ -184,7 +184,7 @@ class RegistrationAttempt:
         )
 
     async def _notify(self, channel: PluginChannel, status: RegistrationStatus) -> str | None:
-        """Tell the plugin; why that failed, None when it did not."""
+        """Notify the plugin; return why that failed, None when it did not."""
         try:
             await channel.call(
                 f"{_SERVICE}/NotifyRegistrationStatus",

@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> None:
     env = dict(variable.split("=", 1) for variable in arguments[3 : 3 + count])
     argv = arguments[3 + count :]
     try:
-        # Fails when nobody reads any more: the simulator died before it could tie this sandbox to its life.
+        # Fails when nobody reads any more: the simulator ended before it could tie this sandbox to itself.
         os.write(pipe, b"ready\n")
         _enter(arguments[1])
         program = find(argv[0], env.get("PATH", ""))

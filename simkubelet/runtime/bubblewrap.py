@@ -1,28 +1,162 @@
-"""The sandbox of one container: what is mounted where, as arguments of bubblewrap.
+"""The sandbox of one container: its image and what is mounted where, as arguments of bubblewrap.
 
-A container has its own mounts, process ids, IPC and host name; it shares the network of the host. Its root file system
-is the host's image (`host_image`), its ``/dev`` has the standard nodes and those that were asked for. Inside, the
-program is process 1 and user 0 without a single capability, whichever user runs the simulator.
+A container has its own mounts, process ids, IPC and host name; it shares the network of the host. Its ``/dev`` has the
+standard nodes and those that were asked for. Inside, the program is process 1 and user 0 without a single capability,
+whichever user runs the simulator.
+
+There is no registry and nothing to unpack, so whatever ``image`` a manifest names, a container finds the host's system
+folders and the Python that runs the simulator, its packages included. The rest of the host is not there.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from .._internal import bundle
 from ..model.errors import HostError
-from .host_image import HostImage
 
-__all__ = ["Bind", "bubblewrap_program", "check_bubblewrap", "sandbox_arguments"]
+__all__ = ["Bind", "HostImage", "bubblewrap_program", "check_bubblewrap", "sandbox_arguments"]
 
 _NAMESPACES: Final = (
     *("--unshare-user", "--uid", "0", "--gid", "0", "--cap-drop", "ALL"),
     *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts"),
     *("--die-with-parent", "--new-session", "--clearenv"),
 )
+
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS: Final = (
+    "alternatives",
+    "ca-certificates",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "passwd",
+    "pki",
+    "protocols",
+    "resolv.conf",
+    "services",
+    "ssl",
+)
+_SEARCH_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_ORIGINALS: Final = "/.image"
+
+
+@dataclass(frozen=True, slots=True)
+class HostImage:
+    """Folders of the host that containers see at the same place, read-only.
+
+    A mount may lead to a path in these folders that the host does not have, a driver library for one. Nobody can make a
+    mount point in a read-only folder, so the nearest folder that exists is replaced by a writable one, in which links
+    lead to the entries of the original.
+
+    Attributes:
+        folders: Real folders, shown read-only; none is inside another.
+        links: Path -> what the symbolic link there says, as ``/lib`` -> ``usr/lib``.
+        search_path: ``PATH`` of a container that sets none.
+        python: The interpreter, one inside `folders`.
+    """
+
+    folders: tuple[str, ...]
+    links: tuple[tuple[str, str], ...]
+    search_path: str
+    python: str
+
+    @classmethod
+    def of_this_host(cls) -> HostImage:
+        present = [path for path in map(Path, _SYSTEM) if path.is_dir()]
+        links = [(str(path), str(path.readlink())) for path in present if path.is_symlink()]
+        # An editable install has its packages in the checkout.
+        python = [sys.prefix, sys.base_prefix, os.path.realpath(sys.base_prefix), str(bundle.CHECKOUT)]
+        found = dict.fromkeys([*(str(path) for path in present if not path.is_symlink()), *python])
+        folders = [folder for folder in found if not any(_is_in(folder, other) for other in found if other != folder)]
+        own_bin = f"{sys.prefix}/bin"
+        own_path = "" if own_bin in _SEARCH_PATH.split(":") else f"{own_bin}:"
+        return cls(tuple(folders), tuple(links), f"{own_path}{_SEARCH_PATH}", os.path.realpath(sys.executable))
+
+    def arguments(self) -> list[str]:
+        """The arguments of bubblewrap that make the root file system."""
+        arguments = []
+        for folder in self.folders:
+            arguments += ["--ro-bind", folder, folder]
+        for path, link in self.links:
+            arguments += ["--symlink", link, path]
+        for name in _SETTINGS:
+            arguments += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        arguments += ["--dir", "/root", "--dir", "/run", "--symlink", "../run", "/var/run"]
+        return [*arguments, "--perms", "1777", "--dir", "/var/tmp"]  # noqa: S108 - the container's
+
+    def place(self, path: str) -> str:
+        """Where a path of the container really is, after the links of the image."""
+        path = os.path.normpath(f"/{path.lstrip('/')}")
+        for link, to in (*self.links, ("/var/run", "../run")):
+            if _is_in(path, link):
+                path = os.path.normpath(f"{link}/../{to}{path[len(link) :]}")
+        if not self._owner(path):
+            return path
+        ancestor = _nearest(path)
+        return os.path.normpath(os.path.realpath(ancestor) + path[len(ancestor) :])
+
+    def room_arguments(self, places: Sequence[str], replaced: Collection[str] = ()) -> list[str]:
+        """The arguments of bubblewrap after which something can be mounted at `places` (see `place`).
+
+        Nothing is left of what is at those that are `replaced`.
+        """
+        owned = [place for place in places if self._owner(place)]
+        opened = sorted({_folder(place) for place in owned if place in replaced or not os.path.lexists(place)})
+        owners = sorted({owner for folder in opened if (owner := self._owner(folder))})
+        arguments = []
+        for owner in owners:
+            arguments += ["--ro-bind", owner, _ORIGINALS + owner]
+        for folder in opened:
+            arguments += ["--tmpfs", folder, *_entries(folder, [*places, *opened])]
+        return arguments
+
+    def _owner(self, path: str) -> str | None:
+        return next((folder for folder in self.folders if _is_in(path, folder)), None)
+
+
+def _entries(folder: str, places: Sequence[str]) -> Iterator[str]:
+    """What an opened folder shows of its original: links, and real folders where something is mounted further down."""
+    for entry in sorted(Path(folder).iterdir()):
+        path = str(entry)
+        if path in places and not (entry.is_dir() and _has_below(path, places)):
+            continue
+        if entry.is_symlink():
+            yield from ("--symlink", str(entry.readlink()), path)
+        elif _has_below(path, places):
+            yield from ("--ro-bind", path, path)
+        else:
+            yield from ("--symlink", _ORIGINALS + path, path)
+
+
+def _has_below(folder: str, places: Iterable[str]) -> bool:
+    return any(place != folder and _is_in(place, folder) for place in places)
+
+
+def _folder(path: str) -> str:
+    return _nearest(os.path.dirname(path))  # noqa: PTH120
+
+
+def _nearest(path: str) -> str:
+    """The path itself or the nearest ancestor that the host has."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)  # noqa: PTH120
+    return path
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.events import ContainerExited, ContainerStarted, Observer
 from ..model.pod import Container, Pod, PodUID

@@ -32,7 +32,7 @@ from ..cdi import (
     devices_in_annotations,
 )
 from ..cdi import DeviceNode as CdiDeviceNode
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from .bubblewrap import Bind
 from .container_runtime import init_error, injection_error, refused_container, refused_spec
 

@@ -12,10 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from .._internal.change import Change
-from .._internal.first_done import first_done
+from .._internal.change import Change, first_done
+from ..golang.text import go_duration
 from ..model.clock import Clock
-from .back_off import go_duration
 from .cri_call import CriCall
 
 __all__ = ["Cri", "RuntimeState", "Silence"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .._internal.first_done import first_done
+from .._internal.change import first_done
 from ..model.clock import Clock
 from ..model.pod import Container, Pod
 from .container_runtime import ExitStatus

@@ -1,11 +1,11 @@
 """Containers that really run, each in a sandbox of its own (`bubblewrap`).
 
-The image of every container is the host, read-only (`host_image`). Output goes to a file per container and attempt, as
-it was written, without the runtime's time stamps. A container dies with the simulator, however that ends.
-One gap is bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
+The image of every container is the host, read-only. Output goes to a file per container and attempt, as it was
+written, without the runtime's time stamps. A container dies with the simulator, however that ends. One gap is
+bubblewrap's own (0.8): killed while it forks its sandbox, it leaves a process that waits and does nothing.
 
-Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `toolkit_hook`), groups, RDT.
-Volumes of a pod are not mounted, its security contexts are not read.
+Left out, and listed in the `limits` of a container that asked for it: OCI hooks (but see `container_setup`), groups,
+RDT. Volumes of a pod are not mounted, its security contexts are not read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from .._internal.open_files import with_first_limit
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.pod import Container, Pod
-from .bubblewrap import Bind, bubblewrap_program, check_bubblewrap, sandbox_arguments
+from .bubblewrap import Bind, HostImage, bubblewrap_program, check_bubblewrap, sandbox_arguments
 from .container_runtime import init_error, refused_spec
 from .container_setup import ContainerSetup, NodeHook, no_hook, set_up
-from .host_image import HostImage
 from .process_container import ContainerFiles, ProcessContainer, tail
 from .program import Program, program_of
 

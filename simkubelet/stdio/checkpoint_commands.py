@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..devices.checkpoint import CHECKPOINT_NAME, CorruptCheckpointError, checksum, hashed_text, read_document
-from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields
+from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 

@@ -1,4 +1,4 @@
-"""Commands about the device manager as a whole: its life, its settings, its time, its books."""
+"""Commands about the device manager as a whole: its start and stop, its settings, its time, its state."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..devices.pod_devices import DeviceID
 from ..model.resources import ResourceName
 from ..model.version import FEATURE_GATES
 from ..monitoring.kubelet_http import HAS_DEVICE_PLUGIN_CHECK
-from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields
+from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 

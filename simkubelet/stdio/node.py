@@ -11,21 +11,21 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from .._internal.change import Change
-from ..container_manager.container_manager import ContainerManager
+from ..container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..model.clock import RealClock
-from ..model.config import KubeletConfig
+from ..model.config import KubeletConfig, TopologySettings
+from ..model.errors import InputError
 from ..model.events import NodeEvent
-from ..model.pod import PodUID
-from ..model.topology_settings import TopologySettings
+from ..model.pod import Container, Pod, PodUID, pod_from_manifest
 from ..model.version import Version
 from ..topology.hint import TopologyHint
-from .pod_book import PodBook
 from .request import Fields, RequestError
 
-__all__ = ["Node", "RunSettings"]
+__all__ = ["Node", "PodBook", "RunSettings"]
 
 
 class Node:
@@ -105,7 +105,7 @@ class Node:
             self.changed.notify()
 
     def set_sources_ready(self, are_ready: bool) -> None:
-        """Say whether all pods of the node have been seen: now, and at the next start."""
+        """Set whether the kubelet has had all pods of the node: now, and at the next start."""
         self.settings = replace(self.settings, are_sources_ready=are_ready)
         if self._manager is not None:
             self._manager.allocator.are_sources_ready = are_ready
@@ -134,7 +134,7 @@ class RunSettings:
     """How the device manager is started.
 
     Attributes:
-        are_sources_ready: whether all pods of the node have been seen.
+        are_sources_ready: whether the kubelet has had all pods of the node.
         running: (pod, container) of all that the container runtime reports as running.
         topology: the topology manager's settings, and the machine's NUMA nodes.
     """
@@ -193,7 +193,84 @@ def _distances(nodes: Sequence[int], rows: Sequence[Sequence[int]]) -> Mapping[i
         raise RequestError(f"distances: give one row for each of {len(nodes)} NUMA nodes, with one number for each")
     by_number: dict[int, list[int]] = {}
     for node, row in zip(nodes, rows, strict=True):
-        told = by_number[node] = [0] * (max(nodes) + 1)
+        distances = by_number[node] = [0] * (max(nodes) + 1)
         for other, distance in zip(nodes, row, strict=True):
-            told[other] = distance
+            distances[other] = distance
     return by_number
+
+
+class PodBook:
+    """Pods by uid, in the order in which they were added.
+
+    A pod is active from `add` to `remove`; its object stays, as a container may be asked for after its pod's end,
+    until `forget`.
+    """
+
+    def __init__(self) -> None:
+        self._pods: dict[PodUID, Pod] = {}
+        self._active: set[PodUID] = set()
+
+    def add(self, fields: Fields) -> None:
+        """Take a pod from the fields of ``add_pod``; one of the same uid is replaced.
+
+        Raises:
+            RequestError: the API server would refuse such a pod, or a field is not of its type.
+        """
+        uid = PodUID(fields.text("uid"))
+        manifest = {
+            "metadata": {"name": fields.text("name", uid), "namespace": fields.text("namespace", "default")},
+            "spec": {
+                "initContainers": [_container(container) for container in fields.objects("init_containers")],
+                "containers": [_container(container) for container in fields.objects("containers")],
+            },
+        }
+        try:
+            self._pods[uid] = replace(pod_from_manifest(manifest), uid=uid)
+        except InputError as error:
+            raise RequestError(str(error)) from None
+        self._active.add(uid)
+
+    def remove(self, uid: str) -> None:
+        """End a pod: it is no longer active. Raises as `pod`."""
+        self._active.discard(self.pod(uid).uid)
+
+    def forget(self, uid: str) -> None:
+        """End a pod and drop its object. Raises as `pod`."""
+        self.remove(uid)
+        del self._pods[PodUID(uid)]
+
+    def active(self) -> frozenset[PodUID]:
+        return frozenset(self._active)
+
+    def all(self) -> Mapping[PodUID, Pod]:
+        """Every pod that is not forgotten."""
+        return self._pods
+
+    def pod(self, uid: str) -> Pod:
+        """The pod of a uid.
+
+        Raises:
+            RequestError: no such pod was added, or it was forgotten.
+        """
+        pod = self._pods.get(PodUID(uid))
+        if pod is None:
+            raise RequestError(f"pod: no pod {uid!r}; add it first with add_pod")
+        return pod
+
+    def container(self, uid: str, name: str) -> tuple[Pod, Container]:
+        """A pod and its container of some name.
+
+        Raises:
+            RequestError: there is no such pod or container.
+        """
+        pod = self.pod(uid)
+        for container in pod.containers:
+            if container.name == name:
+                return pod, container
+        known = ", ".join(container.name for container in pod.containers)
+        raise RequestError(f"container: pod {uid!r} has no container {name!r}; it has {known}")
+
+
+def _container(fields: Fields) -> dict[str, Any]:
+    restart = {"restartPolicy": "Always"} if fields.flag("restartable", default=False) else {}
+    return {"name": fields.text("name"), "resources": {"limits": fields.mapping("limits", {})}, **restart}

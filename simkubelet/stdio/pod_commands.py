@@ -7,16 +7,16 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
-from ..admission import AllocationError
 from ..devices.health_updates import HEALTH_UPDATE_QUEUE
-from ..devices.run_options import DeviceRunOptions
+from ..devices.pod_devices import DeviceRunOptions
+from ..model.config import PolicyName
+from ..model.errors import AllocationError
 from ..model.pod import Container, Pod
 from ..model.pod_status import ResourceStatus
 from ..model.resources import ResourceName
-from ..model.topology_settings import PolicyName
-from .command import Answer, CommandFailedError, CommandTable
 from .node import Node
 from .request import Fields
+from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 
@@ -101,7 +101,7 @@ async def do_update_plugin_resources(node: Node, fields: Fields) -> Answer:
 @commands.add("pod")
 async def do_allocated_status(node: Node, fields: Fields) -> Answer:
     """The health of each device that a pod's containers hold."""
-    _check_tells_health(node)
+    _check_reports_health(node)
     status = node.manager.allocated_resources_status(node.pods.pod(fields.text("pod")))
     return {"status": {container: [_status(each) for each in resources] for container, resources in status.items()}}
 
@@ -109,7 +109,7 @@ async def do_allocated_status(node: Node, fields: Fields) -> Answer:
 @commands.add("timeout_ms", "want")
 async def do_updates(node: Node, fields: Fields) -> Answer:
     """Lists of pods whose devices changed their health; waits while fewer than want have come."""
-    _check_tells_health(node)
+    _check_reports_health(node)
     want, timeout_s = fields.whole("want", 0), fields.number("timeout_ms", 0.0) / 1000
     waiting, found = node.manager.health_updates, list[Sequence[str]]()
     with contextlib.suppress(TimeoutError):
@@ -119,7 +119,7 @@ async def do_updates(node: Node, fields: Fields) -> Answer:
     return {"updates": found}
 
 
-def _check_tells_health(node: Node) -> None:
+def _check_reports_health(node: Node) -> None:
     if HEALTH_UPDATE_QUEUE.at(node.version) is None:
         raise CommandFailedError("this Kubernetes tells no device health: ResourceHealthStatus came in 1.31")
 

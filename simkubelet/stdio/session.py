@@ -1,4 +1,4 @@
-"""A session: lines in, each carried out after the one before it, one answer each.
+"""The table of commands, and a session that carries them out: lines in, one after the other, one answer each.
 
 A command with ``async`` runs on while the next ones are carried out; ``await`` brings its answer.
 """
@@ -8,41 +8,73 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ..admission import AllocationError
-from ..model.errors import KubeletPanicError, SimkubeletError
-from . import (
-    checkpoint_commands,
-    device_commands,
-    kubelet_commands,
-    monitoring_commands,
-    pod_commands,
-)
-from .command import Command, CommandFailedError, CommandTable
+from ..model.errors import AllocationError, KubeletPanicError, SimkubeletError
 from .node import Node
 from .request import Fields, RequestError, parse
 
-__all__ = ["COMMANDS", "Session"]
+__all__ = ["Answer", "CommandFailedError", "CommandTable", "Session"]
 
-COMMANDS: Final = CommandTable(
-    kubelet_commands.commands
-    | pod_commands.commands
-    | device_commands.commands
-    | monitoring_commands.commands
-    | checkpoint_commands.commands
-)
-"""All, in the order of the help."""
 _OF_ALL: Final = frozenset({"cmd", "async"})
 _AWAIT_TIMEOUT_MS: Final = 60_000.0
+
+Answer = Mapping[str, Any]
+"""Fields of an answer, without those that all answers have."""
+
+_Handler = Callable[[Node, Fields], Awaitable[Answer]]
+
+
+class CommandFailedError(Exception):
+    """A command was carried out and failed; the answer has `error`, and `fields` beside it."""
+
+    def __init__(self, error: str, /, **fields: object) -> None:
+        super().__init__(error)
+        self.fields = fields
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """One row of the table.
+
+    Attributes:
+        name: as in ``cmd``.
+        takes: the names of its fields.
+        about: one line for the help.
+        handler: carries it out and returns what the answer holds beside ``ok``.
+        needs_manager: a device manager has to run.
+    """
+
+    name: str
+    takes: tuple[str, ...]
+    about: str
+    handler: _Handler
+    needs_manager: bool
+
+
+class CommandTable(dict[str, _Command]):
+    """Commands by name, entered where they are written: ``@commands.add("pod", "container")`` on ``do_allocate``."""
+
+    def add(self, *takes: str, needs_manager: bool = True) -> Callable[[_Handler], _Handler]:
+        """Enter a function under its own name, without the ``do_`` that keeps it apart from other names."""
+
+        def enter(handler: _Handler) -> _Handler:
+            name = handler.__name__.removeprefix("do_")
+            about = (handler.__doc__ or "").partition("\n")[0]
+            self[name] = _Command(name, takes, about, handler, needs_manager)
+            return handler
+
+        return enter
 
 
 class Session:
     """Carries out lines on a node."""
 
-    def __init__(self, node: Node, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, node: Node, commands: CommandTable, tasks: asyncio.TaskGroup) -> None:
         self._node = node
+        self._commands = commands
         self._tasks = tasks
         self._background: dict[str, asyncio.Task[dict[str, Any]]] = {}
 
@@ -65,7 +97,7 @@ class Session:
     async def _answer(self, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
         if name == "await":
             return await self._await(Fields(values, ""))
-        command = COMMANDS.get(name)
+        command = self._commands.get(name)
         if command is None:
             raise RequestError(f"cmd: no command {name!r}; see --help for all of them")
         fields = Fields({key: value for key, value in values.items() if key not in _OF_ALL}, "")
@@ -92,7 +124,7 @@ class Session:
         del self._background[name]
         return _sealed({"cmd": "await", "ok": True, "name": name, "answer": task.result()}, begun)
 
-    async def _carry_out(self, command: Command, fields: Fields) -> dict[str, Any]:
+    async def _carry_out(self, command: _Command, fields: Fields) -> dict[str, Any]:
         begun = time.monotonic_ns()
         answer: dict[str, Any] = {"cmd": command.name, "ok": True}
         try:

@@ -4,7 +4,7 @@ Pods are admitted one after the other. A `TopologyManager` belongs to one kubele
 hints of the containers) is computed again when the pods are admitted again.
 
 Source: topologymanager/topology_manager.go, scope.go, scope_none.go, scope_container.go and scope_pod.go (kubernetes
-v1.34.4); for the counts kubelet/metrics/metrics.go (kubernetes v1.26.15, v1.27.16, v1.32.13, v1.33.13).
+v1.34.4).
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from ..admission import AllocationError, Rejection, device_rejection
+from ..model.config import PolicyName, ScopeName, TopologySettings
+from ..model.errors import AllocationError
+from ..model.metrics import AdmissionCounts
 from ..model.pod import Container, Pod, PodUID
-from ..model.topology_settings import PolicyName, ScopeName, TopologySettings
+from ..model.pod_status import Rejection
 from ..model.version import Version
-from .hint import NO_HINT, ProviderHints, TopologyHint
-from .merging import EndlessEnumerationError
-from .options import policy_options
-from .policy import Policy
+from .hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint
+from .policy import Policy, policy_options
 
-__all__ = ["AdmissionCounts", "AffinityStore", "Allocate", "HintProvider", "TopologyManager"]
+__all__ = ["AffinityStore", "Allocate", "HintProvider", "TopologyManager"]
 
 _log = logging.getLogger(__name__)
 
@@ -147,7 +146,7 @@ class TopologyManager:
         try:
             await allocate(pod, container)
         except AllocationError as error:
-            return device_rejection(error)
+            return Rejection("UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         return None
 
     def _count_alignment(self, *, is_aligned: bool) -> None:
@@ -173,30 +172,3 @@ class AffinityStore:
 
     def set_affinity(self, pod_uid: PodUID, container: str, hint: TopologyHint) -> None:
         self._hints.setdefault(pod_uid, {})[container] = hint
-
-
-def _none_yet() -> dict[ScopeName, int]:
-    return dict.fromkeys(ScopeName, 0)
-
-
-@dataclass(slots=True)
-class AdmissionCounts:
-    """Counters of one kubelet instance; each begins at 0.
-
-    The first two are kept from 1.27 on. How long an admission took (``kubelet_topology_manager_admission_duration_ms``)
-    is for the caller of `TopologyManager.admit` to measure.
-
-    Attributes:
-        requests: ``kubelet_topology_manager_admission_requests_total``: pods, whatever the policy.
-        errors: ``kubelet_topology_manager_admission_errors_total``: of those, rejected by a policy other than none or
-            in the allocation after it.
-        aligned: ``kubelet_container_aligned_compute_resources_count{scope,boundary="numa_node"}`` by scope, from 1.32:
-            containers (scope container) or pods (scope pod) that single-numa-node admitted.
-        not_aligned: ``kubelet_container_aligned_compute_resources_failure_count`` with the same labels, from 1.33:
-            those that single-numa-node rejected.
-    """
-
-    requests: int = 0
-    errors: int = 0
-    aligned: dict[ScopeName, int] = field(default_factory=_none_yet)
-    not_aligned: dict[ScopeName, int] = field(default_factory=_none_yet)

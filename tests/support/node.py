@@ -29,7 +29,7 @@ from simkubelet.model.events import NodeEvent
 from simkubelet.model.pod_status import ContainerStatus, PodStatus
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.node.context import NodeContext
+from simkubelet.node import NodeContext
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
 
 RESOURCE = "example.com/stub"

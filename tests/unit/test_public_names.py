@@ -20,7 +20,6 @@ PROMISED = [
     "simkubelet.framework",
     "simkubelet.host",
     "simkubelet.kubelet",
-    "simkubelet.node",
     "simkubelet.runtime",
     "simkubelet.stories",
 ]

@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Final
 
 from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.host import NodeView
-from simkubelet.kubelet import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
-from simkubelet.model.config import KubeletConfig, RuntimeKind
+from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
+from simkubelet.node import DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .node_files import SimFiles

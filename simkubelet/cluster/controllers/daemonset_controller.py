@@ -17,8 +17,7 @@ import json
 from collections.abc import Container, Sequence
 from typing import Final
 
-from ..._internal.change import Change
-from ..._internal.first_done import first_done
+from ..._internal.change import Change, first_done
 from ...model.clock import Clock
 from ..api.errors import StatusError
 from ..api.registry.kinds import Kind, kind_named

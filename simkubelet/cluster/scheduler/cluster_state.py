@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from ...model.fit import PODS
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
-from ...model.resources import ResourceName
+from ...model.resources import PODS, ResourceName
 
 __all__ = ["CPU", "DEFAULT_SCHEDULER", "MEMORY", "ClusterState", "NodeInfo", "PodInfo"]
 

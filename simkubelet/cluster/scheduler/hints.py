@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ...model.fit import PODS, insufficient_resources
 from ...model.node import Node
+from ...model.resources import PODS, insufficient_resources
 from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
 from .cluster_state import PodInfo
 from .plugins import HARD_TAINTS, tolerates_cordon

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ...model.fit import insufficient_resources
+from ...model.resources import insufficient_resources
 from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value

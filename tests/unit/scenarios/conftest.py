@@ -20,7 +20,7 @@ from scenarios.story.document import Document, load
 from scenarios.story.part import Action, Capability
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceRunOptions
 
 GPU = "nvidia.com/gpu"
 

@@ -12,7 +12,7 @@ from scenarios.trace.snapshot import CheckpointView, KubeletState
 from scenarios.trace.trace import Trace
 from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
-from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions
 from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,

@@ -7,8 +7,7 @@ import pytest
 from scenarios.backends.sim.changes import change_checkpoint
 from scenarios.story.verbs.node_action import CheckpointState
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
-from simkubelet.devices.checkpoint_text import CheckpointText
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CheckpointText, CorruptCheckpointError, decode
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import PodUID

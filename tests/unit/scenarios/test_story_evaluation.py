@@ -11,7 +11,7 @@ from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.story.expectations import NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.trace.snapshot import CheckpointView, KubeletState, PluginState, PodEvent, Snapshot
 from scenarios.trace.trace import Trace
-from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
+from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeStatusUpdated
 
 GPU = "nvidia.com/gpu"

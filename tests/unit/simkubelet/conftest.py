@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from faker import Faker
 
-from simkubelet.kubelet.kubelet import DEVICE_PLUGINS
+from simkubelet.node import DEVICE_PLUGINS
 from tests.support.node import Node, running_node
 
 

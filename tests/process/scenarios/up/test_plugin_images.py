@@ -13,12 +13,11 @@ import pytest
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec, PluginSpec
 from scenarios.up.plugin_images import PluginImages
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.pod import Pod, pod_from_manifest
-from simkubelet.runtime.bookkeeping_runtime import BookKeepingContainer, BookKeepingRuntime
-from simkubelet.runtime.container_runtime import ExitStatus
+from simkubelet.runtime.container_runtime import BookKeepingContainer, BookKeepingRuntime, ExitStatus
 
 NO_DEVICES = DeviceRunOptions(envs={}, mounts=(), devices=(), annotations=(), cdi_devices=())
 SHELL = PluginSpec(name="shell", command=("sh", "-c"))

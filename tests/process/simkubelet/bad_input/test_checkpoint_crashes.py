@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint
-from simkubelet.devices.checkpoint_text import CheckpointText
+from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint, CheckpointText
 from simkubelet.devices.plugin_folder import PluginFolder
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.pod import PodUID

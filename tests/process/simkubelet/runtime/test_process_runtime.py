@@ -15,7 +15,7 @@ from faker import Faker
 
 from fakegpu import Machine
 from simkubelet.cdi import ContainerEdits
-from simkubelet.devices.run_options import DeviceNode, DeviceRunOptions, Mount
+from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.errors import HostError
 from simkubelet.model.pod import pod_from_manifest
@@ -469,7 +469,7 @@ from pathlib import Path
 from simkubelet.model.clock import RealClock
 from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.process_runtime import ProcessRuntime
-from simkubelet.devices.run_options import DeviceRunOptions, Mount
+from simkubelet.devices.pod_devices import DeviceRunOptions, Mount
 
 async def main():
     command = ["sh", "-c", "exec 9>/out/fifo; echo ready >&9; setsid sleep 1000 & sleep 1000"]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simkubelet.stdio.session import COMMANDS
+from simkubelet.stdio.__main__ import COMMANDS
 from tests.support.kubelet_sides import LineProgram
 from tests.support.node import FakePlugin
 from tests.support.oracle import OracleProcess

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.stdio.session import COMMANDS
+from simkubelet.stdio.__main__ import COMMANDS
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
 

@@ -19,8 +19,8 @@ import pytest
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
-from simkubelet.registration import plugin_channel
+from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.registration import plugin_client
 from tests.support.grpc_peers import WATCHED_REGISTRATION, connected, methods_of, serve
 from tests.support.node import FakePlugin, Node
 from tests.support.watched_plugin import WatchedPlugin
@@ -303,7 +303,7 @@ async def listener(path: Path, talk: Any) -> AsyncIterator[None]:
 async def test_socket_that_speaks_no_grpc_is_dialled_until_the_time_is_over(
     node: Node, monkeypatch: pytest.MonkeyPatch, talk: Any
 ) -> None:
-    monkeypatch.setattr(plugin_channel, "_DIAL_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(plugin_client, "_DIAL_TIMEOUT_S", 0.1)
     async with listener(node.folder / "stub.sock", talk):
         with pytest.raises(RpcError) as refusal:
             await FakePlugin(node.folder).register()

@@ -15,9 +15,9 @@ import pytest
 
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
-from simkubelet.kubelet.services import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.model.errors import HostError
-from simkubelet.registration import plugin_channel
+from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.registration import plugin_client
 from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import FakePlugin, Node, running_node
 from tests.support.watched_plugin import WatchedPlugin
@@ -89,7 +89,7 @@ async def test_start_before_1_33_removes_links_and_files_and_nothing_behind_them
 async def test_endpoint_that_is_not_a_socket_is_dialled_until_the_time_is_over(
     odd_files: Path, make_node: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin_channel, "_DIAL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(plugin_client, "_DIAL_TIMEOUT_S", 0.2)
     node = await make_node()
     endpoints = [*ODD, "", ".", "nobody.sock", "file.sock/x"]
 

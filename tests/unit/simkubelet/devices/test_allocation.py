@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.admission import AllocationError
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse, Device, DevicePluginOptions
 from simkubelet.devices.allocation import DeviceRequest, PreferenceQuery, devices_to_allocate
 from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
+from simkubelet.model.errors import AllocationError
 from simkubelet.model.pod import PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from simkubelet._internal.change import Change
-from simkubelet.admission import AllocationError
 from simkubelet.apis.deviceplugin import (
     AllocateResponse,
     ContainerAllocateResponse,
@@ -28,7 +27,7 @@ from simkubelet.devices.device_list import DeviceList
 from simkubelet.devices.device_manager import DeviceManager
 from simkubelet.devices.endpoint import Endpoint
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
-from simkubelet.model.errors import KubeletPanicError
+from simkubelet.model.errors import AllocationError, KubeletPanicError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version

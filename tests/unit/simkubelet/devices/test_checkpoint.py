@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices.checkpoint import Checkpoint, CorruptCheckpointError, checksum, decode
-from simkubelet.devices.checkpoint_text import CheckpointText
+from simkubelet.devices.checkpoint import Checkpoint, CheckpointText, CorruptCheckpointError, checksum, decode
 from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.pod import PodUID
 from simkubelet.model.resources import ResourceName

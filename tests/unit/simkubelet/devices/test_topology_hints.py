@@ -17,8 +17,7 @@ from simkubelet.model.errors import KubeletPanicError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import version
-from simkubelet.topology.hint import TopologyHint, nodes_in, numa_mask
-from simkubelet.topology.merging import EndlessEnumerationError, Walk
+from simkubelet.topology.hint import EndlessEnumerationError, TopologyHint, Walk, nodes_in, numa_mask
 
 GPU = ResourceName("example.com/gpu")
 UID = PodUID("u1")

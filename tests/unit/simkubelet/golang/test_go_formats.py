@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.golang.text import formatted
+from simkubelet.golang.text import formatted, go_duration
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,9 @@ def test_formats_without_arguments_are_as_go_prints_them(text: str, expected: st
 @given(st.text(st.characters(exclude_characters="%")))
 def test_text_without_a_per_cent_sign_stays(text: str) -> None:
     assert formatted(text) == text
+
+
+@given(st.integers(0, 59), st.integers(0, 10))
+def test_durations_are_written_as_go_does(seconds: int, minutes: int):
+    expected = f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
+    assert go_duration(minutes * 60 + seconds) == expected

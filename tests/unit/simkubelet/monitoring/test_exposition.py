@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from simkubelet.container_manager.metrics import Metrics, PodResourcesMethod
-from simkubelet.model.topology_settings import ScopeName
+from simkubelet.model.config import ScopeName
+from simkubelet.model.metrics import Metrics, PodResourcesMethod
 from simkubelet.model.version import SUPPORTED, version
 from simkubelet.monitoring.exposition import PluginSockets, exposition
 

@@ -14,14 +14,13 @@ from simkubelet.apis import podresources as v1
 from simkubelet.apis import podresources_v1alpha1 as v1alpha1
 from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from simkubelet.container_manager.metrics import Metrics, PodResourcesMethod
 from simkubelet.devices.pod_devices import NO_NUMA_NODE
 from simkubelet.model.config import KubeletConfig
 from simkubelet.model.errors import HostError
+from simkubelet.model.metrics import Metrics, PodResourcesMethod
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.model.version import version
-from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit
-from simkubelet.monitoring.pod_resources_messages import allocatable_devices, container_devices
+from simkubelet.monitoring.pod_resources import PodResourcesServer, RateLimit, allocatable_devices, container_devices
 from tests.support.grpc_peers import POD_RESOURCES, POD_RESOURCES_V1ALPHA1, Calls, calls, connected
 
 GPU = "example.com/gpu"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simkubelet.devices.run_options import DeviceRunOptions
+from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID, RestartPolicy
 from simkubelet.model.pod_status import PodPhase
-from simkubelet.pods.phase import phase_of
 from simkubelet.pods.pod_actions import actions_for
-from simkubelet.pods.status import container_statuses
+from simkubelet.pods.status import container_statuses, phase_of
 from simkubelet.runtime.container_records import ContainerRecord
 from simkubelet.runtime.container_runtime import ExitStatus
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.model.topology_settings import PolicyName, TopologySettings
+from simkubelet.model.config import PolicyName, TopologySettings
 
 RESOURCE = "example.com/stub"
 

@@ -18,8 +18,8 @@ from simkubelet.apis.grpcwire.client import WINDOW, ConnectionClosedError, RpcEr
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Headers, Type, header_block
 from simkubelet.apis.grpcwire.messages import ANSWER_BEGINS, framed, trailers
 from simkubelet.model.version import version
-from simkubelet.registration import plugin_channel
-from simkubelet.registration.plugin_channel import PluginChannel
+from simkubelet.registration import plugin_client
+from simkubelet.registration.plugin_client import PluginChannel
 
 LIMIT_S = 20
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
@@ -420,7 +420,7 @@ async def test_stream_that_nobody_reads_is_held_up_and_no_other_call(short_folde
 
 
 async def test_plugin_that_comes_late_is_dialled_again(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plugin_channel, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(plugin_client, "_FIRST_PAUSE_S", 0.01)
     channel = PluginChannel(short_folder / "s", version("1.34"))
     dialling = asyncio.create_task(channel.dial())
     await asyncio.sleep(0.03)

@@ -11,7 +11,7 @@ import pytest
 from simkubelet._internal.change import Change
 from simkubelet._internal.folder_events import FolderEvents
 from simkubelet.model.errors import HostError
-from simkubelet.registration.plugin_watcher import PluginWatcher
+from simkubelet.registration.plugin_manager import PluginWatcher
 
 
 class Sightings:

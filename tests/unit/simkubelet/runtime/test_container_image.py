@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from simkubelet.runtime.bubblewrap import Bind, sandbox_arguments
-from simkubelet.runtime.host_image import HostImage
+from simkubelet.runtime.bubblewrap import Bind, HostImage, sandbox_arguments
 
 
 @pytest.fixture

@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import base64
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from simkubelet.cluster import Objects, Store, WallTime
+from simkubelet.cluster.objects.objects import Key
+from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.pod import pod_from_manifest
-from simkubelet.runtime.program import Program, expand, program_of
+from simkubelet.runtime.program import MissingVariableError, Program, environment, expand, program_of
 
 
 def program(plugin_env: dict[str, str] | None = None, **container: object) -> Program:
@@ -53,3 +60,72 @@ def test_init_container_is_found_by_its_name():
 def test_command_that_is_not_a_list_of_texts_is_reported(command):
     with pytest.raises(InputError, match="pod 'p': container 'c': command: must be a list of texts"):
         program(command=command)
+
+
+@pytest.fixture
+def objects() -> Objects:
+    objects = Objects(WallTime(ManualClock()))
+    objects.create(Key("configmaps", "default", "c"), {"data": {"a": "1", "b": "$(X)"}})
+    objects.create(Key("secrets", "default", "s"), {"data": {"token": base64.b64encode(b"secret").decode()}})
+    return objects
+
+
+def variables(objects: Objects, **container: Any) -> dict[str, str]:
+    spec = {"containers": [{"name": "main", "image": "none", **container}], "nodeName": "node-1"}
+    pod = pod_from_manifest({"metadata": {"name": "p", "labels": {"app": "x"}}, "spec": spec})
+    return dict(environment(pod, pod.containers[0], Store(objects, lambda event: None)))
+
+
+def from_(**source: Any) -> list[dict[str, Any]]:
+    return [{"name": "V", "valueFrom": source}]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ({"configMapKeyRef": {"name": "c", "key": "a"}}, "1"),
+        ({"secretKeyRef": {"name": "s", "key": "token"}}, "secret"),
+        ({"fieldRef": {"fieldPath": "metadata.name"}}, "p"),
+        ({"fieldRef": {"fieldPath": "spec.nodeName"}}, "node-1"),
+        ({"fieldRef": {"fieldPath": "metadata.labels['app']"}}, "x"),
+        ({"fieldRef": {"fieldPath": "metadata.annotations['none']"}}, ""),
+    ],
+)
+def test_variable_has_the_value_of_its_source(objects: Objects, source: dict[str, Any], value: str) -> None:
+    assert variables(objects, env=from_(**source)) == {"V": value}
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ({"configMapKeyRef": {"name": "none", "key": "a"}}, 'configmap "none" not found'),
+        ({"secretKeyRef": {"name": "none", "key": "a"}}, 'secret "none" not found'),
+        ({"configMapKeyRef": {"name": "c", "key": "x"}}, "couldn't find key x in ConfigMap default/c"),
+        ({"secretKeyRef": {"name": "s", "key": "x"}}, "couldn't find key x in Secret default/s"),
+    ],
+)
+def test_source_that_is_not_there_is_named_unless_optional(objects: Objects, source: dict[str, Any], why: str) -> None:
+    with pytest.raises(MissingVariableError) as error:
+        variables(objects, env=from_(**source))
+    assert str(error.value) == why
+
+    ((kind, reference),) = source.items()
+    assert variables(objects, env=from_(**{kind: {**reference, "optional": True}})) == {}
+
+
+def test_own_variables_go_before_those_of_a_whole_config_map(objects: Objects) -> None:
+    found = variables(
+        objects,
+        envFrom=[{"configMapRef": {"name": "c"}, "prefix": "P_"}, {"secretRef": {"name": "none", "optional": True}}],
+        env=[{"name": "P_a", "value": "own"}],
+    )
+    assert found == {"P_a": "own", "P_b": "$$(X)"}
+
+
+def test_value_of_a_config_map_is_taken_to_the_letter(objects: Objects) -> None:
+    spec = {"containers": [{"name": "main", "image": "none", "env": [{"name": "X", "value": "x"}]}]}
+    pod = pod_from_manifest({"metadata": {"name": "p"}, "spec": spec})
+    (container,) = pod.containers
+    taken = replace(container, env=variables(objects, env=from_(configMapKeyRef={"name": "c", "key": "b"})))
+
+    assert program_of(pod, taken, {}).env == {"V": "$(X)"}

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from simkubelet.admission import AllocationError, Rejection
+from simkubelet.model.config import TopologySettings
+from simkubelet.model.errors import AllocationError
 from simkubelet.model.pod import Container, ContainerKind, Pod, PodUID
+from simkubelet.model.pod_status import Rejection
 from simkubelet.model.resources import ResourceName
-from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
-from simkubelet.topology.hint import NO_HINT, ProviderHints, TopologyHint, numa_mask
+from simkubelet.topology.hint import NO_HINT, EndlessEnumerationError, ProviderHints, TopologyHint, Walk, numa_mask
 from simkubelet.topology.manager import AffinityStore, TopologyManager
-from simkubelet.topology.merging import EndlessEnumerationError, Walk
 
 GPU = ResourceName("example.com/gpu")
 NIC = ResourceName("example.com/nic")

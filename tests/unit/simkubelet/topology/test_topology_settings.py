@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from simkubelet.model.config import TopologySettings
 from simkubelet.model.errors import InputError
-from simkubelet.model.topology_settings import TopologySettings
 from simkubelet.model.version import version
-from simkubelet.topology.options import PolicyOptions, policy_options
+from simkubelet.topology.policy import PolicyOptions, policy_options
 
 CLOSEST = "prefer-closest-numa-nodes"
 MAX_NODES = "max-allowable-numa-nodes"

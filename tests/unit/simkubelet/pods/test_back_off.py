@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.model.pod import PodUID
-from simkubelet.runtime.back_off import RESET_AFTER_S, CrashLoopBackOff, go_duration
+from simkubelet.pods.pod_actions import RESET_AFTER_S, CrashLoopBackOff
 
 POD = PodUID("u")
 
@@ -86,9 +86,3 @@ def test_containers_wait_each_for_themselves():
     assert back_off.remaining_s(POD, "other", 0.0) == 0
     back_off.forget(POD)
     assert back_off.remaining_s(POD, "c", 0.0) == 0
-
-
-@given(st.integers(0, 59), st.integers(0, 10))
-def test_durations_are_written_as_go_does(seconds: int, minutes: int):
-    expected = f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
-    assert go_duration(minutes * 60 + seconds) == expected

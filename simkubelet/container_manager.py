@@ -15,21 +15,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from ..admission import Rejection
-from ..apis.deviceplugin import DevicePluginOptions
-from ..devices.allocator import Allocator
-from ..devices.checkpoint_text import CheckpointText
-from ..devices.device_list import DeviceList
-from ..devices.device_manager import DeviceManager
-from ..devices.endpoint import AlreadyConnectedError, Endpoint
-from ..devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
-from ..devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from ..devices.pod_devices import Allocation
-from ..devices.run_options import response_data
-from ..devices.topology_hints import DeviceHintProvider
-from ..model.clock import Clock
-from ..model.config import KubeletConfig
-from ..model.events import (
+from .apis.deviceplugin import DevicePluginOptions
+from .devices.allocator import Allocator
+from .devices.checkpoint import CheckpointText
+from .devices.device_list import DeviceList
+from .devices.device_manager import DeviceManager
+from .devices.endpoint import AlreadyConnectedError, Endpoint
+from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
+from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
+from .devices.pod_devices import Allocation, DeviceID, response_data
+from .devices.topology_hints import DeviceHintProvider
+from .model.clock import Clock
+from .model.config import KubeletConfig
+from .model.events import (
     DevicesAllocated,
     DevicesListed,
     Observer,
@@ -37,15 +35,15 @@ from ..model.events import (
     PluginRegistered,
     RegistrationRefused,
 )
-from ..model.node import DeviceCapacity
-from ..model.pod import Container, Pod, PodUID
-from ..model.pod_status import ResourceStatus
-from ..model.resources import ResourceName
-from ..model.version import Difference
-from ..registration.plugin_client import PluginClient, RefusedError
-from ..registration.registration import RegistrationServer
-from ..topology.manager import AffinityStore, TopologyManager
-from .metrics import Metrics
+from .model.metrics import Metrics
+from .model.node import DeviceCapacity
+from .model.pod import Container, Pod, PodUID
+from .model.pod_status import Rejection, ResourceStatus
+from .model.resources import ResourceName
+from .model.version import Difference
+from .registration.plugin_client import PluginClient, RefusedError
+from .registration.registration import RegistrationServer
+from .topology.manager import AffinityStore, TopologyManager
 
 __all__ = ["ContainerManager"]
 
@@ -175,6 +173,26 @@ class ContainerManager:
             return allocatable
         held = {resource: len(devices) for resource, devices in self.devices.allocated.items()}
         return {**allocatable, **{name: max(count, allocatable.get(name, 0)) for name, count in held.items()}}
+
+    def devices_of(self, pod: PodUID, container: str) -> Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]:
+        """Resource -> NUMA node (`NO_NUMA_NODE` without) -> ids that a container holds.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetDevices``.
+        """
+        held = self.devices.pod_devices.container(pod, container)
+        return {resource: allocation.device_ids for resource, allocation in held.items()}
+
+    def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
+        """Resource -> id -> NUMA nodes of each healthy device, None for one without topology.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetAllocatableDevices``.
+        """
+        devices = self.devices
+        return {
+            resource: {device: devices.devices[resource].numa_nodes.get(device) for device in healthy}
+            for resource, healthy in devices.healthy.items()
+            if resource in devices.devices
+        }
 
     def allocated_resources_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
         """The health of the devices that a pod's app containers hold: container -> resources by name.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.devices.checkpoint import FNV_OFFSET, fnv1a
+from simkubelet._internal.native import FNV_OFFSET, fnv1a
 
 
 def fnv1a_by_definition(text: bytes, digest: int = FNV_OFFSET) -> int:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simkubelet.cluster.objects.objects import Key
-from simkubelet.node.context import NodeContext
-from simkubelet.node.node_publisher import NodeLease
+from simkubelet.node import NodeContext, NodeLease
 from tests.support.node import Node, running_node
 
 LEASE = Key("leases.coordination.k8s.io", "kube-node-lease", "node-1")

@@ -10,16 +10,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from ..model.resources import ResourceName
-from ..topology.manager import AdmissionCounts
+from .config import ScopeName
+from .resources import ResourceName
 
-__all__ = ["ADMISSION_BUCKETS_MS", "ALLOCATE_BUCKETS_S", "Histogram", "Metrics", "PodResourcesMethod"]
+__all__ = ["AdmissionCounts", "Histogram", "Metrics", "PodResourcesMethod"]
 
-ALLOCATE_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-ADMISSION_BUCKETS_MS: Final = tuple(0.05 * 2**power for power in range(15))
+_ALLOCATE_BUCKETS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_ADMISSION_BUCKETS_MS: Final = tuple(0.05 * 2**power for power in range(15))
 _OUT_OF: Final = "OutOf"
 _NATIVE_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
@@ -46,6 +47,35 @@ class Histogram:
     def observe(self, value: float) -> None:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+
+def _none_yet() -> dict[ScopeName, int]:
+    return dict.fromkeys(ScopeName, 0)
+
+
+@dataclass(slots=True)
+class AdmissionCounts:
+    """What the topology manager of one kubelet instance counts; each begins at 0.
+
+    The first two are kept from 1.27 on. How long an admission took (``kubelet_topology_manager_admission_duration_ms``)
+    is for the caller of `TopologyManager.admit` to measure.
+
+    Source: kubelet/metrics/metrics.go (kubernetes v1.26.15, v1.27.16, v1.32.13, v1.33.13).
+
+    Attributes:
+        requests: ``kubelet_topology_manager_admission_requests_total``: pods, whatever the policy.
+        errors: ``kubelet_topology_manager_admission_errors_total``: of those, rejected by a policy other than none or
+            in the allocation after it.
+        aligned: ``kubelet_container_aligned_compute_resources_count{scope,boundary="numa_node"}`` by scope, from 1.32:
+            containers (scope container) or pods (scope pod) that single-numa-node admitted.
+        not_aligned: ``kubelet_container_aligned_compute_resources_failure_count`` with the same labels, from 1.33:
+            those that single-numa-node rejected.
+    """
+
+    requests: int = 0
+    errors: int = 0
+    aligned: dict[ScopeName, int] = field(default_factory=_none_yet)
+    not_aligned: dict[ScopeName, int] = field(default_factory=_none_yet)
 
 
 class Metrics:
@@ -86,7 +116,7 @@ class Metrics:
         self.pod_resources_get_errors: Counter[str] = Counter()
         self.admission_rejections: Counter[str] = Counter()
         self.topology = AdmissionCounts()
-        self.admissions = Histogram(ADMISSION_BUCKETS_MS)
+        self.admissions = Histogram(_ADMISSION_BUCKETS_MS)
         self.running_pods = 0
         self.running_containers: dict[str, int] = {}
 
@@ -94,7 +124,7 @@ class Metrics:
         self.registrations[resource] += 1
 
     def allocate_answered(self, resource: ResourceName, duration_s: float) -> None:
-        self.allocations.setdefault(resource, Histogram(ALLOCATE_BUCKETS_S)).observe(duration_s)
+        self.allocations.setdefault(resource, Histogram(_ALLOCATE_BUCKETS_S)).observe(duration_s)
 
     def pod_resources_called(self, api: str, method: PodResourcesMethod | None, *, requests: int = 1) -> None:
         """Count a call; `requests` is how often it counts among all of the API version."""

@@ -1,19 +1,24 @@
-"""What a kubelet publishes of its node: the status, Events about the node, and the lease.
+"""The node of a kubelet: what the kubelet is given (`NodeContext`), where its files are, what it publishes of the node.
 
 The status is published at the kubelet's start, then every ten seconds if it has changed; the lease is renewed every
-ten seconds.
+ten seconds. Both wait on the node's clock.
 
 Source: kubelet/kubelet_node_status.go, ``syncNodeStatus``, ``tryUpdateNodeStatus`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Final
 
-from ..cluster_api import ClusterApi
-from ..model.config import KubeletConfig
-from ..model.node import (
+from .cluster_api import ClusterApi
+from .model.clock import Clock
+from .model.config import KubeletConfig
+from .model.events import Observer
+from .model.node import (
     NODE_STATUS_UPDATE_PERIOD_S,
     ConditionStatus,
     ConditionType,
@@ -26,14 +31,68 @@ from ..model.node import (
     with_conditions,
     with_extended_resources_reset,
 )
-from ..runtime.cri import Cri, RuntimeState
-from .context import NodeContext
+from .runtime.cri import Cri, RuntimeState
 
-__all__ = ["NodeLease", "NodePublisher"]
+__all__ = [
+    "DEVICE_PLUGINS",
+    "KUBELET_FOLDERS",
+    "PLUGINS_REGISTRY",
+    "POD_RESOURCES",
+    "NodeContext",
+    "NodeLease",
+    "NodePublisher",
+    "node_path",
+]
 
 _COMPONENT: Final = "kubelet"
 _LEASE_DURATION_S: Final = 40
 _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
+
+DEVICE_PLUGINS: Final = "device-plugins"
+PLUGINS_REGISTRY: Final = "plugins_registry"
+POD_RESOURCES: Final = "pod-resources"
+_KUBELET: Final = PurePosixPath("/var/lib/kubelet")
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+"""The kubelet's folders that are directly in the node's own folder here."""
+KUBELET_FOLDERS: Final = frozenset(
+    str(_KUBELET / name) for name in ("", "plugins", "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+)
+"""What every node has once a kubelet ran there, also where nothing stands for it here.
+
+Source: pkg/kubelet/kubelet.go, ``setupDataDirs`` (kubernetes v1.34.4).
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What a kubelet is given from outside; shared by everything on a node, and by all nodes of a cluster.
+
+    Attributes:
+        clock: the node's time.
+        cluster: the cluster it belongs to.
+        observe: called with every event of the node.
+        tasks: owns the loops; a failure in one ends the group.
+        renews_leases: whether kubelets renew the leases of their nodes; only a cluster with controllers reads these.
+    """
+
+    clock: Clock
+    cluster: ClusterApi
+    observe: Observer
+    tasks: asyncio.TaskGroup
+    renews_leases: bool = False
+
+
+def node_path(directory: Path, path: str) -> Path:
+    """Where a file of a node lies.
+
+    Args:
+        directory: the node's folder, the kubelet's root directory; ``root`` in it stands for the root file system.
+        path: absolute, on the node.
+    """
+    below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
+    if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
+        return directory.joinpath(*below_kubelet)
+    return directory / "root" / path.lstrip("/")
 
 
 class NodePublisher:
