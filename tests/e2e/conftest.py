@@ -19,8 +19,7 @@ from pathlib import Path
 
 import pytest
 
-LIMIT_S = 600
-"""A guard only: under load a whole catalogue takes its time."""
+from tests.support.patience import PROGRAM_LIMIT_S
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Run:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=PROGRAM_LIMIT_S,
             check=False,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_cluster import eventually
+from tests.support.patience import LIMIT_S, eventually
 
 STORY = """\
 name: mine
@@ -209,7 +209,7 @@ def test_unwritable_folder_is_refused_even_for_root(run: Any) -> None:
     script = f'mount -t tmpfs -o ro tmpfs {place} && exec "$@"'
     argv = ["unshare", "--mount", "sh", "-c", script, "sh", *run.argv(f"simkubelet run gopher-pending --dir {place}")]
 
-    done = subprocess.run(argv, env=run.environment(), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(argv, env=run.environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     assert_one_line(done, 2, str(place), "Read-only file system", "--dir")
 
@@ -232,7 +232,7 @@ def test_output_that_cannot_be_written_is_one_line(run: Any, command: str, unbuf
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
             check=False,
         )
 
@@ -246,7 +246,7 @@ def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) ->
     eventually(lambda: has_started_plugin(run))
 
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130
     assert said == "interrupted; everything was ended\n"
@@ -265,7 +265,7 @@ def test_interruption_during_start_is_one_line(run: Any, number: signal.Signals)
     wait_for(marker, process)
 
     os.killpg(process.pid, number)
-    told, said = process.communicate(timeout=30)
+    told, said = process.communicate(timeout=LIMIT_S)
 
     assert (process.returncode, told, said) == (130, "", "interrupted; everything was ended\n")
 
@@ -278,11 +278,11 @@ def test_no_plugin_outlives_a_run_that_is_killed(run: Any, story: Any) -> None:
     plugins = [os.pidfd_open(pid) for pid in run.process_ids() if pid != process.pid]
 
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=LIMIT_S)
 
     assert len(plugins) == 1
     # A process' descriptor becomes readable when it has ended.
-    assert select.select(plugins, [], [], 30)[0] == plugins
+    assert select.select(plugins, [], [], LIMIT_S)[0] == plugins
     os.close(plugins[0])
 
 
@@ -295,7 +295,7 @@ def wait_for(marker: Path, process: subprocess.Popen[str]) -> None:
     """Wait until a file is made in a folder, notified by the kernel."""
     from asyncinotify import Inotify, Mask
 
-    with Inotify(sync_timeout=30) as watch:
+    with Inotify(sync_timeout=LIMIT_S) as watch:
         watch.add_watch(marker.parent, Mask.CREATE)
         while not marker.exists():
             assert process.poll() is None

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_cluster import LiveCluster, eventually, live_cluster
+from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.patience import LIMIT_S, eventually
 
 pytestmark = pytest.mark.clients
 
@@ -42,7 +43,9 @@ def pods(cluster: LiveCluster) -> list[Any]:
 @pytest.fixture
 def applied(cluster: LiveCluster) -> Iterator[None]:
     cluster.kubectl("apply -f -", daemon_set())
-    assert "successfully rolled out" in cluster.kubectl("-n kube-system rollout status daemonset/plugin --timeout=60s")
+    assert "successfully rolled out" in cluster.kubectl(
+        f"-n kube-system rollout status daemonset/plugin --timeout={LIMIT_S}s"
+    )
     yield
     cluster.kubectl("-n kube-system delete daemonset plugin")
     eventually(lambda: not cluster.get("pods -n kube-system")["items"])
@@ -81,7 +84,7 @@ def test_rollout_restart_keeps_gpus_of_running_pods() -> None:
         before = {pod["metadata"]["name"] for pod in pods(cluster)}
 
         cluster.kubectl("-n kube-system rollout restart daemonset/plugin")
-        cluster.kubectl("-n kube-system rollout status daemonset/plugin --timeout=60s")
+        cluster.kubectl(f"-n kube-system rollout status daemonset/plugin --timeout={LIMIT_S}s")
 
         after = {pod["metadata"]["name"] for pod in pods(cluster)}
         assert len(after) == 2
@@ -93,11 +96,11 @@ def test_rollout_restart_keeps_gpus_of_running_pods() -> None:
 @pytest.mark.usefixtures("applied")
 def test_rollout_undo_brings_the_image_back(cluster: LiveCluster) -> None:
     cluster.kubectl("-n kube-system set image daemonset/plugin plugin=example.com/plugin:v2")
-    cluster.kubectl("-n kube-system rollout status daemonset/plugin --timeout=60s")
+    cluster.kubectl(f"-n kube-system rollout status daemonset/plugin --timeout={LIMIT_S}s")
     assert {pod["spec"]["containers"][0]["image"] for pod in pods(cluster)} == {"example.com/plugin:v2"}
 
     cluster.kubectl("-n kube-system rollout undo daemonset/plugin")
-    cluster.kubectl("-n kube-system rollout status daemonset/plugin --timeout=60s")
+    cluster.kubectl(f"-n kube-system rollout status daemonset/plugin --timeout={LIMIT_S}s")
 
     assert {pod["spec"]["containers"][0]["image"] for pod in pods(cluster)} == {"example.com/plugin:v1"}
 

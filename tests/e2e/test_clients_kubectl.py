@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_cluster import LiveCluster, eventually, go_client, live_cluster
+from tests.support.live_cluster import LiveCluster, go_client, live_cluster
+from tests.support.patience import eventually
 
 pytestmark = pytest.mark.clients
 

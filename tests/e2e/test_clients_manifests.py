@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from plugin.cli import PLUGINS
-from tests.support.live_cluster import LiveCluster, eventually, live_cluster
+from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.patience import LIMIT_S, eventually
 
 pytestmark = pytest.mark.clients
 
@@ -58,7 +59,7 @@ def test_cluster_takes_every_manifest_twice_and_deletes_it(plugin: str, config: 
 
 def test_gopher_manifest_gives_pod_its_device(config: Path, cluster: LiveCluster) -> None:
     cluster.kubectl("apply --validate=strict -f -", manifest("gopher", config))
-    cluster.kubectl(f"{SYSTEM} rollout status daemonset/gopher-device-plugin --timeout=60s")
+    cluster.kubectl(f"{SYSTEM} rollout status daemonset/gopher-device-plugin --timeout={LIMIT_S}s")
     burrows = cluster.kubeconfig.parent / "node-1" / "root" / "etc" / "gophers"
 
     (burrows / "tunnel").touch()
@@ -67,7 +68,7 @@ def test_gopher_manifest_gives_pod_its_device(config: Path, cluster: LiveCluster
     container = {"name": "main", "image": "none", "resources": {"limits": {"lixueduan.com/gopher": 1}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "digger"}, "spec": {"containers": [container]}}
     cluster.kubectl("apply -f -", pod)
-    cluster.kubectl("wait pod/digger --for=condition=Ready --timeout=60s")
+    cluster.kubectl(f"wait pod/digger --for=condition=Ready --timeout={LIMIT_S}s")
     cluster.kubectl("delete pod digger")
     cluster.kubectl("delete -f -", manifest("gopher", config))
     eventually(lambda: not cluster.get(f"pods {SYSTEM}")["items"])
@@ -76,12 +77,12 @@ def test_gopher_manifest_gives_pod_its_device(config: Path, cluster: LiveCluster
 def test_daemon_set_of_a_manifest_runs_the_plugin(config: Path, cluster: LiveCluster) -> None:
     cluster.kubectl("apply --validate=strict -f -", manifest("nvidia", config, "--gds-enabled=false"))
 
-    cluster.kubectl(f"{SYSTEM} rollout status daemonset/nvidia-device-plugin --timeout=60s")
+    cluster.kubectl(f"{SYSTEM} rollout status daemonset/nvidia-device-plugin --timeout={LIMIT_S}s")
     cluster.wait("node/node-1", r".status.allocatable.nvidia\.com/gpu", 2)
     container = {"name": "main", "image": "none", "resources": {"limits": {"nvidia.com/gpu": 2}}}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train"}, "spec": {"containers": [container]}}
     cluster.kubectl("apply -f -", pod)
-    cluster.kubectl("wait pod/train --for=condition=Ready --timeout=60s")
+    cluster.kubectl(f"wait pod/train --for=condition=Ready --timeout={LIMIT_S}s")
     cluster.kubectl("delete pod train")
     cluster.kubectl("delete -f -", manifest("nvidia", config))
     eventually(lambda: not cluster.get(f"pods {SYSTEM}")["items"])

@@ -12,7 +12,8 @@ import pytest
 from kr8s.objects import Node, Pod
 from kubernetes import client, config, watch
 
-from tests.support.live_cluster import LIMIT_S, LiveCluster, live_cluster
+from tests.support.live_cluster import LiveCluster, live_cluster
+from tests.support.patience import LIMIT_S
 
 pytestmark = [
     pytest.mark.clients,
@@ -64,7 +65,11 @@ def test_official_client_watches_pod_until_deletion(core: Any) -> None:
     core.create_namespaced_pod("default", manifest("followed", **{"nvidia.com/gpu": "1"}))
     seen = []
     for event in watch.Watch().stream(
-        core.list_namespaced_pod, "default", resource_version=begin, timeout_seconds=LIMIT_S, _request_timeout=LIMIT_S
+        core.list_namespaced_pod,
+        "default",
+        resource_version=begin,
+        timeout_seconds=LIMIT_S,
+        _request_timeout=LIMIT_S,
     ):
         if event["object"].metadata.name != "followed":
             continue

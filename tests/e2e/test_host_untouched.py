@@ -18,8 +18,8 @@ import pytest
 
 from simkubelet.model.errors import HostError
 from simkubelet.runtime.bubblewrap import check_bubblewrap
+from tests.support.patience import PROGRAM_LIMIT_S
 
-LIMIT_S = 600
 CATALOG = Path(__file__).resolve().parent.parent.parent / "scenarios" / "catalog"
 STORIES = ("plugins/cdi-gives-a-pod-its-gpus", "nvidia/cdi-gives-a-pod-its-mig-device", "nvidia/mps")
 
@@ -151,7 +151,7 @@ def test_nothing_of_the_host_changes(folder: Path) -> None:
         env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TMPDIR": str(folder)},
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=PROGRAM_LIMIT_S,
         check=False,
     )
 

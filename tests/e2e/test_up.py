@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.live_cluster import LiveCluster, environment, eventually, live_cluster
+from tests.support.live_cluster import LiveCluster, environment, live_cluster
+from tests.support.patience import LIMIT_S, eventually
 
 
 @pytest.fixture
@@ -163,7 +164,7 @@ def test_hard_limit_that_is_too_low_is_named(scratch: Path) -> None:
         env=environment(scratch),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         check=False,
     )
     assert (done.returncode, done.stderr.splitlines()[0]) == (
@@ -231,7 +232,7 @@ def test_unreadable_output_ends_the_cluster_with_error(scratch: Path, unbuffered
             stderr=subprocess.PIPE,
             text=True,
             check=False,
-            timeout=60,
+            timeout=LIMIT_S,
         )
     assert (done.returncode, done.stderr) == (3, "error: output: No space left on device\n")
     assert [path for path in scratch.rglob("*") if not path.is_dir()] == []

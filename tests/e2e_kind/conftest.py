@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from scenarios.backends.kind.cluster import KindSession, kind_session
 from simkubelet.model.errors import HostError
+from tests.support.patience import PROGRAM_LIMIT_S
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2
@@ -47,7 +48,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     there = subprocess.run([kind, "get", "clusters", "--quiet"], capture_output=True, text=True, check=False).stdout
     for name in there.split():
         if name.startswith(f"{os.environ[PREFIX]}-"):
-            subprocess.run([kind, "delete", "cluster", "--quiet", "--name", name], check=True, timeout=120)
+            subprocess.run([kind, "delete", "cluster", "--quiet", "--name", name], check=True, timeout=PROGRAM_LIMIT_S)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -104,7 +105,7 @@ def run(cluster: str) -> Run:
 
     def play(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "simkubelet", "run", *arguments, "--cluster", cluster]
-        return subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=False)
 
     return play
 

@@ -19,11 +19,11 @@ import yaml
 from scenarios.story.specs import NodeSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
 from tests.support.api_worlds import Command, World, read_table
+from tests.support.patience import LIMIT_S
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TABLE = read_table(Path(__file__).with_name("api_commands.txt"))
-_LIMIT_S = 60
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -55,7 +55,7 @@ async def worlds(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Asyn
 
 
 def _run(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=_LIMIT_S).stdout
+    return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=LIMIT_S).stdout
 
 
 @asynccontextmanager
@@ -73,7 +73,7 @@ async def _proxy(kubectl: Path, kubeconfig: Path) -> AsyncIterator[str]:
 
 
 async def _both(worlds: tuple[World, World], command: Command, namespace: str) -> tuple[str, str]:
-    deadline = asyncio.get_running_loop().time() + _LIMIT_S
+    deadline = asyncio.get_running_loop().time() + LIMIT_S
     while True:
         real, simulated = await asyncio.gather(*(world.answer(command, namespace) for world in worlds))
         if real == simulated or not command.is_awaited or asyncio.get_running_loop().time() > deadline:
@@ -90,7 +90,7 @@ async def test_both_answer_alike(topic: str, worlds: tuple[World, World]) -> Non
     namespace = f"api-{topic}-{os.getpid()}"
     prepared = [
         Command(f"create namespace {namespace}"),
-        Command(f"wait serviceaccount/default configmap/kube-root-ca.crt --for=create --timeout={_LIMIT_S}s"),
+        Command(f"wait serviceaccount/default configmap/kube-root-ca.crt --for=create --timeout={LIMIT_S}s"),
     ]
     different = []
     try:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PROGRAM_LIMIT_S
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 _OURS = "app.kubernetes.io/managed-by=simkubelet"
-_LIMIT_S = 300
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def start(story: str, cluster: str, *options: str) -> subprocess.Popen[str]:
 
 def docker(*command: str) -> str:
     argv = ["docker", *command]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=_LIMIT_S, check=True)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=True)
     return done.stdout.strip()
 
 
@@ -59,7 +60,7 @@ def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path)
         pass
 
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=_LIMIT_S)
+    _, said = run.communicate(timeout=PROGRAM_LIMIT_S)
 
     assert (run.returncode, said) == (130, "interrupted; everything was ended\n")
     assert docker(*there) == ""
@@ -69,7 +70,7 @@ def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path)
 def test_missing_node_image_is_one_line(new_cluster: str, scratch: Path) -> None:
     run = start("gopher-pending", new_cluster, "--image", "127.0.0.1:1/no/such:image")
 
-    _, said = run.communicate(timeout=_LIMIT_S)
+    _, said = run.communicate(timeout=PROGRAM_LIMIT_S)
 
     assert run.returncode == 3
     assert said.startswith("error: kind create cluster: ")
@@ -105,7 +106,7 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
     until(cluster, phase)
 
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=_LIMIT_S)
+    _, said = run.communicate(timeout=PROGRAM_LIMIT_S)
 
     assert (run.returncode, said.splitlines()[-1]) == (130, "interrupted; everything was ended")
     assert_untouched(cluster)
@@ -118,7 +119,7 @@ def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratc
     manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
     on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
     try:
-        said, error = story.communicate(timeout=_LIMIT_S)
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
     finally:
         on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
         until(cluster, "kubectl get --raw /readyz")
@@ -134,7 +135,7 @@ def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
     until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
     docker("kill", f"{cluster}-control-plane")
     try:
-        said, error = story.communicate(timeout=_LIMIT_S)
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
     finally:
         docker("start", f"{cluster}-control-plane")
         until(cluster, "kubectl get --raw /readyz")

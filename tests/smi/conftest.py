@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import PROGRAM_LIMIT_S
 
 REAL = "SIMKUBELET_NVIDIA_SMI"
 FOLLOWED, *NEWER = ("535", "550")
@@ -42,7 +43,7 @@ def run(machine: Machine, program: str, *arguments: str) -> Answer:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=300,
+        timeout=PROGRAM_LIMIT_S,
     )
     return Answer(done.stdout, done.returncode)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Load
+from tests.support.patience import PROGRAM_LIMIT_S
 
 from .conftest import Make, run
 
@@ -88,7 +89,7 @@ def test_wrappers_answer_or_refuse_by_the_book(make: Make, profile: str, least: 
         env=os.environ | machine.environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PROGRAM_LIMIT_S,
     )
 
     assert done.returncode == 0, done.stderr

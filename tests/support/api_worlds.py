@@ -22,10 +22,11 @@ from typing import Any, Final
 import aiohttp
 import yaml
 
+from tests.support.patience import LIMIT_S
+
 __all__ = ["Command", "World", "read_table"]
 
-_LIMIT_S: Final = 60
-_REQUEST_LIMIT_S: Final = 15
+_STREAM_ENDS_WITHIN_S: Final = 15
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD")
 _OWN: Final = (
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "<uid>"),
@@ -117,7 +118,7 @@ class World:
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig), "HOME": str(self.kubeconfig.parent)},
         )
-        async with asyncio.timeout(_LIMIT_S):
+        async with asyncio.timeout(LIMIT_S):
             out, err = await process.communicate(None if given is None else given.encode())
         return f"exit {process.returncode}\n{_normal(out.decode())}--- stderr\n{_normal(err.decode())}"
 
@@ -127,7 +128,7 @@ class World:
         if given is not None:
             headers.setdefault("Content-Type", "application/json")
         data = given.encode() if given is not None else None
-        limit = aiohttp.ClientTimeout(total=_REQUEST_LIMIT_S)
+        limit = aiohttp.ClientTimeout(total=_STREAM_ENDS_WITHIN_S)
         try:
             async with self.session.request(
                 method.rstrip("!"), self.url + path, data=data, headers=headers, timeout=limit
@@ -138,7 +139,7 @@ class World:
                 told = [f"{response.status} {response.content_type}", *response.headers.getall("Warning", [])]
                 return "\n".join([*told, _normal_body(text)])
         except TimeoutError:
-            return f"no end within {_REQUEST_LIMIT_S} s"
+            return f"no end within {_STREAM_ENDS_WITHIN_S} s"
 
 
 def _filled(text: str, names: Mapping[str, str]) -> str:

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from hpack import Encoder
 
 from simkubelet.apis.grpcwire.frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Type
+from tests.support.patience import LIMIT_S
 
 __all__ = ["BareConnection"]
 
@@ -28,7 +29,7 @@ class BareConnection:
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
-        self._socket.settimeout(30)
+        self._socket.settimeout(LIMIT_S)
         self._socket.connect(str(path))
         self._reader = FrameReader()
         self._frames = self._reader.frames()

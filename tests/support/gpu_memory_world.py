@@ -19,8 +19,8 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
+from tests.support.patience import LIMIT_S
 
-_PATIENCE_S = 20.0
 NODE = "/api/v1/nodes/node-1"
 PODS = "/api/v1/namespaces/default/pods"
 
@@ -107,7 +107,7 @@ class World:
 
     async def until_called(self, method: str, path: str) -> None:
         """Wait for the answer to a call of a plugin."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             while (method, path) not in self._answered:
                 self._called.clear()
                 await self._called.wait()

@@ -21,6 +21,7 @@ from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.served_call import CallError, Method, StreamMethod, UnaryMethod
 from simkubelet.apis.grpcwire.server import GrpcServer
+from tests.support.patience import LIMIT_S
 
 __all__ = [
     "DEVICE_PLUGIN",
@@ -50,8 +51,6 @@ REGISTRATION: Final = _service(deviceplugin.Empty, "Registration")
 WATCHED_REGISTRATION: Final = _service(pluginregistration.InfoRequest, "Registration")
 POD_RESOURCES: Final = _service(podresources.PodResources, "PodResourcesLister")
 POD_RESOURCES_V1ALPHA1: Final = _service(podresources_v1alpha1.PodResources, "PodResourcesLister")
-
-_OPEN_WITHIN_S: Final = 20.0
 
 
 class Context(Protocol):
@@ -150,7 +149,7 @@ async def connected(path: Path, *, waits: bool = False) -> AsyncIterator[ClientC
     """
     connection = ClientConnection(str(path))
     try:
-        async with asyncio.timeout(_OPEN_WITHIN_S):
+        async with asyncio.timeout(LIMIT_S):
             while not connection.is_usable:
                 try:
                     await connection.open()

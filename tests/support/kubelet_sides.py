@@ -20,8 +20,8 @@ from typing import Any
 
 from simkubelet.model.version import DEFAULT
 from tests.support.oracle import told
+from tests.support.patience import LIMIT_S
 
-LIMIT_S = 20.0
 SETTLE_S = 4.0
 PAUSE_S = 0.001
 """Between two looks: who asks without a pause takes the core from those it waits for."""

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,8 +18,7 @@ from typing import Any
 
 import pytest
 
-LIMIT_S = 180
-"""A guard only, as a busy machine is slow: each wait ends when what it waits for is there."""
+from tests.support.patience import LIMIT_S
 
 
 @dataclass
@@ -146,11 +144,3 @@ def _introduction(process: subprocess.Popen[str]) -> str:
     if found is None:
         raise AssertionError(f"{first}{process.communicate(timeout=LIMIT_S)}")
     return first + "".join(process.stdout.readline() for _ in range(int(found[1]) + 1))
-
-
-def eventually(is_so: Any, limit_s: float = LIMIT_S) -> None:
-    """Wait until something observed from outside is so."""
-    deadline = time.monotonic() + limit_s
-    while not is_so():
-        assert time.monotonic() < deadline, "it never became so"
-        time.sleep(0.05)

@@ -31,9 +31,9 @@ from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
 from simkubelet.node import NodeContext
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
+from tests.support.patience import LIMIT_S
 
 RESOURCE = "example.com/stub"
-WAIT_S = 10.0
 
 
 class FakePlugin:
@@ -87,7 +87,7 @@ class FakePlugin:
         self._changed.notify()
 
     async def until_no_stream(self) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while self.streams:
                 await self.stream_ended.wait(self.stream_ended.count)
 
@@ -161,7 +161,7 @@ class Node:
     plugins: list[FakePlugin] = field(default_factory=list)
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not condition():
                 # What the node tells, and what the cluster's objects say without a word in the trace.
                 waits = [asyncio.ensure_future(each.wait(each.count)) for each in (self.changed, self.store.change)]

@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import grpc
 from google.protobuf.json_format import MessageToDict
@@ -36,12 +36,10 @@ from fakegpu import Machine
 from simkubelet._internal.sandbox import NodeView, sandboxed, tied_to_parent
 from simkubelet.apis import deviceplugin as api
 from tests.support.grpc_peers import DEVICE_PLUGIN, real_stub
+from tests.support.patience import LIMIT_S, eventually
 from tests.support.plugin_kubelet import KubeletThread
 
 __all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin"]
-
-LIMIT_S: Final = 60.0
-"""A guard only: the slowest thing that a plugin does by itself is to wait 30 s before it tries again."""
 
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 _SETTINGS: Final = (
@@ -65,7 +63,6 @@ _SETTINGS: Final = (
 """Prefixes of the variables that a plugin reads: none of them comes from the user's environment."""
 
 Answer = dict[str, Any]
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -216,9 +213,10 @@ class SidePlugin:
         """The log, once it has `text`.
 
         Raises:
-            AssertionError: the process ended or time is up, and the text is not there.
+            AssertionError: time is up, and the text is not there.
         """
-        return _until(lambda: self.log if text in self.log else None, lambda: f"no {text!r} in\n{self.log}")
+        eventually(lambda: text in self.log, lambda: f"no {text!r} in\n{self.log}")
+        return self.log
 
     def signal(self, number: signal.Signals) -> None:
         """Send the process a signal."""
@@ -246,13 +244,16 @@ class SidePlugin:
             AssertionError: the process ended before, or time is up.
         """
 
-        def found() -> list[Answer] | None:
-            requests = [_plain(request) for request in self._kubelet.seen[:count]]
-            return (
-                sorted(requests, key=lambda request: str(request["resource_name"])) if len(requests) == count else None
-            )
+        def has_come_or_never_will() -> bool:
+            return self.has_ended or len(self._kubelet.seen) >= count
 
-        return _until(found, lambda: f"{len(self._kubelet.seen)} of {count} registrations; log:\n{self.log}", self)
+        def complaint() -> str:
+            return f"{len(self._kubelet.seen)} of {count} registrations; log:\n{self.log}"
+
+        eventually(has_come_or_never_will, complaint)
+        requests = [_plain(request) for request in self._kubelet.seen[:count]]
+        assert len(requests) == count, complaint()
+        return sorted(requests, key=lambda request: str(request["resource_name"]))
 
     @property
     def has_ended(self) -> bool:
@@ -376,15 +377,3 @@ def _answer(call: Callable[[], Message]) -> Answer | Refusal:
         return _plain(call())
     except grpc.RpcError as error:
         return Refusal(error.code().name, str(error.details()))
-
-
-def _until(look: Callable[[], _T | None], complaint: Callable[[], str], plugin: SidePlugin | None = None) -> _T:
-    ticks = threading.Event()
-    for _ in range(int(LIMIT_S / 0.01)):
-        has_ended = plugin is not None and plugin.has_ended
-        if (found := look()) is not None:
-            return found
-        if has_ended:
-            break
-        ticks.wait(0.01)
-    raise AssertionError(complaint())

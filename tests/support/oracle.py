@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from tests.support.patience import LIMIT_S
+
 Answer = dict[str, Any]
 
-ANSWER_LIMIT_S = 60.0
 LONGEST_LINE = 64 << 20
 MEASURED = {"t", "us", "seen_t", "send_t", "took_ms", "took_us", "stop_us", "start_us"}
 
@@ -83,7 +84,7 @@ class LineProcess:
         """Return the next line; for those that come without being asked for."""
         process = self._running()
         assert process.stdout is not None
-        async with asyncio.timeout(ANSWER_LIMIT_S):
+        async with asyncio.timeout(LIMIT_S):
             line = await process.stdout.readline()
         if not line:
             await process.wait()

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.doc_pages import AFTER_CTRL_C, FILE, KEEPS_RUNNING, Block, is_printed
+from tests.support.patience import PROGRAM_LIMIT_S
 
 RUNTIME_FOLDER = "/run/user/1000"
 """How pages write the reader's ``XDG_RUNTIME_DIR``."""
-LIMIT_S = 500
 INTERRUPTED = 130
 
 
@@ -64,7 +64,7 @@ class PageReader:
         while self._running:
             block, process = self._running.pop()
             os.killpg(process.pid, signal.SIGINT)
-            printed, _ = process.communicate(timeout=LIMIT_S)
+            printed, _ = process.communicate(timeout=PROGRAM_LIMIT_S)
             assert process.returncode in (0, INTERRUPTED), f"{block.place}: {process.returncode}\n{printed}"
 
     def kill(self) -> None:
@@ -72,7 +72,7 @@ class PageReader:
         while self._running:
             _, process = self._running.pop()
             os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=LIMIT_S)
+            process.communicate(timeout=PROGRAM_LIMIT_S)
 
     def _start(self, block: Block) -> None:
         process = subprocess.Popen(
@@ -119,7 +119,7 @@ class PageReader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LIMIT_S,
+            timeout=PROGRAM_LIMIT_S,
             check=False,
         )
         if self._state.exists():

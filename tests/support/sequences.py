@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.oracle import Answer, OracleProcess, StubProcess, told
+from tests.support.patience import LIMIT_S
 
 Command = dict[str, Any]
 Recorded = Mapping[str, Any]
@@ -42,7 +43,6 @@ LOOKING = {
     "pod_resources",
     "streams",
 }
-SETTLE_S = 30.0
 PAUSE_S = 0.02
 
 # What was recorded for reading: no command's argument, no part of its outcome.
@@ -187,7 +187,7 @@ async def _play(
 
 
 async def _settled(stage: Stage, step: Recorded, is_settled: IsSettled) -> Answer:
-    deadline = time.monotonic() + SETTLE_S
+    deadline = time.monotonic() + LIMIT_S
     before, answer = None, await stage.do(step)
     while step["cmd"] in LOOKING and not is_settled(step, before, answer) and time.monotonic() < deadline:
         await asyncio.sleep(PAUSE_S)

@@ -12,8 +12,8 @@ from typing import Any, Final
 import grpc
 
 from scenarios.tap.tap import Tap
+from tests.support.patience import until
 
-LIMIT_S: Final = 20
 PLUGIN: Final = "/v1beta1.DevicePlugin/"
 REGISTER: Final = "/v1beta1.Registration/Register"
 _OPTIONS: Final = (
@@ -130,10 +130,3 @@ class Between:
         await self.tap.close()
         for server in self.servers:
             await server.stop()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that an event of the system brings about."""
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110  # the tap tells nobody
-            await asyncio.sleep(0.001)

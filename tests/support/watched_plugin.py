@@ -13,10 +13,9 @@ from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.server import GrpcServer
 from simkubelet.model.clock import Clock, ManualClock
 from tests.support.grpc_peers import WATCHED_REGISTRATION, Context, RealServer, methods_of, serve
+from tests.support.patience import LIMIT_S
 
 __all__ = ["AttendedClock", "WatchedPlugin"]
-
-WAIT_S = 10.0
 
 
 class AttendedClock(ManualClock):
@@ -38,7 +37,7 @@ class AttendedClock(ManualClock):
         await self.advance(deadline - self.now())
 
     async def leap_until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while not condition():
                 await self.leap()
 
@@ -75,7 +74,7 @@ class WatchedPlugin:
     async def verdict(self, number: int = 1) -> tuple[bool, str]:
         """The verdict of this number, from 1."""
         seen = self.told.count
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while len(self.verdicts) < number:
                 seen = await self.told.wait(seen)
         return self.verdicts[number - 1]

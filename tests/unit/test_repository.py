@@ -205,3 +205,41 @@ def test_fidelity_page_names_tests_sequences_and_stories_that_are_there():
 def _after(word: str, verified: str) -> set[str]:
     lists = re.findall(rf"\b(?:{word}) ([a-z0-9-]+(?:, [a-z0-9-]+)*)", verified)
     return {name for names in lists for name in names.split(", ")}
+
+
+def limits_of_its_own(text: str) -> Iterator[str]:
+    """Yield each number in a test's text that limits a wait in real time; below a second it is a wait for nothing."""
+    for node in ast.walk(ast.parse(text)):
+        limits: list[ast.expr | None] = []
+        if isinstance(node, ast.Call):
+            limits += (keyword.value for keyword in node.keywords if keyword.arg in ("timeout", "sync_timeout"))
+            if ast.unparse(node.func) in ("asyncio.timeout", "asyncio.wait_for", "select.select"):
+                limits += node.args[-1:]
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
+            limits += [node.value] if name.endswith(("LIMIT_S", "PATIENCE_S", "WAIT_S")) else []
+        numbers = (limit.value for limit in limits if isinstance(limit, ast.Constant))
+        yield from (f"{node.lineno}: {number}" for number in numbers if isinstance(number, int | float) and number >= 1)
+
+
+def test_tests_wait_as_long_as_patience_says():
+    files = {*(ROOT / "tests").rglob("*.py")} - {ROOT / "tests" / "support" / "patience.py"}
+
+    assert {str(path): found for path in files if (found := [*limits_of_its_own(path.read_text())])} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("await asyncio.wait_for(it, 5.0)", ["1: 5.0"]),
+        ("async with asyncio.timeout(5):\n    await it", ["1: 5"]),
+        ("async with asyncio.timeout(LIMIT_S):\n    await it", []),
+        ("\nsubprocess.run(it, timeout=60)", ["2: 60"]),
+        ("subprocess.run(it, timeout=PROGRAM_LIMIT_S)", []),
+        ("WAIT_S: Final = 10", ["1: 10"]),
+        ("_PATIENCE_S = 20.0", ["1: 20.0"]),
+        ("await allocate(plugin, timeout=0.2)", []),
+    ],
+)
+def test_limit_of_its_own_is_found(text: str, found: list[str]):
+    assert [*limits_of_its_own(text)] == found

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from fakegpu import Machine
-from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, h100, load, machine, nvml, until
+from tests.support.patience import LIMIT_S
+from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, h100, load, machine, nvml
 
-__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see", "until"]
+__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see"]
 
 See = Callable[[Machine, str], str]
 
@@ -27,7 +28,7 @@ def see() -> See:
             env=os.environ | machine.environment(),
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=LIMIT_S,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import LIMIT_S
 
 ENUMERATE = """
 import json, pynvml as n
@@ -80,7 +81,7 @@ def enumerate_gpus(machine: Machine) -> dict[str, Any]:
         ],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import LIMIT_S
 
 
 @pytest.mark.slow
@@ -58,7 +59,7 @@ def test_waiters_in_several_processes_all_get_the_event(machine: Machine) -> Non
 
         machine.fail(2, xid=79)
 
-        assert [waiter.communicate(timeout=20)[0] for waiter in waiters] == ["79 2\n"] * 3
+        assert [waiter.communicate(timeout=LIMIT_S)[0] for waiter in waiters] == ["79 2\n"] * 3
 
 
 @pytest.mark.slow
@@ -73,4 +74,4 @@ def test_event_posted_by_the_command_line_reaches_a_waiter(machine: Machine) -> 
             [sys.executable, "-m", "fakegpu", "fail", "1", "--xid", "13", "--dir", machine.directory], check=True
         )
 
-        assert waiter.communicate(timeout=20)[0] == "13 1\n"
+        assert waiter.communicate(timeout=LIMIT_S)[0] == "13 1\n"

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import PROGRAM_LIMIT_S
 
 
 def smi(machine: Machine, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fakegpu", "smi", "--dir", str(machine.directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S)
 
 
 def test_smi_lists_the_gpus(machine: Machine) -> None:
@@ -30,7 +31,7 @@ def test_nvidia_smi_is_on_the_path(machine: Machine, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PROGRAM_LIMIT_S,
     )
 
     assert done.stdout == f"2, {machine.gpu(2).uuid}\n", done.stderr

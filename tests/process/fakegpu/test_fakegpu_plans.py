@@ -12,6 +12,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.faults.schedule import When
+from tests.support.patience import LIMIT_S
 
 COUNT_EVENTS = """
 import pynvml as n
@@ -51,7 +52,7 @@ def test_wait_of_another_process_carries_out_a_plan(machine: Machine) -> None:
         (waiter,) = waiters_of(machine, 1, 1, stack)
         machine.faults.xid(0, 79, when=When.of(after="100ms"))
 
-        assert waiter.communicate(timeout=60)[0] == "1\n"
+        assert waiter.communicate(timeout=LIMIT_S)[0] == "1\n"
 
     assert machine._segment.flags() == 0, "the plan was carried out without us"
     assert machine.gpu(0).last_xid == 79
@@ -73,7 +74,7 @@ def test_events_of_many_writers_reach_every_process_once(machine: Machine) -> No
         for thread in threads:
             thread.join()
 
-        assert [waiter.communicate(timeout=120)[0] for waiter in waiters] == ["400\n"] * 2
+        assert [waiter.communicate(timeout=LIMIT_S)[0] for waiter in waiters] == ["400\n"] * 2
 
     assert machine._segment.read(0).fault.xid_count == 400
 
@@ -84,7 +85,7 @@ def test_storm_reaches_every_process_once_and_in_full(machine: Machine) -> None:
         waiters = waiters_of(machine, 3, 300, stack)
         machine.faults.xid(0, 94, when=When.of(after="10ms", every="1ms", times=300))
 
-        counts = [waiter.communicate(timeout=120)[0] for waiter in waiters]
+        counts = [waiter.communicate(timeout=LIMIT_S)[0] for waiter in waiters]
 
     assert counts == ["300\n"] * 3
     assert machine._segment.read(0).fault.xid_count == 300

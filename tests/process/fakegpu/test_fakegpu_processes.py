@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import LIMIT_S
 from tests.unit.fakegpu.test_fakegpu_processes import listed
 
 See = Callable[[Machine, str], str]
@@ -78,7 +79,7 @@ def test_command_of_exec_is_listed_by_its_number(machine: Machine) -> None:
         str(machine.directory),
     ]
 
-    done = subprocess.run([*command, "--", sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, "--", sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S)
 
     assert done.stdout == "True 3072\n", done.stderr
     assert machine.gpu(2).memory_used_bytes == 0

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import LIMIT_S
 
 
 def temperature(nvml: ctypes.CDLL, device: ctypes.c_void_p) -> tuple[int, int]:
@@ -133,7 +134,7 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """
-    subprocess.run([sys.executable, "-c", code, machine.directory], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, machine.directory], check=True, timeout=LIMIT_S)
 
     assert machine._segment.read(0).fault.xid_count == 3000
 
@@ -161,7 +162,7 @@ forked.set()
 thread.join()
 assert os.waitpid(child, 0)[1] == 0
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code, machine.directory], check=True, timeout=60)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code, machine.directory], check=True, timeout=LIMIT_S)
 
     state = machine._segment.read(0)
     assert state.thermal.gpu_c == 40

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from fakegpu.vendors.iluvatar import write_iluvatar
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
 from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
+from tests.support.patience import LIMIT_S, until
 
-_PATIENCE_S = 60.0
 _ROOT = Path(__file__).parents[3]
 
 
@@ -41,14 +41,8 @@ def _stub(socket: Path) -> AbstractAsyncContextManager[Calls]:
     return calls(socket, DEVICE_PLUGIN)
 
 
-async def _until(is_true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
-        while not is_true():  # noqa: ASYNC110 - nobody tells
-            await asyncio.sleep(0.01)
-
-
 async def _exit_status(process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return await process.wait()
 
 
@@ -167,7 +161,7 @@ async def test_iluvatar_is_away_while_the_kubelet_is(
         await kubelet.registration()
         await kubelet.stop()
         (kubelet_dir / api.KUBELET_SOCKET_NAME).unlink(missing_ok=True)
-        await _until(lambda: not (kubelet_dir / "iluvatar-gpu.sock").exists())
+        await until(lambda: not (kubelet_dir / "iluvatar-gpu.sock").exists())
         await kubelet.start()
 
         await kubelet.registration()
@@ -183,10 +177,10 @@ async def test_refused_original_hangs_whatever_the_signal(
     async with _process(*iluvatar, "--quirks", "original") as process:
         assert process.stderr is not None
         await kubelet.registration()
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             while b"register to kubelet failed" not in await process.stderr.readline():
                 pass
-        await _until(lambda: _ignores(process.pid, number))
+        await until(lambda: _ignores(process.pid, number))
         process.send_signal(number)
         kubelet.refusal = None
         await kubelet.stop()

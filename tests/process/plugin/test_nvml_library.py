@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
+from tests.support.patience import LIMIT_S
 
 _IN_ITS_PROCESS = """
 import pynvml
@@ -22,7 +23,7 @@ pynvml.nvmlInit()
 
 def _run(machine: Machine, program: str) -> None:
     command = [sys.executable, "-c", _IN_ITS_PROCESS + program]
-    subprocess.run(command, env=os.environ | machine.environment(), check=True, timeout=60)
+    subprocess.run(command, env=os.environ | machine.environment(), check=True, timeout=LIMIT_S)
 
 
 @pytest.fixture
@@ -146,4 +147,4 @@ from plugin.nvml.nvml import NvmlError
 from plugin.nvml.library import NvmlLibrary
 assert not NvmlLibrary().load("/nowhere/libnvidia-ml.so.1")
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)

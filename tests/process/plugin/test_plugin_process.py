@@ -17,8 +17,8 @@ import pytest
 from fakegpu import Machine
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
+from tests.support.patience import LIMIT_S
 
-_PATIENCE_S = 30.0
 _ROOT = Path(__file__).parents[3]
 
 
@@ -39,7 +39,7 @@ async def _process(*arguments: str, **environment: str) -> AsyncIterator[asyncio
 
 
 async def _exit_status(process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return await process.wait()
 
 
@@ -87,7 +87,7 @@ def test_gopher_without_its_directory_says_so_and_exits_with_one(kubelet_dir: Pa
         cwd=_ROOT,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE_S,
+        timeout=LIMIT_S,
         check=False,
     )
 
@@ -116,7 +116,7 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
     uuids = [gpu.uuid for gpu in machine.gpus]
     arguments = ("nvidia", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path), "--gds-enabled=false")
 
-    async with _process(*arguments, **machine.environment()) as process, asyncio.timeout(_PATIENCE_S):
+    async with _process(*arguments, **machine.environment()) as process, asyncio.timeout(LIMIT_S):
         request = await kubelet.registration()
         async with kubelet.plugin("nvidia-gpu.sock") as stub:
             stream = stub.ListAndWatch(api.Empty())

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
+
 _ROOT = Path(__file__).parents[3]
 
 
@@ -46,7 +47,7 @@ async def test_plugin_that_cleans_nothing_up_leaves_its_socket(
     try:
         await kubelet.registration()
         process.send_signal(number)
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             assert await process.wait() == status
     finally:
         if process.returncode is None:

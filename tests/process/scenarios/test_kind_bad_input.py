@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from faker import Faker
 
+from tests.support.patience import LIMIT_S
+
 _RUN = (sys.executable, "-m", "simkubelet", "run", "gopher-pending", "--backend", "kind")
 _DAEMON_UP = "case $1 in version) exit 0;; esac"
 
@@ -41,7 +43,7 @@ class Machine:
 
     def run(self, *options: str) -> tuple[int, str]:
         process = self.start(*options)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=LIMIT_S)
         return process.returncode, said
 
     def left(self) -> list[str]:
@@ -107,7 +109,7 @@ def test_an_interrupted_creation_ends_what_kind_has_started_before_the_cluster_i
     begun.read_text()
 
     run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=60)
+    _, told = run.communicate(timeout=LIMIT_S)
 
     assert run.returncode == 130
     assert "interrupted; everything was ended" in told
@@ -126,7 +128,7 @@ def test_two_runs_cannot_use_one_cluster(machine: Machine, tmp_path: Path) -> No
 
     status, said = machine.run()
     first.send_signal(signal.SIGINT)
-    _, told = first.communicate(timeout=60)
+    _, told = first.communicate(timeout=LIMIT_S)
 
     assert status == 2
     assert said == f"error: --cluster: another run uses the cluster '{machine.cluster}'; wait for it, or name another\n"
@@ -164,7 +166,7 @@ def test_an_installation_without_the_extra_says_what_to_install(machine: Machine
     # Found first and not there, as far as the import can tell.
     (tmp_path / "kr8s.py").write_text("raise ModuleNotFoundError(\"No module named 'kr8s'\", name='kr8s')")
     done = subprocess.run(
-        _RUN, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60
+        _RUN, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=LIMIT_S
     )
 
     assert done.returncode == 3

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.backends.kind.docker import output_of
+from tests.support.patience import LIMIT_S
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3, 4, 6, 9, 14])
@@ -20,7 +21,7 @@ async def test_a_cancelled_command_ends_with_its_children_however_far_it_has_com
         await asyncio.sleep(0)
 
     command.cancel()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         with pytest.raises(asyncio.CancelledError):
             await command
 

@@ -16,8 +16,8 @@ from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
+from tests.support.patience import LIMIT_S
 
-LIMIT_S = 20
 OBEDIENT = """
 import json, sys
 print('{"ready": true}', flush=True)

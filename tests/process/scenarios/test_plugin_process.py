@@ -18,8 +18,7 @@ from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
-
-LIMIT_S = 20
+from tests.support.patience import LIMIT_S
 
 
 class Supervised:

@@ -12,6 +12,7 @@ import pytest
 from fakegpu import Machine
 from simkubelet._internal.sandbox import check_sandbox
 from simkubelet.model.errors import HostError
+from tests.support.patience import PROGRAM_LIMIT_S
 
 TOOL = Path(__file__).parents[3] / "tools" / "check" / "plugin_on_gpus.py"
 
@@ -22,7 +23,7 @@ def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PROGRAM_LIMIT_S,
         check=False,
     )
 

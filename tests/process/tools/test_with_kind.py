@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import LIMIT_S
+
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "with_kind"
 BASICS = "bash cat dirname env grep mkdir readlink rm setsid sh sleep tail timeout touch xargs"
 
@@ -33,7 +35,7 @@ class Machine:
     def run(self, *command):
         environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(self.folder / "cache")}
         return subprocess.run(
-            [self.script, *command], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [self.script, *command], env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
 
 

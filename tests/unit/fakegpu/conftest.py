@@ -7,7 +7,6 @@ machines may be loaded into one test process.
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,13 +35,6 @@ def nvml(machine: Machine) -> Iterator[ctypes.CDLL]:
     assert library.nvmlInit_v2() == 0
     yield library
     library.nvmlShutdown()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "never"
-        time.sleep(0.001)
 
 
 class Answers:

@@ -16,6 +16,7 @@ from fakegpu.cli.main import main
 from fakegpu.vendors.amd.exporter import exporter
 from fakegpu.vendors.amd.machine import AmdDevice, write_amd
 from fakegpu.vendors.amd.model import amd_profile_names, load_amd_profile
+from tests.support.patience import LIMIT_S
 
 HYPERTRANSPORT, PCIE, XGMI = 1, 2, 11
 Properties = dict[str, int]
@@ -223,7 +224,7 @@ def listed() -> Callable[[Path], dict[str, str]]:
 
     def ask(socket: Path) -> dict[str, str]:
         with grpc.insecure_channel(f"unix:{socket}") as channel:
-            answer = channel.unary_unary("/metricssvc.MetricsService/List")(b"", wait_for_ready=True, timeout=60)
+            answer = channel.unary_unary("/metricssvc.MetricsService/List")(b"", wait_for_ready=True, timeout=LIMIT_S)
         return {one.Device: one.Health for one in response.FromString(answer).GPUState}  # type: ignore[attr-defined]
 
     return ask

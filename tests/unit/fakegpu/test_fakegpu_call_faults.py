@@ -9,8 +9,9 @@ from fakegpu import Machine
 from fakegpu.faults.rules import Hits
 from fakegpu.faults.schedule import When
 from fakegpu.state import layout
+from tests.support.patience import eventually
 
-from .conftest import Answers, until
+from .conftest import Answers
 
 SUCCESS, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH = 0, 9, 15, 18
 UNKNOWN = 999
@@ -78,8 +79,8 @@ def test_rule_holds_from_some_time_on_and_for_some_time(machine: Machine, answer
     machine.faults.fail_calls("nvmlDeviceGetMemoryInfo", "UNKNOWN", when=When.of(after="50ms"), lasting="1h")
 
     assert answers.temperature() == SUCCESS
-    until(lambda: answers.memory() == UNKNOWN)
+    eventually(lambda: answers.memory() == UNKNOWN)
     with machine._segment._exclusive() as address:
         rule = layout.Faults.from_address(address + layout.Header.faults.offset).rules[1]
         rule.until_us -= 3600 * 1_000_000
-    until(lambda: answers.memory() == SUCCESS)
+    eventually(lambda: answers.memory() == SUCCESS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine
+from tests.support.patience import LIMIT_S, eventually
 
 SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, GPU_IS_LOST = 0, 1, 2, 3, 10, 15
 SINGLE_BIT, DOUBLE_BIT, PSTATE, XID, CLOCK = 0x1, 0x2, 0x4, 0x8, 0x10
@@ -225,9 +225,9 @@ def test_wait_without_end_is_woken(machine: Machine, event_set: EventSet) -> Non
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    ready.wait(5)
+    ready.wait(LIMIT_S)
     machine.fail(0, xid=94)
-    waiter.join(5)
+    waiter.join(LIMIT_S)
 
     assert seen == [(SUCCESS, 94)]
 
@@ -237,13 +237,10 @@ def while_asleep(event_set: EventSet, action: Callable[[], object]) -> int:
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(event_set.wait(FOREVER_MS)[0]), daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
     call = Path(f"/proc/self/task/{thread.native_id}/syscall")
-    while not call.read_text().startswith(f"{FUTEX_WAITV} "):
-        assert time.monotonic() < deadline, "the wait does not sleep"
-        os.sched_yield()
+    eventually(lambda: call.read_text().startswith(f"{FUTEX_WAITV} "), lambda: "the wait does not sleep")
     action()
-    thread.join(10)
+    thread.join(LIMIT_S)
     assert not thread.is_alive()
     return codes[0]
 

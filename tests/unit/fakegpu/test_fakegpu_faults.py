@@ -14,6 +14,7 @@ from fakegpu import InputError, Machine
 from fakegpu.faults.rules import Hits, parse_latency
 from fakegpu.faults.schedule import When, parse_duration_us
 from fakegpu.state.event_type import EventType
+from tests.support.patience import LIMIT_S
 
 from .conftest import Answers
 from .test_fakegpu_events import XID, EventSet, device_of
@@ -35,7 +36,7 @@ def test_stuck_wait_outlives_its_timeout_and_loses_nothing(machine: Machine, nvm
     assert machine.faults.are_waits_stuck
 
     machine.faults.stick_waits(False)
-    waiter.join(20)
+    waiter.join(LIMIT_S)
 
     assert seen == [(SUCCESS, 48)]
     assert events.wait(0)[0] == TIMEOUT

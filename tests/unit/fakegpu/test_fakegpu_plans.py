@@ -10,8 +10,9 @@ from fakegpu import InputError, Machine
 from fakegpu.faults.schedule import When
 from fakegpu.state import layout
 from fakegpu.state.layout import ActionKind
+from tests.support.patience import eventually
 
-from .conftest import Answers, until
+from .conftest import Answers
 from .test_fakegpu_events import device_of
 
 SUCCESS, GPU_IS_LOST = 0, 15
@@ -21,15 +22,15 @@ def test_getter_carries_out_a_plan_and_its_healing(machine: Machine, answers: An
     handle, memory = device_of(answers._nvml, 0), (ctypes.c_ulonglong * 8)()
 
     machine.faults.lose(0, when=When.of(after="50ms"))
-    until(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == GPU_IS_LOST)
+    eventually(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == GPU_IS_LOST)
     machine.faults.heal(0, when=When.of(after="50ms"))
-    until(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == SUCCESS)
+    eventually(lambda: answers._nvml.nvmlDeviceGetMemoryInfo(handle, memory) == SUCCESS)
 
 
 def test_times_of_a_plan_are_counted(machine: Machine) -> None:
     machine.faults.ecc(0, corrected=2, when=When.of(every="1ms", times=20))
 
-    until(lambda: machine.faults.plans == ())
+    eventually(lambda: machine.faults.plans == ())
 
     assert machine._segment.read(0).ecc.errors[0][0][2] == 40
 

@@ -22,8 +22,7 @@ from plugin.amd.discovery import NamingStrategy
 from plugin.amd.exporter import _healths, exported_health
 from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Health
 from simkubelet.apis import deviceplugin as api
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 class _Node:
@@ -49,7 +48,7 @@ def folder() -> Iterator[Path]:
 
 
 async def _next(lists: AsyncGenerator[DeviceList, None]) -> DeviceList:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return await anext(lists)
 
 
@@ -159,7 +158,7 @@ async def test_beats_go_to_the_resources_alternately() -> None:
             if len(beats) == 4:
                 done.set()
 
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         tasks = [asyncio.create_task(follow(name)) for name in "ab"]
         await done.wait()
     for task in tasks:

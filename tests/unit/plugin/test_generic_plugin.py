@@ -18,8 +18,7 @@ from plugin.framework import AllocationRefusedError, DeviceID, DeviceList, Healt
 from plugin.generic.description import Description, DeviceGlob, Mount
 from plugin.generic.device_plugin import GenericPlugin
 from simkubelet.apis import deviceplugin as api
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 def described(tmp_path: Path, text: str) -> Description:
@@ -153,7 +152,7 @@ class Served:
     async def until(self, **expected: str) -> None:
         """Wait for a list of these devices; a dash in a name is written as __."""
         wanted = {name.replace("__", "/"): health for name, health in expected.items()}
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             while {device.device_id: str(device.health) for device in await anext(self.lists)} != wanted:
                 pass
 

@@ -18,8 +18,7 @@ from plugin.framework import DeviceID
 from plugin.gopher import directory_watch
 from plugin.gopher.device_plugin import GopherPlugin
 from plugin.gopher.directory_watch import DeviceFiles, DirectoryWatch, OriginalWatch
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 _names = st.sampled_from(["a", "b", "c"])
 _paths = st.lists(_names, min_size=1, max_size=3).map(lambda parts: PurePath("/etc/gophers", *parts))
@@ -59,7 +58,7 @@ class Watched:
 
     async def until(self, *expected: str) -> None:
         """Wait until the devices are these."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             while await anext(self._lists) != expected:
                 pass
 
@@ -195,7 +194,7 @@ def test_allocation_names_the_devices_in_request_order(tmp_path: Path) -> None:
 
 
 async def _until(lists: AsyncIterator[tuple[DeviceID, ...]], *expected: str) -> None:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         while await anext(lists) != expected:
             pass
 

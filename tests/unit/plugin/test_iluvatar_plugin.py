@@ -22,8 +22,7 @@ from plugin.iluvatar.config import IluvatarConfig
 from plugin.iluvatar.device_plugin import Board, IluvatarPlugin, boards_of, device_list, pair_scores
 from plugin.iluvatar.ixml import Chip, Ixml
 from simkubelet.apis import deviceplugin as api
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 class _Node:
@@ -48,7 +47,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _next(lists: AsyncGenerator[DeviceList, None]) -> DeviceList:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return await anext(lists)
 
 

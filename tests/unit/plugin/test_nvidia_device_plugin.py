@@ -14,8 +14,7 @@ from plugin.nvidia.config.settings import NvidiaSettings
 from plugin.nvidia.device_plugin import NvidiaPlugin
 from plugin.nvidia.start import start
 from plugin.nvml.nvml import NvmlError, NvmlReturn
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 def _start(nvml: Any, host_root: Path, settings: NvidiaSettings | None = None, **environment: str) -> NvidiaPlugin:
@@ -154,7 +153,7 @@ class Lists:
 
     async def unhealthy(self) -> list[str]:
         """Who is unhealthy in the next list."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             return [device.device_id for device in await anext(self._lists) if device.health == "Unhealthy"]
 
 
@@ -211,7 +210,7 @@ async def test_first_list_comes_without_a_health_check_too(make_nvml: Any, tmp_p
     plugin = _start(nvml, tmp_path)
     nvml.failures[method] = 15
 
-    async with asyncio.timeout(_PATIENCE_S), Lists(plugin):
+    async with asyncio.timeout(LIMIT_S), Lists(plugin):
         assert nvml.registered == []
 
 

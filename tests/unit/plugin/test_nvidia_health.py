@@ -14,8 +14,8 @@ from plugin.nvidia.discovery.resources import NvidiaDevice
 from plugin.nvidia.health import NO_INSTANCE, DeviceIDs, failing_devices
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
 from plugin.nvml.xid_policy import XidPolicy
+from tests.support.patience import LIMIT_S
 
-PATIENCE_S = 20.0
 GPUS = {"GPU-0": None, "GPU-1": None}
 MIG = {"MIG-a": ("GPU-0", 1, 0), "MIG-b": ("GPU-0", 2, 0), "MIG-c": ("GPU-0", 2, 1)}
 
@@ -113,7 +113,7 @@ class Reports:
         self._source = source
 
     async def next(self) -> set[str]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             return set(await anext(self._source))
 
 

@@ -32,8 +32,7 @@ from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.server import GrpcServer
 from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 class ScriptedPlugin(DevicePlugin):
@@ -96,12 +95,12 @@ class Running:
 
     async def serves(self) -> None:
         """Wait until the first plugin serves and its first list was taken."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             await self.built.wait()
             await self.plugins[0].is_listed.wait()
 
     async def finish(self) -> None:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             await self.task
 
 
@@ -129,13 +128,13 @@ def _stub(folder: Path) -> AbstractAsyncContextManager[Calls]:
 
 
 async def _read(stream: Any) -> list[tuple[str, str]]:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return [(device.ID, device.health) for device in (await stream.read()).devices]
 
 
 async def _removal(changes: Inotify, name: str) -> None:
     """Wait until a watch for removals reports this file."""
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         async for event in changes:
             if str(event.name) == name:
                 return
@@ -282,7 +281,7 @@ async def test_plugin_that_is_cancelled_again_while_it_stops_ends_its_server(
     with monkeypatch.context() as patched:
         patched.setattr(GrpcServer, "stop", slow_stop)
         task = asyncio.create_task(serve())
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             await serves.wait()
         for _ in range(3):
             task.cancel()
@@ -332,7 +331,7 @@ async def test_refusal_ends_a_plugin_also_when_a_new_kubelet_comes_while_it_clea
                 await asyncio.Event().wait()
 
     async with _running(kubelet_dir, RestartPolicy(attempts=1), SlowToEnd) as running:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             await is_ending.wait()
         kubelet.refusal = None
         await kubelet.stop()

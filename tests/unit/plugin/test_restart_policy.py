@@ -33,8 +33,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
-
-_PATIENCE_S = 20.0
+from tests.support.patience import LIMIT_S
 
 
 class Seats(DevicePlugin):
@@ -88,12 +87,12 @@ class Running:
 
     async def sees(self, *expected: str) -> None:
         """The next events are these."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             assert [await self.events.get() for _ in expected] == list(expected)
 
     async def status(self) -> int:
         assert self.task is not None
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             return await self.task
 
 

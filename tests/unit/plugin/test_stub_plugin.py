@@ -17,9 +17,9 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from tests.support.grpc_peers import DEVICE_PLUGIN, calls
+from tests.support.patience import LIMIT_S
 
 RESOURCE = ResourceName("example.com/gpu")
-PATIENCE_S = 20
 
 
 class Notes:
@@ -36,7 +36,7 @@ class Notes:
         self.registrations.put_nowait((registration, error))
 
     async def answer(self) -> tuple[Registration, str]:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             return await self.registrations.get()
 
 

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from scenarios.backends.kind.api import ClusterApi
+from tests.support.patience import LIMIT_S
 
 
 class ScriptedServer:
@@ -60,7 +61,7 @@ async def watched(server: ScriptedServer, count: int) -> list[tuple[str, bool]]:
             all_told.set()
 
     watching = asyncio.create_task(ClusterApi(server).watch("pod", on_change, "pods"))
-    await asyncio.wait_for(all_told.wait(), 30)
+    await asyncio.wait_for(all_told.wait(), LIMIT_S)
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     return told

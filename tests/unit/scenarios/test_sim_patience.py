@@ -11,6 +11,7 @@ from scenarios.backends.sim.patience import SimPatience, settled
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.events import DevicesListed, NodeStatusUpdated
+from tests.support.patience import LIMIT_S
 
 
 class World:
@@ -109,7 +110,7 @@ async def test_wait_in_which_nothing_happens_ends_for_another_look() -> None:
     world = World()
     patience = world.patience(60)
     looks = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while looks < 3 and await patience.wait():
             looks += 1
 
@@ -143,7 +144,7 @@ async def test_leaps_end_where_nothing_follows_from_them() -> None:
 async def test_what_is_due_within_the_wait_is_reached_though_real_time_is_used_up() -> None:
     world = World()
     patience = world.patience(0.05)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(LIMIT_S):
         while await patience.wait():
             world.look()
     task = await sleeper(world, 0.05)
@@ -219,7 +220,7 @@ async def test_real_time_ends_the_wait_however_much_happens() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(rush())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         while await patience.wait():
             world.look()
     task.cancel()
@@ -249,7 +250,7 @@ async def test_settled_does_not_wait_for_ever() -> None:
             world.event()
 
     task = asyncio.create_task(restless())
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(LIMIT_S):
         await settled(world.trace)
 
     task.cancel()

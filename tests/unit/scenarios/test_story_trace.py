@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scenarios.trace.events import FaultInjected, StepStarted
 from scenarios.trace.trace import Trace, merged, read_lines, write_lines
 from simkubelet.model.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
+from tests.support.patience import LIMIT_S
 
 GPU = "nvidia.com/gpu"
 
@@ -48,14 +49,14 @@ async def test_waiter_wakes_when_an_event_is_recorded() -> None:
 
     trace.append(StepStarted(0, "a step"))
 
-    await asyncio.wait_for(waiter, 1)
+    await asyncio.wait_for(waiter, LIMIT_S)
 
 
 async def test_wait_for_what_has_happened_returns_at_once() -> None:
     trace = Trace()
     trace.append(StepStarted(0, "a step"))
 
-    await asyncio.wait_for(trace.longer_than(0), 1)
+    await asyncio.wait_for(trace.longer_than(0), LIMIT_S)
 
 
 def test_first_devices_are_those_given_first() -> None:

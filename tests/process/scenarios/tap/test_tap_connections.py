@@ -7,7 +7,8 @@ import socket
 import sys
 from pathlib import Path
 
-from tests.support.tapped import Between, until
+from tests.support.patience import until
+from tests.support.tapped import Between
 
 # A plugin in a process of its own: it listens, and is silent.
 SILENT = """

@@ -7,7 +7,8 @@ import sys
 
 import grpc
 
-from tests.support.tapped import PLUGIN, Between, channel, until
+from tests.support.patience import until
+from tests.support.tapped import PLUGIN, Between, channel
 
 
 async def test_plugin_that_dies_ends_the_stream_and_the_call_as_without_a_tap(between: Between) -> None:

@@ -18,6 +18,7 @@ from simkubelet.kubelet.kubelet import CONTAINER_LOGS
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.pod import Pod, pod_from_manifest
 from simkubelet.runtime.container_runtime import BookKeepingContainer, BookKeepingRuntime, ExitStatus
+from tests.support.patience import until
 
 NO_DEVICES = DeviceRunOptions(envs={}, mounts=(), devices=(), annotations=(), cdi_devices=())
 SHELL = PluginSpec(name="shell", command=("sh", "-c"))
@@ -126,11 +127,9 @@ async def test_command_of_another_program_is_no_plugin_and_says_so(node: SimNode
 async def test_plugin_may_end_by_itself_on_request(node: SimNode) -> None:
     pod = a_pod("example.com/plugin", "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
     container = await images(node).start(pod, pod.containers[0], NO_DEVICES)
-    async with asyncio.timeout(20):
-        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # there is no event for a process's output
-            await asyncio.sleep(0.01)
+    await until(lambda: "ready" in log_of(node, pod))
 
-        assert await container.stop(grace_s=10) == ExitStatus.of(0)
+    assert await container.stop(grace_s=10) == ExitStatus.of(0)
     assert log_of(node, pod).splitlines()[-1] == "bye"
 
 
@@ -141,15 +140,12 @@ async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode)
     )
     pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)
-    async with asyncio.timeout(20):
-        while "ready" not in log_of(node, pod):  # noqa: ASYNC110  # there is no event for a process's output
-            await asyncio.sleep(0.01)
-        stopped = asyncio.ensure_future(container.stop(grace_s=30))
-        while clock.next_deadline() is None:  # noqa: ASYNC110  # nor of who sleeps
-            await asyncio.sleep(0)
-        await clock.advance(30)
+    await until(lambda: "ready" in log_of(node, pod))
+    stopped = asyncio.ensure_future(container.stop(grace_s=30))
+    await until(lambda: clock.next_deadline() is not None)
+    await clock.advance(30)
 
-        assert await stopped == ExitStatus.of(128 + 9)
+    assert await stopped == ExitStatus.of(128 + 9)
 
 
 async def test_reboot_ends_all(node: SimNode) -> None:

@@ -16,6 +16,7 @@ import pytest
 from simkubelet._internal import enter_view, sandbox
 from simkubelet._internal.sandbox import NodeView
 from simkubelet.model.errors import HostError
+from tests.support.patience import LIMIT_S
 
 USER = 54321
 
@@ -52,7 +53,7 @@ class Node:
             self.argv(list(command)),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LIMIT_S,
             check=False,
             cwd=cwd or "/",
             env={**os.environ, **env},

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from simkubelet.apis import deviceplugin, pluginregistration, podresources, podresources_v1alpha1
+from tests.support.patience import LIMIT_S
 
 APIS = (deviceplugin, pluginregistration, podresources, podresources_v1alpha1)
 
@@ -21,12 +22,12 @@ assert api.ContainerAllocateResponse.FromString(answer.SerializeToString()) == a
 
 @pytest.mark.parametrize("before", ["", "import sys; sys.modules['google._upb'] = None"], ids=["in C", "in Python"])
 def test_messages_work_with_each_implementation_of_protobuf(before: str) -> None:
-    subprocess.run([sys.executable, "-c", f"{before}\n{_PROGRAM}"], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", f"{before}\n{_PROGRAM}"], check=True, timeout=LIMIT_S)
 
 
 def test_messages_leave_protobufs_implementation_in_python_unloaded() -> None:
     program = f"{_PROGRAM}\nimport sys\nassert 'google.protobuf.internal.python_message' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
 def test_neither_kubelet_nor_plugins_load_a_grpc_library() -> None:
@@ -34,7 +35,7 @@ def test_neither_kubelet_nor_plugins_load_a_grpc_library() -> None:
         "import sys, simkubelet.kubelet.kubelet, simkubelet.stdio.node, plugin.stub.stub, plugin.framework.lifecycle,"
         "scenarios.backends.sim.backend; assert 'grpc' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=LIMIT_S)
 
 
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.__name__.rpartition(".")[2])

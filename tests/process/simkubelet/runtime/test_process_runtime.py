@@ -23,6 +23,7 @@ from simkubelet.runtime.bubblewrap import check_bubblewrap
 from simkubelet.runtime.container_runtime import ContainerStartError, ExitReason, ExitStatus, StartFailure
 from simkubelet.runtime.process_container import ProcessContainer
 from simkubelet.runtime.process_runtime import ProcessRuntime
+from tests.support.patience import LIMIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -529,7 +530,7 @@ async def test_containers_end_when_the_simulator_is_killed(node):
         await simulator.wait()
 
         # The end of the file comes when the last process of the container is gone.
-        assert await asyncio.wait_for(asyncio.to_thread(reader.read), 30) == b""
+        assert await asyncio.wait_for(asyncio.to_thread(reader.read), LIMIT_S) == b""
 
 
 async def test_message_that_the_container_leaves_is_in_its_status(node):

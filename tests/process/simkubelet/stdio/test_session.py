@@ -16,6 +16,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.stdio.__main__ import COMMANDS
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
+from tests.support.patience import LIMIT_S
 
 COMMAND = [sys.executable, "-m", "simkubelet.stdio"]
 
@@ -173,7 +174,7 @@ async def test_folder_that_is_gone_is_an_error(tmp_path: Path):
 
 
 def run(*arguments: str, told: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *arguments], input=told, capture_output=True, check=False, timeout=60)
+    return subprocess.run([*COMMAND, *arguments], input=told, capture_output=True, check=False, timeout=LIMIT_S)
 
 
 def test_end_of_the_input_is_the_end_of_the_program(tmp_path: Path):
@@ -194,7 +195,7 @@ def test_signal_ends_the_program_and_takes_the_socket_away(tmp_path: Path):
 
         program.send_signal(signal.SIGTERM)
 
-        assert program.wait(60) == 0
+        assert program.wait(LIMIT_S) == 0
     assert not (tmp_path / "kubelet.sock").exists()
 
 

@@ -11,6 +11,7 @@ import pytest
 from plugin.errors import FatalError
 from plugin.gpumemory.xid_failures import ignored_by_sharing_plugins, xid_failures
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
+from tests.support.patience import LIMIT_S
 
 UUIDS = ["GPU-0", "GPU-1"]
 
@@ -21,7 +22,7 @@ def watched(nvml: Any) -> Any:
 
 async def next_failure(failures: Any) -> set[str]:
     """What is reported next, quiet waits left out."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         async for uuids in failures:
             if uuids:
                 return set(uuids)

@@ -10,7 +10,8 @@ import grpc
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, ByteServer, Context, until
+from tests.support.patience import LIMIT_S, until
+from tests.support.tapped import PLUGIN, REGISTER, Between, ByteServer, Context
 
 ALLOCATE = f"{PLUGIN}Allocate"
 LIST = f"{PLUGIN}ListAndWatch"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 
-from tests.support.tapped import PLUGIN, REGISTER, Between, until
+from tests.support.patience import until
+from tests.support.tapped import PLUGIN, REGISTER, Between
 
 
 async def test_connections_to_the_plugin_are_counted_as_they_come_and_go(between: Between) -> None:

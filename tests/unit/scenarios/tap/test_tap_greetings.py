@@ -20,7 +20,8 @@ from scenarios.tap.answer import Answer
 from scenarios.tap.link import Link
 from simkubelet.apis.grpcwire.frames import PREFACE, Flag, Frame, FrameReader, Type, header_block
 from simkubelet.apis.grpcwire.messages import framed
-from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, until
+from tests.support.patience import LIMIT_S, until
+from tests.support.tapped import PLUGIN, REGISTER, Between
 
 SETTINGS = Frame(Type.SETTINGS, 0, 0, b"")
 ACK = Frame(Type.SETTINGS, Flag.ACK, 0, b"")

@@ -14,7 +14,8 @@ import pytest
 
 from scenarios.tap.tap import Tap
 from simkubelet.apis import deviceplugin as api
-from tests.support.tapped import PLUGIN, Between, ByteServer, Context, channel, until
+from tests.support.patience import until
+from tests.support.tapped import PLUGIN, Between, ByteServer, Context, channel
 
 CUTS = 200
 

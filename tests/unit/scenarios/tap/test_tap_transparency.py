@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simkubelet.apis.grpcwire.frames import PREFACE
-from tests.support.tapped import LIMIT_S, PLUGIN, REGISTER, Between, ByteServer, Context, channel, until
+from tests.support.patience import LIMIT_S, until
+from tests.support.tapped import PLUGIN, REGISTER, Between, ByteServer, Context, channel
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 Metadata = Sequence[tuple[str, Any]]
@@ -85,7 +86,7 @@ async def told(server: ByteServer, to: Any, exchange: Exchange) -> tuple[Any, ..
     is_stream = exchange.method in server.streams
     server.answers[exchange.method] = stream if is_stream else answer
     call: Any = (to.unary_stream if is_stream else to.unary_unary)(exchange.method)(
-        exchange.request, metadata=tuple(exchange.sent), timeout=60
+        exchange.request, metadata=tuple(exchange.sent), timeout=LIMIT_S
     )
     received = []
     with contextlib.suppress(grpc.aio.AioRpcError):
@@ -177,13 +178,14 @@ async def test_call_that_the_kubelet_gives_up_is_given_up_at_the_plugin(between:
         call = to.unary_unary(f"{PLUGIN}Allocate")(b"x")
         await until(lambda: plugin.seen)
         call.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             await plugin.given_up.wait()
 
 
 async def test_deadline_reaches_the_plugin(between: Between) -> None:
     plugin = await between.plugin()
     left: list[float | None] = []
+    deadline_s = 900
 
     async def look(request: bytes, context: Context) -> bytes:
         left.append(context.time_remaining())
@@ -191,7 +193,7 @@ async def test_deadline_reaches_the_plugin(between: Between) -> None:
 
     plugin.answers[f"{PLUGIN}PreStartContainer"] = look
     async with between.channel_to(plugin) as to:
-        await to.unary_unary(f"{PLUGIN}PreStartContainer")(b"", timeout=900)
+        await to.unary_unary(f"{PLUGIN}PreStartContainer")(b"", timeout=deadline_s)
     assert left[0] is not None
     # gRPC rounds it up.
     assert 0 < left[0] < 1000

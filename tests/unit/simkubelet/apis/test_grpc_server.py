@@ -24,8 +24,8 @@ from simkubelet.apis.grpcwire.frames import INITIAL_WINDOW_SIZE, PREFACE, WINDOW
 from simkubelet.apis.grpcwire.messages import Code, framed
 from simkubelet.apis.grpcwire.served_call import CallError, StreamMethod, UnaryMethod
 from simkubelet.apis.grpcwire.server import GrpcServer
+from tests.support.patience import LIMIT_S, until
 
-_PATIENCE_S = 20.0
 _UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 _CHANNEL = [("grpc.use_local_subchannel_pool", 1), *_UNLIMITED]
 _SETTINGS = Frame(Type.SETTINGS, 0, 0, b"").encoded()
@@ -97,7 +97,7 @@ async def _serving(folder: Path) -> AsyncIterator[Served]:
     server = served.server()
     server.listen(folder / "s")
     try:
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(LIMIT_S):
             yield served
     finally:
         await server.stop()
@@ -194,7 +194,7 @@ async def test_deadline_ends_a_call_on_both_sides(channel: grpc.aio.Channel, ser
         await _unary(channel, "Wait")(b"", timeout=0.2)
 
     assert refused.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    await _until(served, "Wait")
+    await until(lambda: "Wait" in served.ended)
 
 
 async def test_call_that_the_client_gives_up_is_broken_off(channel: grpc.aio.Channel, served: Served) -> None:
@@ -203,7 +203,7 @@ async def test_call_that_the_client_gives_up_is_broken_off(channel: grpc.aio.Cha
     await served.waits.wait()
     call.cancel()
 
-    await _until(served, "Never")
+    await until(lambda: "Never" in served.ended)
 
 
 @pytest.mark.parametrize("turns", range(5))
@@ -222,7 +222,7 @@ async def test_stop_closes_a_connection_of_that_moment(folder: Path, turns: int,
             stopping.cancel()
         await asyncio.wait([stopping])
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             with suppress(ConnectionResetError):
                 while await asyncio.get_running_loop().sock_recv(client, 100):
                     pass
@@ -241,11 +241,6 @@ async def test_stop_breaks_calls_off(folder: Path) -> None:
 
     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
     assert served.ended == ["Wait"]
-
-
-async def _until(served: Served, ended: str) -> None:
-    while ended not in served.ended:  # noqa: ASYNC110 - it is reported in a finally
-        await asyncio.sleep(0.01)
 
 
 class RawClient:
@@ -428,7 +423,7 @@ async def test_no_frames_harm_the_server(folder: Path, frames: list[Frame]) -> N
     async with _serving(folder):
         async with _raw(folder) as client:
             client.writer.write(b"".join(frame.encoded() for frame in frames))
-        assert await call_once(folder / "s", "/test.Echo/Echo", _request("a"), _PATIENCE_S) == _request("a")
+        assert await call_once(folder / "s", "/test.Echo/Echo", _request("a"), LIMIT_S) == _request("a")
 
 
 async def test_call_reaches_a_server_of_grpcs_own(folder: Path) -> None:
@@ -448,11 +443,11 @@ async def test_call_reaches_a_server_of_grpcs_own(folder: Path) -> None:
     server.add_insecure_port(f"unix:{folder}/g")
     await server.start()
     try:
-        assert await call_once(folder / "g", "/test.S/Answer", b"x" * 1000, _PATIENCE_S) == b"x" * 1_000_000
+        assert await call_once(folder / "g", "/test.S/Answer", b"x" * 1000, LIMIT_S) == b"x" * 1_000_000
         with pytest.raises(RpcError) as refused:
-            await call_once(folder / "g", "/test.S/Refuse", b"", _PATIENCE_S)
+            await call_once(folder / "g", "/test.S/Refuse", b"", LIMIT_S)
         with pytest.raises(RpcError) as unknown:
-            await call_once(folder / "g", "/test.S/Nothing", b"", _PATIENCE_S)
+            await call_once(folder / "g", "/test.S/Nothing", b"", LIMIT_S)
     finally:
         await server.stop(None)
 
@@ -490,7 +485,7 @@ async def test_call_that_breaks_off_says_so_in_gos_words(folder: Path, answer: b
     server = await asyncio.start_unix_server(serve, str(folder / "s"))
     try:
         with pytest.raises(RpcError) as failed:
-            await call_once(folder / "s", "/test.S/Answer", b"", _PATIENCE_S)
+            await call_once(folder / "s", "/test.S/Answer", b"", LIMIT_S)
     finally:
         server.close()
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import grpc
 import pytest
 
-from tests.support.node import WAIT_S
+from tests.support.patience import LIMIT_S
 
 
 def held() -> tuple[Counter[str], frozenset[str]]:
@@ -39,7 +39,7 @@ async def nothing_leaks() -> AsyncIterator[None]:
 
 async def until_given_back(kinds: Counter[str], tasks: frozenset[str]) -> None:
     try:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(LIMIT_S):
             while any(left(kinds, tasks)):
                 gc.collect()
                 # gRPC closes its sockets on threads of its own, and nothing tells when.

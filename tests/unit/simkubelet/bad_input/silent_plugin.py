@@ -10,7 +10,8 @@ from typing import Any
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis import pluginregistration
 from tests.support.grpc_peers import DEVICE_PLUGIN, WATCHED_REGISTRATION, RealServer
-from tests.support.node import WAIT_S, FakePlugin, Node
+from tests.support.node import FakePlugin, Node
+from tests.support.patience import LIMIT_S
 from tests.support.watched_plugin import WatchedPlugin
 
 DEADLINE_TEXTS = ("context deadline exceeded", "Deadline Exceeded")
@@ -53,11 +54,11 @@ class Silence:
         return self._is_given_up.is_set()
 
     async def until_asked(self) -> None:
-        await asyncio.wait_for(self._is_asked.wait(), WAIT_S)
+        await asyncio.wait_for(self._is_asked.wait(), LIMIT_S)
 
     async def until_given_up(self) -> None:
         """Wait until the kubelet does not wait any more."""
-        await asyncio.wait_for(self._is_given_up.wait(), WAIT_S)
+        await asyncio.wait_for(self._is_given_up.wait(), LIMIT_S)
 
 
 class SilentPlugin(FakePlugin):
@@ -116,7 +117,7 @@ class SilentRegistrar(WatchedPlugin):
 
 async def until_true(node: Node, condition: Callable[[], object]) -> None:
     """Let seconds of the node pass until something has happened in a plugin."""
-    async with asyncio.timeout(WAIT_S):
+    async with asyncio.timeout(LIMIT_S):
         while not condition():
             await node.clock.advance(1)
             await asyncio.sleep(0.001)

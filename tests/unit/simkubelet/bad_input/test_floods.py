@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from simkubelet.apis import deviceplugin as api
 from tests.support.node import FakePlugin, Node
+from tests.support.patience import LIMIT_S, until
 
 from .wire_plugin import WirePlugin, message
 
@@ -20,7 +21,6 @@ OTHER = "example.com/other"
 LISTS = 40_000
 MOST_UNREAD_BYTES = 16 << 20
 IN_MEMORY = Path("/dev/shm")
-LIMIT_S = 120.0
 
 
 @pytest.fixture
@@ -51,13 +51,6 @@ class Flood(WirePlugin):
     @property
     def sent_bytes(self) -> int:
         return self.sent.get("ListAndWatch", 0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """For events that come too often to be reported each time."""
-    async with asyncio.timeout(LIMIT_S):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def pod_of_other(node: Node) -> str:

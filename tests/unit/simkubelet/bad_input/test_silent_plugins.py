@@ -18,6 +18,7 @@ from simkubelet.devices import endpoint
 from simkubelet.node import PLUGINS_REGISTRY
 from simkubelet.registration import plugin_registration
 from tests.support.node import FakePlugin, Node
+from tests.support.patience import LIMIT_S
 from tests.support.watched_plugin import WatchedPlugin
 
 from .silent_plugin import DEADLINE_TEXTS, SilentRegistrar, listed_silent_plugin, silent_plugin, until_true
@@ -43,7 +44,7 @@ def pod_of_other(node: Node) -> str:
 
 async def assert_kubelet_restarts(node: Node) -> None:
     """A stop does not wait either, and the next kubelet serves all clients."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await node.kubelet.restart()
     await node.plugin("d0", endpoint="next.sock")
     await node.tick()
@@ -114,7 +115,7 @@ async def test_kubelet_that_stops_gives_up_the_call_and_the_next_one_admits_the_
     name = node.pod(1)
     await plugin.silence.until_asked()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await node.kubelet.stop()
     await plugin.silence.until_given_up()
     assert node.phase(name) == "Pending"

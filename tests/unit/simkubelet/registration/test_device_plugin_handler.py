@@ -13,7 +13,8 @@ from simkubelet.registration.plugin_manager import PluginManager
 from simkubelet.registration.plugin_registration import DevicePluginHandler
 from simkubelet.registration.registration import RegistrationServer
 from tests.support.node import RESOURCE, FakePlugin
-from tests.support.watched_plugin import WAIT_S, WatchedPlugin
+from tests.support.patience import LIMIT_S
+from tests.support.watched_plugin import WatchedPlugin
 
 
 class Reports:
@@ -82,11 +83,11 @@ async def test_plugin_lives_from_its_registration_socket_to_the_end_of_it(
         endpoint=str(short_folder / "service.sock"),
     )
     await registrar.serve()
-    await asyncio.wait_for(reports.listed.wait(), WAIT_S)
+    await asyncio.wait_for(reports.listed.wait(), LIMIT_S)
     assert await registrar.verdict() == (True, "")
 
     await registrar.stop()
-    await asyncio.wait_for(reports.disconnected.wait(), WAIT_S)
+    await asyncio.wait_for(reports.disconnected.wait(), LIMIT_S)
 
     assert reports.told == [("connected", RESOURCE), ("listed", RESOURCE), ("disconnected", RESOURCE)]
 

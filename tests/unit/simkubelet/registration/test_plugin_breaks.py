@@ -10,6 +10,7 @@ import pytest
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from tests.support.node import FakePlugin, env_of_ids
+from tests.support.patience import LIMIT_S
 from tests.unit.simkubelet.bad_input.silent_plugin import SilentPlugin, silent_plugin
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
@@ -59,7 +60,7 @@ async def test_old_stream_that_ends_while_the_options_are_asked_refuses_the_new_
 
     old.is_cut.set()
     with pytest.raises(RpcError) as refusal:
-        await asyncio.wait_for(registering, 10)
+        await asyncio.wait_for(registering, LIMIT_S)
 
     assert refusal.value.text == f"failed to get device plugin options: {CLOSING}"
 
@@ -76,7 +77,7 @@ async def test_old_stream_that_ends_during_the_dial_lets_the_new_plugin_register
     old.is_cut.set()
     await node.until(lambda: node.of("plugin-disconnected"))
     await new.serve()
-    await asyncio.wait_for(registering, 10)
+    await asyncio.wait_for(registering, LIMIT_S)
     await node.until(lambda: len(node.of("devices-listed")) == 2)
 
     assert [event.endpoint for event in node.of("plugin-registered")] == ["old.sock", "new.sock"]

@@ -20,8 +20,8 @@ from simkubelet.apis.grpcwire.messages import ANSWER_BEGINS, framed, trailers
 from simkubelet.model.version import version
 from simkubelet.registration import plugin_client
 from simkubelet.registration.plugin_client import PluginChannel
+from tests.support.patience import LIMIT_S
 
-LIMIT_S = 20
 ALLOCATE = "/v1beta1.DevicePlugin/Allocate"
 SETTINGS = Frame(Type.SETTINGS, 0, 0, b"")
 ANSWER = AllocateResponse(container_responses=[ContainerAllocateResponse(envs={"A": "1"})])

@@ -12,6 +12,7 @@ from simkubelet._internal.change import Change
 from simkubelet._internal.folder_events import FolderEvents
 from simkubelet.model.errors import HostError
 from simkubelet.registration.plugin_manager import PluginWatcher
+from tests.support.patience import LIMIT_S
 
 
 class Sightings:
@@ -30,7 +31,7 @@ class Sightings:
 
     async def until(self, what: str, name: str) -> None:
         count = self._change.count
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             while (what, name) not in self.seen:
                 count = await self._change.wait(count)
 

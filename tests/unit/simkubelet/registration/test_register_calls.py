@@ -15,6 +15,7 @@ from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.model.version import version
 from simkubelet.registration.registration import RegistrationHandler, RegistrationServer
 from tests.support.node import RESOURCE, FakePlugin, Node
+from tests.support.patience import LIMIT_S
 
 OPTIONS_FAILED = "failed to get device plugin options: rpc error: code = Internal desc = no options"
 
@@ -242,10 +243,10 @@ async def test_register_while_the_kubelet_ends_is_no_refusal_but_a_lost_connecti
         server.start()
     # The group takes no task any more.
     registering = asyncio.create_task(FakePlugin(short_folder).register())
-    await asyncio.wait_for(called.wait(), 10)
+    await asyncio.wait_for(called.wait(), LIMIT_S)
     await server.stop()
 
     with pytest.raises(RpcError) as error:
-        await asyncio.wait_for(registering, 10)
+        await asyncio.wait_for(registering, LIMIT_S)
     assert error.value.code == Code.UNAVAILABLE
     handler.registration_refused.assert_not_called()

@@ -21,6 +21,7 @@ from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime
 from simkubelet.cluster.strategies.table import basic_strategies
 from simkubelet.model.clock import ManualClock
+from tests.support.patience import LIMIT_S
 
 PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -112,13 +113,13 @@ class Watch:
 
     async def next(self) -> tuple[str, Any]:
         """The next event; fails when none comes."""
-        line = await asyncio.wait_for(self.response.content.readline(), 10)
+        line = await asyncio.wait_for(self.response.content.readline(), LIMIT_S)
         event = json.loads(line)
         return event["type"], event["object"]
 
     async def rest(self) -> list[tuple[str, Any]]:
         """All events until the end."""
-        text = await asyncio.wait_for(self.response.text(), 10)
+        text = await asyncio.wait_for(self.response.text(), LIMIT_S)
         return [(event["type"], event["object"]) for event in map(json.loads, text.splitlines())]
 
 

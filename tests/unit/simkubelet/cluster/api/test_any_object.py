@@ -18,6 +18,7 @@ from simkubelet.cluster.api.registry.kinds import KINDS, Kind
 from simkubelet.cluster.api.registry.registry import Strategy
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import all_strategies
+from tests.support.patience import LIMIT_S
 
 from .conftest import Client
 
@@ -103,7 +104,7 @@ async def test_any_bytes_have_an_answer(
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     writer.write(f"{method} {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines) + b"\r\n\r\n" + body)
 
-    status = (await asyncio.wait_for(reader.readline(), 30)).split()[1]
+    status = (await asyncio.wait_for(reader.readline(), LIMIT_S)).split()[1]
 
     writer.close()
     assert status != b"500" or b'"Status"' in await reader.read()

@@ -16,6 +16,7 @@ from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key, Objects, WallTime
 from simkubelet.cluster.strategies.daemonsets import DaemonSetStrategy
 from simkubelet.model.clock import ManualClock
+from tests.support.patience import LIMIT_S
 
 DAEMON_SETS, PODS, NODES = map(kind_named, ("daemonsets.apps", "pods", "nodes"))
 
@@ -79,7 +80,7 @@ class Cluster:
         return [event["reason"] for event in self.objects.all_of("events")]
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             while not is_so():
                 seen = self.objects.change.count
                 await asyncio.sleep(0)

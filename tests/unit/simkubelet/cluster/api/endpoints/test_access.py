@@ -15,6 +15,7 @@ from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry, Strategy
 from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects
+from tests.support.patience import LIMIT_S
 
 from ..conftest import Client, ScriptedLogs
 
@@ -102,7 +103,7 @@ async def first_answer(server: ApiServer, head: bytes) -> tuple[int, bytes]:
     """Status and body of the answer to bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     writer.write(head + b"Connection: close\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), LIMIT_S)
     writer.close()
     return int(answer.split()[1]), answer.partition(b"\r\n\r\n")[2]
 

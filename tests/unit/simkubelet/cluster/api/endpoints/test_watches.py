@@ -17,6 +17,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime
 from simkubelet.model.clock import ManualClock
+from tests.support.patience import LIMIT_S, until
 
 from ..conftest import CONFIG_MAPS, PODS, Client, config_map, pod
 
@@ -83,7 +84,7 @@ async def test_one_bookmark_comes_two_seconds_before_a_watch_ends(objects: Objec
     events = watch(objects, kind, Selection(kind, None), WatchOptions(bookmarks=True), 2.01)
     assert (await anext(events))[0] == "ADDED"
 
-    type_, bookmark = await asyncio.wait_for(anext(events), 10)
+    type_, bookmark = await asyncio.wait_for(anext(events), LIMIT_S)
     awaited = asyncio.ensure_future(anext(events))
     objects.create(Key("configmaps", "default", "b"), {})
 
@@ -113,9 +114,7 @@ async def test_watch_of_a_client_that_goes_away_is_freed(server: ApiServer) -> N
         response = await session.get(PODS, params={"watch": "1"})
         assert asyncio.all_tasks() - before
         response.close()
-    async with asyncio.timeout(10):
-        while asyncio.all_tasks() - before:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    await until(lambda: not asyncio.all_tasks() - before)
 
 
 @pytest.mark.slow

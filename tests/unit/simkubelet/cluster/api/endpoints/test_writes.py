@@ -13,6 +13,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.controllers.namespaces import NamespaceController
 from simkubelet.cluster.objects.objects import JSON, Objects
 from simkubelet.model.clock import ManualClock
+from tests.support.patience import LIMIT_S
 
 from ..conftest import CONFIG_MAPS, PODS, Client, ScriptedLogs, config_map, pod
 
@@ -412,7 +413,7 @@ async def test_manager_of_an_agent_in_other_bytes_is_readable(server: ApiServer)
     reader, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     head = f"POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     writer.write(head.encode() + b"User-Agent: agent\xff\xc3\xa9" + b"x" * 200 + b"/1.0\r\n\r\n" + body)
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), LIMIT_S)
     writer.close()
 
     made = json.loads(answer.partition(b"\r\n\r\n")[2])
