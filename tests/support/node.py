@@ -7,13 +7,16 @@ The plugins are served in the test's own event loop but over real sockets; what 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 from faker import Faker
 
 from simkubelet._internal.change import Change
@@ -29,7 +32,7 @@ from simkubelet.model.events import NodeEvent
 from simkubelet.model.pod_status import ContainerStatus, PodStatus
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.node import NodeContext
+from simkubelet.node import DEVICE_PLUGINS, NodeContext
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Context, RealServer, calls, methods_of, serve
 from tests.support.patience import LIMIT_S
 
@@ -286,3 +289,39 @@ async def running_node(
             await kubelet.close()
             if scheduling is not None:
                 scheduling.cancel()
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder whose path leaves room for socket names."""
+    folder = Path(tempfile.mkdtemp(prefix="sk-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def plugin_folder(short_folder: Path) -> Path:
+    """The device plugin folder that the test's node will find."""
+    folder = short_folder / DEVICE_PLUGINS
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+async def make_node(short_folder: Path, faker: Faker) -> AsyncIterator[Callable[..., Any]]:
+    """Builds the node of a test: ``await make_node("1.33", scheduler=True)``."""
+    async with AsyncExitStack() as stack:
+
+        async def make(*settings: str, **options: Any) -> Node:
+            node = await stack.enter_async_context(running_node(short_folder, *settings, **options))
+            node.faker = faker
+            return node
+
+        yield make
+
+
+@pytest.fixture
+async def node(make_node: Callable[..., Any]) -> Node:
+    """A node of Kubernetes 1.34 without a scheduler: pods are bound by name."""
+    made: Node = await make_node()
+    return made

@@ -14,15 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import shutil
 import sys
+import tempfile
 import threading
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+
+import pytest
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.messages import Code
@@ -30,7 +35,7 @@ from simkubelet.apis.grpcwire.server import GrpcServer
 from tests.support.grpc_peers import DEVICE_PLUGIN, REGISTRATION, Answers, Calls, Context, calls, methods_of, serve
 from tests.support.patience import LIMIT_S, until
 
-__all__ = ["FakeKubelet", "KubeletThread", "PluginProcess", "plugin_process"]
+__all__ = ["FakeKubelet", "KubeletThread", "PluginProcess", "_own_log", "kubelet", "kubelet_dir", "plugin_process"]
 
 T = TypeVar("T")
 
@@ -255,3 +260,27 @@ async def plugin_process(
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+@pytest.fixture(autouse=True)
+def _own_log() -> Iterator[None]:
+    """Take back what a plugin that a test has started set up for its log."""
+    logger = logging.getLogger("plugin")
+    handlers, level, propagates = logger.handlers, logger.level, logger.propagate
+    yield
+    logger.handlers, logger.propagate = handlers, propagates
+    logger.setLevel(level)
+
+
+@pytest.fixture
+def kubelet_dir() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="plg-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+async def kubelet(kubelet_dir: Path) -> AsyncIterator[FakeKubelet]:
+    """A kubelet that is up."""
+    async with FakeKubelet(kubelet_dir) as fake:
+        yield fake

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import grpc
+import pytest
 
 from scenarios.tap.tap import Tap
 from tests.support.patience import until
@@ -130,3 +133,18 @@ class Between:
         await self.tap.close()
         for server in self.servers:
             await server.stop()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="tap-", dir="/tmp"))
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+async def between(folder: Path) -> AsyncIterator[Between]:
+    made = Between(folder)
+    made.tap.start()
+    yield made
+    await made.close()

@@ -1,4 +1,4 @@
-"""The machines of `tests.unit.fakegpu`, and programs that look at them."""
+"""The machines of `tests.support.machines`, and programs that look at them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from fakegpu import Machine
+from tests.support.machines import _no_machine_from_outside, answers, h100, load, machine, nvml
 from tests.support.patience import LIMIT_S
-from tests.unit.fakegpu.conftest import Answers, _no_machine_from_outside, answers, h100, load, machine, nvml
 
-__all__ = ["Answers", "See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see"]
+__all__ = ["See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see"]
 
 See = Callable[[Machine, str], str]
 

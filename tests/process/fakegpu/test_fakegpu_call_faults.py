@@ -8,8 +8,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.faults.rules import Hits
-
-from .conftest import Answers
+from tests.support.machines import Answers
 
 SUCCESS, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH = 0, 9, 15, 18
 UNKNOWN = 999

@@ -11,15 +11,10 @@ import pytest
 from fakegpu import Machine
 from fakegpu.cli.record import ask_fake
 from fakegpu.recording.recording import Recording
-from tests.unit.fakegpu.test_fakegpu_capabilities import expected, granted
+from tests.support.machines import expected, granted, nodes
 
 See = Callable[[Machine, str], str]
-BASIC = {"nvidia-cap1", "nvidia-cap2"}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only an administrator partitions GPUs through NVML")
-
-
-def nodes(machine: Machine) -> set[str]:
-    return {path.name for path in (machine.dev / "nvidia-caps").iterdir()} - BASIC
 
 
 @needs_root

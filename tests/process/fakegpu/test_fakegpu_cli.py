@@ -10,7 +10,7 @@ import pytest
 
 from fakegpu import Machine
 from fakegpu.state.library import load_writer
-from tests.unit.fakegpu.test_fakegpu_cli import run
+from tests.support.machines import run
 
 _LOADED = """
 import sys

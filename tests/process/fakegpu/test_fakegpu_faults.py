@@ -6,9 +6,7 @@ import ctypes
 from collections.abc import Callable
 
 from fakegpu import Machine
-from tests.unit.fakegpu.test_fakegpu_events import EventSet
-
-from .conftest import Answers
+from tests.support.machines import Answers, EventSet
 
 SUCCESS, TIMEOUT, GPU_IS_LOST = 0, 10, 15
 

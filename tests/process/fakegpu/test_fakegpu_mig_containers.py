@@ -174,7 +174,7 @@ def test_container_with_a_whole_gpu_sees_all_of_it(machine: Machine, enter: Ente
 
 
 def test_container_gets_events_of_whole_gpus_only(machine: Machine, enter: Enter) -> None:
-    from tests.unit.fakegpu.test_fakegpu_events import EventSet
+    from tests.support.machines import EventSet
 
     machine.mig(0).create("1g.10gb")
     enter(machine, "0:0")

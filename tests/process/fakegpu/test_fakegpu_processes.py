@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
+from tests.support.machines import listed
 from tests.support.patience import LIMIT_S
-from tests.unit.fakegpu.test_fakegpu_processes import listed
 
 See = Callable[[Machine, str], str]
 

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.unit.fakegpu.conftest import Board
+from tests.support.machines import Board
 
 from .conftest import See
 

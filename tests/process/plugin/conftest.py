@@ -1,7 +1,8 @@
-"""The kubelet and the NVML of `tests.unit.plugin`, for plugins that are or start processes."""
+"""The kubelet of `tests.support.plugin_kubelet` in a short folder, and the NVML of `tests.support.fake_nvml`."""
 
 from __future__ import annotations
 
-from tests.unit.plugin.conftest import FakeKubelet, _own_log, kubelet, kubelet_dir, make_nvml
+from tests.support.fake_nvml import make_nvml
+from tests.support.plugin_kubelet import _own_log, kubelet, kubelet_dir
 
-__all__ = ["FakeKubelet", "_own_log", "kubelet", "kubelet_dir", "make_nvml"]
+__all__ = ["_own_log", "kubelet", "kubelet_dir", "make_nvml"]

@@ -1,7 +1,7 @@
-"""The stories of `tests.unit.scenarios`."""
+"""The stories of `tests.support.stories`."""
 
 from __future__ import annotations
 
-from tests.unit.scenarios.conftest import known, read_story, write_story
+from tests.support.stories import home, known, machine, node, read_story, trace, write_story
 
-__all__ = ["known", "read_story", "write_story"]
+__all__ = ["home", "known", "machine", "node", "read_story", "trace", "write_story"]

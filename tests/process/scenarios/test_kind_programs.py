@@ -4,14 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.kind.program import Program, programs_of
+from scenarios.backends.kind.program import programs_of
 from scenarios.story.specs import PluginSpec
 from simkubelet.model.errors import InputError
-from tests.unit.scenarios.test_kind_programs import script
-
-
-def program(*argv: str) -> Program:
-    return programs_of([PluginSpec(name="mine", command=argv)], {})["mine"]
+from tests.support.stories import program, script
 
 
 def test_a_native_program_takes_its_loader_and_libraries_along() -> None:

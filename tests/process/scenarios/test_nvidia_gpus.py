@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fakegpu import Machine
 from scenarios.backends.world import hardware
-from scenarios.story.specs import GpuSpec
 from scenarios.story.verbs.hardware_action import (
     Fail,
 )
-from tests.unit.scenarios.test_nvidia_gpus import perform
+from tests.support.stories import perform
 
 WAITER = """
 import pynvml as n
@@ -29,13 +27,6 @@ event = n.nvmlEventSetWait_v2(events, 60000)
 print(n.nvmlDeviceGetUUID(event.device), event.eventData, event.gpuInstanceId, event.computeInstanceId)
 """
 """Prints the event that it waits for."""
-A100 = {"profile": "a100-40gb", "count": 3, "seed": "story"}
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    spec = GpuSpec.model_validate({**A100, "mig": [["1g.5gb", "3g.20gb"], "disabled", []]})
-    return hardware.make_gpus(tmp_path / "machine", **spec.model_dump())
 
 
 @pytest.mark.parametrize(

@@ -7,39 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim.changes import change_file
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
     CreateFile,
     CreateFolder,
-    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
 )
-from scenarios.trace.snapshot import Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet._internal.sandbox import check_sandbox, sandboxed
 from simkubelet.model.errors import HostError
-
-SOCKETS = "/var/lib/kubelet/device-plugins"
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> SimNode:
-    made = SimNode(NodeSpec(name="node-1"), tmp_path)
-    made.create()
-    return made
-
-
-@pytest.fixture
-def trace() -> Trace:
-    return Trace()
-
-
-def change(node: SimNode, trace: Trace, action: FileAction) -> None:
-    change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
+from tests.support.stories import SOCKETS, change
 
 
 class Watcher:

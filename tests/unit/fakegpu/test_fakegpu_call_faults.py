@@ -9,9 +9,8 @@ from fakegpu import Machine
 from fakegpu.faults.rules import Hits
 from fakegpu.faults.schedule import When
 from fakegpu.state import layout
+from tests.support.machines import Answers
 from tests.support.patience import eventually
-
-from .conftest import Answers
 
 SUCCESS, DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH = 0, 9, 15, 18
 UNKNOWN = 999

@@ -9,38 +9,7 @@ import pytest
 
 from fakegpu import HostError, InputError, Machine
 from fakegpu.cli.main import main
-
-BASIC = {"nvidia-cap1", "nvidia-cap2"}
-
-
-def capabilities(machine: Machine) -> Path:
-    return machine.proc / "driver" / "nvidia" / "capabilities"
-
-
-def granted(machine: Machine, gpu: int) -> set[str]:
-    """Capabilities of a GPU that are there, and folders that hold none."""
-    folder = capabilities(machine) / f"gpu{gpu}" / "mig"
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() or not any(path.iterdir())}
-
-
-def nodes(machine: Machine) -> set[str]:
-    return {path.name for path in (machine.dev / "nvidia-caps").iterdir()} - BASIC
-
-
-def minors(machine: Machine) -> dict[str, int]:
-    lines = (machine.proc / "driver" / "nvidia-caps" / "mig-minors").read_text().splitlines()
-    return {name: int(minor) for name, _, minor in (line.partition(" ") for line in lines)}
-
-
-def expected(machine: Machine, gpu: int) -> tuple[set[str], set[str]]:
-    """Capabilities and nodes of what the machine says that it has."""
-    paths = {
-        path
-        for whole in machine.mig(gpu).instances
-        for path in (f"gi{whole.id}/access", *(f"gi{whole.id}/ci{part.id}/access" for part in whole.compute))
-    }
-    known = minors(machine)
-    return paths, {f"nvidia-cap{known[f'gpu{machine.gpu(gpu).minor}/{path}']}" for path in paths}
+from tests.support.machines import capabilities, expected, granted, minors, nodes
 
 
 def test_minors_are_those_of_the_driver(machine: Machine) -> None:
@@ -69,7 +38,7 @@ def test_model_without_mig_has_the_folders_too(tmp_path: Path) -> None:
         "DeviceFileMode: 292",
         "DeviceFileModify: 1",
     ]
-    assert {path.name for path in (machine.dev / "nvidia-caps").iterdir()} == BASIC
+    assert {path.name for path in (machine.dev / "nvidia-caps").iterdir()} == {"nvidia-cap1", "nvidia-cap2"}
 
 
 def test_files_of_instances_come_and_go_with_them(machine: Machine) -> None:

@@ -10,14 +10,8 @@ from pathlib import Path
 import pytest
 
 from fakegpu import Machine
-from fakegpu.cli.main import main
 from fakegpu.profiles.profile import profile_names, profile_text
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    status = main([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return status, captured.out, captured.err
+from tests.support.machines import run
 
 
 def test_life_of_a_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine
+from tests.support.machines import EventData, EventSet, device_of
 from tests.support.patience import LIMIT_S, eventually
 
 SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, TIMEOUT, GPU_IS_LOST = 0, 1, 2, 3, 10, 15
@@ -29,55 +30,6 @@ def has_futex_waitv() -> bool:
 
 
 needs_waitv = pytest.mark.skipif(not has_futex_waitv(), reason="needs futex_waitv (Linux 5.16)")
-
-
-class EventData(ctypes.Structure):
-    _fields_ = [
-        ("device", ctypes.c_void_p),
-        ("type", ctypes.c_ulonglong),
-        ("data", ctypes.c_ulonglong),
-        ("gpu_instance", ctypes.c_uint),
-        ("compute_instance", ctypes.c_uint),
-    ]
-
-
-class EventSet:
-    """One set of the library under test, with codes instead of exceptions."""
-
-    def __init__(self, nvml: ctypes.CDLL) -> None:
-        self._nvml = nvml
-        self.handle = ctypes.c_void_p()
-        assert nvml.nvmlEventSetCreate(ctypes.byref(self.handle)) == SUCCESS
-
-    def register(self, gpu: int, types: int = XID) -> int:
-        code: int = self._nvml.nvmlDeviceRegisterEvents(
-            device_of(self._nvml, gpu), ctypes.c_ulonglong(types), self.handle
-        )
-        return code
-
-    def wait(self, timeout_ms: int = 0) -> tuple[int, EventData]:
-        event = EventData()
-        return self._nvml.nvmlEventSetWait_v2(self.handle, ctypes.byref(event), timeout_ms), event
-
-    def take(self) -> list[tuple[int, int]]:
-        """Type and data of all events that wait."""
-        taken: list[tuple[int, int]] = []
-        while True:
-            code, event = self.wait()
-            if code != SUCCESS:
-                assert code == TIMEOUT
-                return taken
-            taken.append((event.type, event.data))
-
-    def free(self) -> int:
-        code: int = self._nvml.nvmlEventSetFree(self.handle)
-        return code
-
-
-def device_of(nvml: ctypes.CDLL, gpu: int) -> ctypes.c_void_p:
-    device = ctypes.c_void_p()
-    assert nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(device)) == SUCCESS
-    return device
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from fakegpu import InputError, Machine
 from fakegpu.faults.rules import Hits, parse_latency
 from fakegpu.faults.schedule import When, parse_duration_us
 from fakegpu.state.event_type import EventType
+from tests.support.machines import Answers
 from tests.support.patience import LIMIT_S
 
-from .conftest import Answers
 from .test_fakegpu_events import XID, EventSet, device_of
 
 SUCCESS, TIMEOUT, GPU_IS_LOST = 0, 10, 15

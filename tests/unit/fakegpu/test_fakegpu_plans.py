@@ -10,9 +10,9 @@ from fakegpu import InputError, Machine
 from fakegpu.faults.schedule import When
 from fakegpu.state import layout
 from fakegpu.state.layout import ActionKind
+from tests.support.machines import Answers
 from tests.support.patience import eventually
 
-from .conftest import Answers
 from .test_fakegpu_events import device_of
 
 SUCCESS, GPU_IS_LOST = 0, 15

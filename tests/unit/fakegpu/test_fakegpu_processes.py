@@ -9,21 +9,9 @@ import pytest
 
 from fakegpu import InputError, Machine
 from fakegpu.state import layout
+from tests.support.machines import listed
 
 INSUFFICIENT_SIZE, NOT_FOUND = 7, 6
-
-
-def listed(
-    machine: Machine, nvml: ctypes.CDLL, gpu: int = 0, function: str = "nvmlDeviceGetComputeRunningProcesses_v3"
-) -> list[int]:
-    class Info(ctypes.Structure):
-        _fields_ = [("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong), ("gi", ctypes.c_uint), ("ci", ctypes.c_uint)]
-
-    handle, count, infos = ctypes.c_void_p(), ctypes.c_uint(64), (Info * 64)()
-    assert nvml.nvmlDeviceGetHandleByIndex_v2(gpu, ctypes.byref(handle)) == 0
-    assert getattr(nvml, function)(handle, ctypes.byref(count), infos) == 0
-    assert all(info.gi == info.ci == layout.NO_INSTANCE for info in infos[: count.value])
-    return [info.pid for info in infos[: count.value]]
 
 
 def test_other_process_of_the_same_number_is_not_listed(machine: Machine, nvml: ctypes.CDLL) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .conftest import Board, Load
+from tests.support.machines import Board, Load
 
 OK, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, IN_USE = 0, 2, 3, 4, 19
 GPU_IS_LOST = 15

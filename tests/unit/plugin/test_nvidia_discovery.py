@@ -13,7 +13,7 @@ from plugin.nvidia.discovery.mig_profile import mig_patterns
 from plugin.nvidia.discovery.node_platform import Platform
 from plugin.nvidia.discovery.node_resources import find_resources
 from plugin.nvidia.discovery.resources import NvidiaDevice
-from tests.unit.plugin.conftest import FakeMig
+from tests.support.fake_nvml import FakeMig
 
 _BUILDING = "error building device map: error building device map from config.resources"
 _GPU = f"{_BUILDING}: error building GPU device map"

@@ -14,7 +14,7 @@ from plugin.nvidia.config.flags import GivenSettings
 from plugin.nvidia.device_plugin import NvidiaPlugin
 from plugin.nvidia.start import start
 from plugin.nvml.nvml import NvmlReturn
-from tests.unit.plugin.conftest import FakeMig
+from tests.support.fake_nvml import FakeMig
 
 _STARTING = "error starting plugins"
 _MANAGERS = f"{_STARTING}: error getting plugins: unable to create plugins: failed to construct resource managers"

@@ -6,8 +6,7 @@ and moves it one frame on. The last frame stays.
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,12 +14,26 @@ from typing import Self
 import pytest
 
 from scenarios.backends.backend import Backend, Patience
-from scenarios.story.crosscheck import Known
-from scenarios.story.document import Document, load
 from scenarios.story.part import Action, Capability
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.devices.pod_devices import DeviceRunOptions
+from tests.support.stories import home, known, machine, node, read_story, trace, write_story
+
+__all__ = [
+    "GPU",
+    "FakeWorld",
+    "Frames",
+    "frames",
+    "home",
+    "known",
+    "machine",
+    "node",
+    "read_story",
+    "trace",
+    "world",
+    "write_story",
+]
 
 GPU = "nvidia.com/gpu"
 
@@ -96,34 +109,6 @@ def _is_a_backend(world: FakeWorld) -> Backend:
 @pytest.fixture
 def world() -> type[FakeWorld]:
     return FakeWorld
-
-
-@pytest.fixture
-def known() -> Known:
-    return Known(
-        kubernetes=("1.26", "1.28", "1.34", "1.35"),
-        profiles=("h100-80gb", "t4"),
-        feature_gates=("ResourceHealthStatus", "SidecarContainers"),
-    )
-
-
-@pytest.fixture
-def write_story(tmp_path: Path) -> Callable[..., Path]:
-    """Write a story's file: its text is dedented, and gets a name and a description where it has none."""
-
-    def write(text: str, name: str = "story") -> Path:
-        text = textwrap.dedent(text)
-        head = "" if text.startswith("name:") else f"name: {name}\ndescription: A story. It is short.\n"
-        path = tmp_path / f"{name}.yaml"
-        path.write_text(head + text, encoding="utf-8")
-        return path
-
-    return write
-
-
-@pytest.fixture
-def read_story(write_story: Callable[..., Path], known: Known) -> Callable[[str], Document]:
-    return lambda text: load(write_story(text), known)
 
 
 class Frames:

@@ -10,22 +10,12 @@ import pytest
 
 from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.program import PROGRAMS, Program, archive_of, programs_of
+from scenarios.backends.kind.program import PROGRAMS, Program, archive_of
 from scenarios.story.specs import PluginSpec
 from simkubelet.model.errors import InputError
+from tests.support.stories import program, script
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
-
-
-def program(*argv: str) -> Program:
-    return programs_of([PluginSpec(name="mine", command=argv)], {})["mine"]
-
-
-def script(folder: Path, first_line: str) -> str:
-    file = folder / "plugin"
-    file.write_text(f"{first_line}\nexit 0\n")
-    file.chmod(0o755)
-    return str(file)
 
 
 def test_the_python_that_runs_here_is_in_the_image_already(tmp_path: Path) -> None:

@@ -10,36 +10,18 @@ from pydantic import TypeAdapter, ValidationError
 
 from fakegpu import FakeGpuError, Machine
 from scenarios.backends.world import hardware
-from scenarios.backends.world.selection import chosen_gpu, nvidia_change
-from scenarios.story.specs import GpuSpec
+from scenarios.backends.world.selection import chosen_gpu
 from scenarios.story.verbs.hardware_action import (
     Fail,
     FailNvml,
     Heal,
     HealNvml,
-    NvidiaAction,
     PartitionGpu,
     describe_gpu,
 )
 from scenarios.trace.snapshot import Snapshot
 from simkubelet.model.errors import InputError, PluginError
-
-A100 = {"profile": "a100-40gb", "count": 3, "seed": "story"}
-
-
-@pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    spec = GpuSpec.model_validate({**A100, "mig": [["1g.5gb", "3g.20gb"], "disabled", []]})
-    return hardware.make_gpus(tmp_path / "machine", **spec.model_dump())
-
-
-def perform(machine: Machine, action: NvidiaAction, snapshot: Snapshot | None = None) -> Any:
-    """Do what a step says; return its event."""
-    seen = snapshot or Snapshot(nodes={}, pods={}, plugins=())
-    event, given = nvidia_change(action, "node-1", hardware.names(machine), seen)
-    verb = type(action).__name__
-    hardware.change(machine, verb[0].lower() + verb[1:], **given)
-    return event
+from tests.support.stories import A100, perform
 
 
 def test_machine_is_divided_as_the_node_says(machine: Machine) -> None:

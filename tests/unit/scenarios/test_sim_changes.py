@@ -7,43 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.backends.sim.changes import change_file, change_runtime
+from scenarios.backends.sim.changes import change_runtime
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
     CreateFile,
     CreateFolder,
-    FileAction,
     MoveFile,
     RemoveFile,
     RemoveFolder,
     WriteFile,
 )
 from scenarios.story.verbs.node_action import PauseRuntime, RefuseCri, ResumeRuntime
-from scenarios.trace.snapshot import Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.runtime.cri import Cri
 from simkubelet.runtime.cri_call import CriCall
-
-SOCKETS = "/var/lib/kubelet/device-plugins"
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> SimNode:
-    made = SimNode(NodeSpec(name="node-1"), tmp_path)
-    made.create()
-    return made
-
-
-@pytest.fixture
-def trace() -> Trace:
-    return Trace()
-
-
-def change(node: SimNode, trace: Trace, action: FileAction) -> None:
-    change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
+from tests.support.stories import SOCKETS, change
 
 
 def kinds(trace: Trace) -> list[str]:

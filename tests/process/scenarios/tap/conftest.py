@@ -1,7 +1,7 @@
-"""The taps of `tests.unit.scenarios.tap`."""
+"""A tap between two folders, see `tests.support.tapped`."""
 
 from __future__ import annotations
 
-from tests.unit.scenarios.tap.conftest import between, folder
+from tests.support.tapped import between, folder
 
 __all__ = ["between", "folder"]

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from scenarios.up import running
 from simkubelet.model.errors import InputError
-
-
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="up-") as folder:
-        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
-        yield Path(folder, "simkubelet")
 
 
 def test_two_clusters_stand_side_by_side_and_leave_nothing(home: Path) -> None:

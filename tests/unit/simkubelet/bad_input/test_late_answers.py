@@ -13,8 +13,7 @@ import pytest
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.devices import endpoint
 from tests.support.node import Node
-
-from .silent_plugin import listed_silent_plugin, silent_plugin, until_true
+from tests.support.silent_plugin import listed_silent_plugin, silent_plugin, until_true
 
 
 @pytest.mark.parametrize("socket", ["stub.sock", "new.sock"], ids=["the-same", "another"])

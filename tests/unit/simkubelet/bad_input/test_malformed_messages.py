@@ -23,10 +23,10 @@ from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from tests.support.grpc_peers import WATCHED_REGISTRATION, connected, methods_of, serve
 from tests.support.node import FakePlugin, Node
+from tests.support.silent_plugin import until_true
 from tests.support.watched_plugin import WatchedPlugin
 
 from .raw_plugin import RawPlugin, answered_raw
-from .silent_plugin import until_true
 
 NO_PROTOBUF = "proto: cannot parse invalid wire-format data"
 NO_UTF8 = "string field contains invalid UTF-8"

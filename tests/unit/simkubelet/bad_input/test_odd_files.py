@@ -20,9 +20,8 @@ from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import FakePlugin, Node, running_node
+from tests.support.silent_plugin import until_true
 from tests.support.watched_plugin import WatchedPlugin
-
-from .silent_plugin import until_true
 
 
 def make_socket(path: Path) -> None:

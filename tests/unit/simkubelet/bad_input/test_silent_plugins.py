@@ -19,9 +19,8 @@ from simkubelet.node import PLUGINS_REGISTRY
 from simkubelet.registration import plugin_registration
 from tests.support.node import FakePlugin, Node
 from tests.support.patience import LIMIT_S
+from tests.support.silent_plugin import DEADLINE_TEXTS, SilentRegistrar, listed_silent_plugin, silent_plugin, until_true
 from tests.support.watched_plugin import WatchedPlugin
-
-from .silent_plugin import DEADLINE_TEXTS, SilentRegistrar, listed_silent_plugin, silent_plugin, until_true
 
 OTHER = "example.com/other"
 

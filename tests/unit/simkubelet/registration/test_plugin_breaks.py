@@ -11,7 +11,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from tests.support.node import FakePlugin, env_of_ids
 from tests.support.patience import LIMIT_S
-from tests.unit.simkubelet.bad_input.silent_plugin import SilentPlugin, silent_plugin
+from tests.support.silent_plugin import SilentPlugin, silent_plugin
 
 CLOSING = "rpc error: code = Canceled desc = grpc: the client connection is closing"
 

@@ -1,0 +1,114 @@
+"""What tests of stories share: story files, a node and its GPUs that steps change, programs, folders of clusters."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from fakegpu import Machine
+from scenarios.backends.kind.program import Program, programs_of
+from scenarios.backends.sim.changes import change_file
+from scenarios.backends.world import hardware
+from scenarios.backends.world.node import SimNode
+from scenarios.backends.world.selection import nvidia_change
+from scenarios.story.crosscheck import Known
+from scenarios.story.document import Document, load
+from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
+from scenarios.story.verbs.file_action import FileAction
+from scenarios.story.verbs.hardware_action import NvidiaAction
+from scenarios.trace.snapshot import Snapshot
+from scenarios.trace.trace import Trace
+
+A100: Final = {"profile": "a100-40gb", "count": 3, "seed": "story"}
+SOCKETS: Final = "/var/lib/kubelet/device-plugins"
+
+
+@pytest.fixture
+def known() -> Known:
+    """What a story may name."""
+    return Known(
+        kubernetes=("1.26", "1.28", "1.34", "1.35"),
+        profiles=("h100-80gb", "t4"),
+        feature_gates=("ResourceHealthStatus", "SidecarContainers"),
+    )
+
+
+@pytest.fixture
+def write_story(tmp_path: Path) -> Callable[..., Path]:
+    """Write a story's file: its text is dedented, and gets a name and a description where it has none."""
+
+    def write(text: str, name: str = "story") -> Path:
+        text = textwrap.dedent(text)
+        head = "" if text.startswith("name:") else f"name: {name}\ndescription: A story. It is short.\n"
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(head + text, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def read_story(write_story: Callable[..., Path], known: Known) -> Callable[[str], Document]:
+    """Read a story's text as its file is read."""
+    return lambda text: load(write_story(text), known)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> SimNode:
+    """A simulated node without hardware."""
+    made = SimNode(NodeSpec(name="node-1"), tmp_path)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def trace() -> Trace:
+    """What happens in a test; still empty."""
+    return Trace()
+
+
+def change(node: SimNode, trace: Trace, action: FileAction) -> None:
+    """Do what a step says to a file of a node."""
+    change_file(action, node, Snapshot(nodes={}, pods={}, plugins=()), trace)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """Three A100: the first one with two MIG devices, the last one in MIG mode without any."""
+    spec = GpuSpec.model_validate({**A100, "mig": [["1g.5gb", "3g.20gb"], "disabled", []]})
+    return hardware.make_gpus(tmp_path / "machine", **spec.model_dump())
+
+
+def perform(machine: Machine, action: NvidiaAction, snapshot: Snapshot | None = None) -> Any:
+    """Do what a step says; return its event."""
+    seen = snapshot or Snapshot(nodes={}, pods={}, plugins=())
+    event, given = nvidia_change(action, "node-1", hardware.names(machine), seen)
+    verb = type(action).__name__
+    hardware.change(machine, verb[0].lower() + verb[1:], **given)
+    return event
+
+
+def program(*argv: str) -> Program:
+    """What a plugin with this command needs on a node."""
+    return programs_of([PluginSpec(name="mine", command=argv)], {})["mine"]
+
+
+def script(folder: Path, first_line: str) -> str:
+    """Write an executable file that begins with a line; return its path."""
+    file = folder / "plugin"
+    file.write_text(f"{first_line}\nexit 0\n")
+    file.chmod(0o755)
+    return str(file)
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where clusters of the test have their folders; nothing is there yet."""
+    with tempfile.TemporaryDirectory(prefix="up-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield Path(folder, "simkubelet")
