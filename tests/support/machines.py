@@ -7,6 +7,8 @@ machines may be loaded into one test process.
 from __future__ import annotations
 
 import ctypes
+import errno
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,20 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     made = Machine.create(tmp_path / "node", count=4, seed="test")
     yield made
     made.close()
+
+
+@pytest.fixture
+def foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """The machine, which later users may only read; the fixture's own value may still write."""
+    opened = os.open
+
+    def refuse(path: str | os.PathLike[str], flags: int, *rest: int) -> int:
+        if os.fspath(path) == str(machine.directory / "segment") and flags & os.O_RDWR:
+            raise OSError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    return machine
 
 
 @pytest.fixture

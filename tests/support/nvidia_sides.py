@@ -39,7 +39,7 @@ from tests.support.grpc_peers import DEVICE_PLUGIN, real_stub
 from tests.support.patience import LIMIT_S, eventually
 from tests.support.plugin_kubelet import KubeletThread
 
-__all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin"]
+__all__ = ["Answer", "ListStream", "NvidiaNode", "Refusal", "SidePlugin", "assert_same_end"]
 
 _CHANNEL_OPTIONS: Final = (("grpc.use_local_subchannel_pool", 1), ("grpc.default_authority", "localhost"))
 _SETTINGS: Final = (
@@ -377,3 +377,13 @@ def _answer(call: Callable[[], Message]) -> Answer | Refusal:
         return _plain(call())
     except grpc.RpcError as error:
         return Refusal(error.code().name, str(error.details()))
+
+
+def assert_same_end(node: NvidiaNode, binary: str, *args: str, config: str | None = None, **variables: str) -> None:
+    """Assert that both plugins exit at once, with status 1 and the same error."""
+    ends = [
+        (plugin.exit_status(), plugin.last_words) for plugin in node.both(binary, *args, config=config, **variables)
+    ]
+
+    assert ends[0] == ends[1]
+    assert ends[0][0] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
@@ -22,7 +23,8 @@ from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.story.verbs.file_action import FileAction
 from scenarios.story.verbs.hardware_action import NvidiaAction
 from scenarios.trace.snapshot import Snapshot
-from scenarios.trace.trace import Trace
+from scenarios.trace.trace import Entry, Trace
+from tests.support.patience import LIMIT_S
 
 A100: Final = {"profile": "a100-40gb", "count": 3, "seed": "story"}
 SOCKETS: Final = "/var/lib/kubelet/device-plugins"
@@ -70,6 +72,14 @@ def node(tmp_path: Path) -> SimNode:
 def trace() -> Trace:
     """What happens in a test; still empty."""
     return Trace()
+
+
+async def entries(trace: Trace, kind: str, count: int) -> list[Entry]:
+    """Wait for so many events of a kind; return all of that kind."""
+    async with asyncio.timeout(LIMIT_S):
+        while len(found := [event for event in trace if event.kind == kind]) < count:
+            await trace.longer_than(len(trace))
+    return found
 
 
 def change(node: SimNode, trace: Trace, action: FileAction) -> None:

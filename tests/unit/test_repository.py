@@ -207,6 +207,18 @@ def _after(word: str, verified: str) -> set[str]:
     return {name for names in lists for name in names.split(", ")}
 
 
+def test_folders_of_tests_share_support_only():
+    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
+    modules = {
+        file: [name.split(".") for name in imported(ROOT / file, ROOT) if name.startswith("tests.")] for file in files
+    }
+
+    found = {
+        str(file): names for file, names in modules.items() if {name[1] for name in names} - {"support", file.parts[1]}
+    }
+    assert found == {}
+
+
 def limits_of_its_own(text: str) -> Iterator[str]:
     """Yield each number in a test's text that limits a wait in real time; below a second it is a wait for nothing."""
     for node in ast.walk(ast.parse(text)):

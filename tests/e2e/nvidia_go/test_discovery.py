@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakegpu import Machine
-from tests.support.nvidia_sides import NvidiaNode, SidePlugin
+from tests.support.nvidia_sides import NvidiaNode, SidePlugin, assert_same_end
 
 pytestmark = pytest.mark.nvidia_go
 
@@ -19,16 +19,6 @@ _SHARED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 
 def machine(tmp_path: Path) -> Machine:
     """Two GPUs that can be partitioned."""
     return Machine.create(tmp_path / "machine", "h100-80gb", 2, seed="discovery")
-
-
-def _same(node: NvidiaNode, binary: str, *args: str, config: str | None = None, **variables: str) -> None:
-    """Both plugins exit at once, with status 1 and the same error."""
-    ends = [
-        (plugin.exit_status(), plugin.last_words) for plugin in node.both(binary, *args, config=config, **variables)
-    ]
-
-    assert ends[0] == ends[1]
-    assert ends[0][0] == 1
 
 
 _MIXED_PAIR = ["gpu", "mig-1g.10gb"]
@@ -73,7 +63,7 @@ def test_mig_devices_are_the_same_resources_or_the_same_error(
 
             assert seen[0] == seen[1]
         else:
-            _same(node, nvidia_plugin, f"--mig-strategy={strategy}")
+            assert_same_end(node, nvidia_plugin, f"--mig-strategy={strategy}")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +80,9 @@ def test_mig_devices_are_the_same_resources_or_the_same_error(
         pytest.param("{flags: {deviceDiscoveryStrategy: tegra}, " + _SHARED + "}", ["gpu"], id="tegra"),
     ],
 )
-def test_shared_devices_are_the_same(nvidia_plugin: str, machine: Machine, config: str, resources: list[str]) -> None:
+def test_shared_devices_are_theassert_same_end(
+    nvidia_plugin: str, machine: Machine, config: str, resources: list[str]
+) -> None:
     machine.mig(1).create("1g.10gb", "3g.40gb")
     with NvidiaNode(machine) as node:
         ours, theirs = (_served(plugin, resources) for plugin in node.both(nvidia_plugin, config=config))
@@ -133,7 +125,7 @@ def test_call_that_fails_ends_both_with_the_same_words(
         machine.mig(gpu).create("1g.10gb")
     machine.faults.fail_calls(function, "UNKNOWN")
     with NvidiaNode(machine) as node:
-        _same(node, nvidia_plugin, f"--mig-strategy={strategy}")
+        assert_same_end(node, nvidia_plugin, f"--mig-strategy={strategy}")
 
 
 def _served(plugin: SidePlugin, resources: list[str]) -> Any:

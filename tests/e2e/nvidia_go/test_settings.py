@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fakegpu import Machine
-from tests.support.nvidia_sides import NvidiaNode, SidePlugin
+from tests.support.nvidia_sides import NvidiaNode, SidePlugin, assert_same_end
 
 pytestmark = pytest.mark.nvidia_go
 
@@ -27,16 +27,6 @@ def _config(plugin: SidePlugin) -> Any:
     """The settings as the plugin logged them last."""
     text = plugin.logged("Running with config:").rpartition("Running with config:")[2]
     return json.JSONDecoder().raw_decode(text.lstrip())[0]
-
-
-def _same(node: NvidiaNode, binary: str, *args: str, config: str | None = None, **variables: str) -> None:
-    """Both plugins exit at once, with status 1 and the same error."""
-    ends = [
-        (plugin.exit_status(), plugin.last_words) for plugin in node.both(binary, *args, config=config, **variables)
-    ]
-
-    assert ends[0] == ends[1]
-    assert ends[0][0] == 1
 
 
 @pytest.mark.parametrize(
@@ -144,7 +134,7 @@ def test_wrong_flag_ends_both_with_the_same_words(
     nvidia_plugin: str, machine: Machine, args: list[str], variables: dict[str, str]
 ) -> None:
     with NvidiaNode(machine) as node:
-        _same(node, nvidia_plugin, *args, **variables)
+        assert_same_end(node, nvidia_plugin, *args, **variables)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +172,7 @@ def test_wrong_flag_ends_both_with_the_same_words(
 )
 def test_wrong_file_ends_both_with_the_same_words(nvidia_plugin: str, machine: Machine, config: str) -> None:
     with NvidiaNode(machine) as node:
-        _same(node, nvidia_plugin, config=config)
+        assert_same_end(node, nvidia_plugin, config=config)
 
 
 @pytest.mark.parametrize("config", ["a: b: c", "\ta: b", "a: [", "- a\nb: c", "flags:\n  migStrategy: foo\n bar: x"])
@@ -201,7 +191,7 @@ def test_invalid_yaml_ends_both(nvidia_plugin: str, machine: Machine, config: st
 
 def test_missing_file_ends_both_with_the_same_words(nvidia_plugin: str, machine: Machine) -> None:
     with NvidiaNode(machine) as node:
-        _same(node, nvidia_plugin, "--config-file=/nowhere/config.yaml")
+        assert_same_end(node, nvidia_plugin, "--config-file=/nowhere/config.yaml")
 
 
 @pytest.mark.parametrize(
@@ -215,14 +205,14 @@ def test_missing_file_ends_both_with_the_same_words(nvidia_plugin: str, machine:
 )
 def test_node_without_driver_ends_both_with_the_same_words(nvidia_plugin: str, args: list[str]) -> None:
     with NvidiaNode(None) as node:
-        _same(node, nvidia_plugin, *args)
+        assert_same_end(node, nvidia_plugin, *args)
 
 
 def test_driver_that_is_not_loaded_ends_both_with_the_same_words(nvidia_plugin: str, machine: Machine) -> None:
     machine.faults.fail_init("DRIVER_NOT_LOADED")
     with NvidiaNode(machine) as node:
-        _same(node, nvidia_plugin)
-        _same(node, nvidia_plugin, "--mig-strategy=mixed")
+        assert_same_end(node, nvidia_plugin)
+        assert_same_end(node, nvidia_plugin, "--mig-strategy=mixed")
 
 
 def test_hangup_reads_the_file_again(nvidia_plugin: str, machine: Machine) -> None:

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import pytest
 
 from fakegpu import Machine
-from tests.support.machines import _no_machine_from_outside, answers, h100, load, machine, nvml
+from tests.support.machines import _no_machine_from_outside, answers, foreign, h100, load, machine, nvml
 from tests.support.patience import LIMIT_S
 
-__all__ = ["See", "_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml", "see"]
+__all__ = ["See", "_no_machine_from_outside", "answers", "foreign", "h100", "load", "machine", "nvml", "see"]
 
 See = Callable[[Machine, str], str]
 

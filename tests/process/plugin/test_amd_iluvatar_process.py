@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +17,13 @@ from fakegpu.vendors.iluvatar import write_iluvatar
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
 from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
-from tests.support.patience import LIMIT_S, until
+from tests.support.patience import until
 
 _ROOT = Path(__file__).parents[3]
 
 
-@asynccontextmanager
-async def _process(*arguments: str | Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "plugin", *arguments), cwd=_ROOT, stderr=asyncio.subprocess.PIPE
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
 def _stub(socket: Path) -> AbstractAsyncContextManager[Calls]:
     return calls(socket, DEVICE_PLUGIN)
-
-
-async def _exit_status(process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(LIMIT_S):
-        return await process.wait()
 
 
 @pytest.fixture
@@ -65,13 +45,13 @@ def iluvatar(kubelet_dir: Path, tmp_path: Path) -> tuple[str | Path, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT])
 async def test_signal_ends_amd_and_its_socket_stays(
-    kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...], number: signal.Signals
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...], number: signal.Signals
 ) -> None:
-    async with _process(*amd) as process:
+    async with run_plugin(*amd) as process:
         request = await kubelet.registration()
-        process.send_signal(number)
+        process.signal(number)
 
-        assert await _exit_status(process) == 0
+        assert await process.exit_status() == 0
 
     assert (request.resource_name, request.endpoint) == ("amd.com/gpu", "amd.com_gpu")
     assert request.options.get_preferred_allocation_available
@@ -79,34 +59,36 @@ async def test_signal_ends_amd_and_its_socket_stays(
 
 
 @pytest.mark.slow
-async def test_hangup_kills_amd(kubelet: Any, amd: tuple[str | Path, ...]) -> None:
-    async with _process(*amd) as process:
+async def test_hangup_kills_amd(run_plugin: Any, kubelet: Any, amd: tuple[str | Path, ...]) -> None:
+    async with run_plugin(*amd) as process:
         await kubelet.registration()
-        process.send_signal(signal.SIGHUP)
+        process.signal(signal.SIGHUP)
 
-        assert await _exit_status(process) == 2
+        assert await process.exit_status() == 2
 
 
 @pytest.mark.slow
-async def test_end_of_a_stream_ends_amd_with_1(kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...]) -> None:
-    async with _process(*amd, "-resource_naming_strategy", "mixed") as process:
+async def test_end_of_a_stream_ends_amd_with_1(
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, amd: tuple[str | Path, ...]
+) -> None:
+    async with run_plugin(*amd, "-resource_naming_strategy", "mixed") as process:
         request = await kubelet.registration()
         async with _stub(kubelet_dir / request.endpoint) as stub:
             lists = stub.ListAndWatch(api.Empty())
             first = await lists.read()
             await lists.cancel()
 
-            assert await _exit_status(process) == 1
+            assert await process.exit_status() == 1
 
     assert (request.resource_name, len(first.devices)) == ("amd.com/dpx_nps1", 4)
 
 
 @pytest.mark.slow
 async def test_amd_is_up_after_three_refusals_and_comes_with_the_next_kubelet(
-    kubelet: Any, amd: tuple[str | Path, ...]
+    run_plugin: Any, kubelet: Any, amd: tuple[str | Path, ...]
 ) -> None:
     kubelet.refusal = "not now"
-    async with _process(*amd) as process:
+    async with run_plugin(*amd) as process:
         for _ in range(3):
             await kubelet.registration()
         kubelet.refusal = None
@@ -114,7 +96,7 @@ async def test_amd_is_up_after_three_refusals_and_comes_with_the_next_kubelet(
         await kubelet.start()
 
         assert (await kubelet.registration()).resource_name == "amd.com/gpu"
-        assert process.returncode is None
+        assert process.runs
 
 
 def test_amd_without_its_driver_ends_with_2(
@@ -138,16 +120,16 @@ def test_pulse_is_a_number(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.slow
 async def test_hangup_means_nothing_to_iluvatar_and_a_signal_ends_it(
-    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
 ) -> None:
-    async with _process(*iluvatar) as process:
+    async with run_plugin(*iluvatar) as process:
         request = await kubelet.registration()
-        process.send_signal(signal.SIGHUP)
+        process.signal(signal.SIGHUP)
         async with _stub(kubelet_dir / request.endpoint) as stub:
             assert (await stub.GetDevicePluginOptions(api.Empty())).get_preferred_allocation_available
-        process.send_signal(signal.SIGTERM)
+        process.signal(signal.SIGTERM)
 
-        assert await _exit_status(process) == 0
+        assert await process.exit_status() == 0
 
     assert (request.resource_name, request.endpoint) == ("iluvatar.com/gpu", "iluvatar-gpu.sock")
     assert not (kubelet_dir / "iluvatar-gpu.sock").exists()
@@ -155,9 +137,9 @@ async def test_hangup_means_nothing_to_iluvatar_and_a_signal_ends_it(
 
 @pytest.mark.slow
 async def test_iluvatar_is_away_while_the_kubelet_is(
-    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...]
 ) -> None:
-    async with _process(*iluvatar) as process:
+    async with run_plugin(*iluvatar) as process:
         await kubelet.registration()
         await kubelet.stop()
         (kubelet_dir / api.KUBELET_SOCKET_NAME).unlink(missing_ok=True)
@@ -165,23 +147,20 @@ async def test_iluvatar_is_away_while_the_kubelet_is(
         await kubelet.start()
 
         await kubelet.registration()
-        assert process.returncode is None
+        assert process.runs
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
 async def test_refused_original_hangs_whatever_the_signal(
-    kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...], number: signal.Signals
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, iluvatar: tuple[str | Path, ...], number: signal.Signals
 ) -> None:
     kubelet.refusal = "not now"
-    async with _process(*iluvatar, "--quirks", "original") as process:
-        assert process.stderr is not None
+    async with run_plugin(*iluvatar, "--quirks", "original") as process:
         await kubelet.registration()
-        async with asyncio.timeout(LIMIT_S):
-            while b"register to kubelet failed" not in await process.stderr.readline():
-                pass
+        await process.logged("register to kubelet failed")
         await until(lambda: _ignores(process.pid, number))
-        process.send_signal(number)
+        process.signal(number)
         kubelet.refusal = None
         await kubelet.stop()
         await kubelet.start()
@@ -189,7 +168,7 @@ async def test_refused_original_hangs_whatever_the_signal(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.5):
                 await kubelet.registration()
-        assert process.returncode is None
+        assert process.runs
 
 
 def _ignores(pid: int, number: signal.Signals) -> bool:
@@ -200,10 +179,10 @@ def _ignores(pid: int, number: signal.Signals) -> bool:
 
 
 @pytest.mark.slow
-async def test_refused_iluvatar_ends_with_1(kubelet: Any, iluvatar: tuple[str | Path, ...]) -> None:
+async def test_refused_iluvatar_ends_with_1(run_plugin: Any, kubelet: Any, iluvatar: tuple[str | Path, ...]) -> None:
     kubelet.refusal = "not now"
-    async with _process(*iluvatar) as process:
-        assert await _exit_status(process) == 1
+    async with run_plugin(*iluvatar) as process:
+        assert await process.exit_status() == 1
 
 
 def test_iluvatar_without_its_configuration(

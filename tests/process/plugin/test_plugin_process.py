@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +20,6 @@ from tests.support.patience import LIMIT_S
 _ROOT = Path(__file__).parents[3]
 
 
-@asynccontextmanager
-async def _process(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "plugin", *arguments),
-        cwd=_ROOT,
-        env={**os.environ, **environment},
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
-
-
-async def _exit_status(process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(LIMIT_S):
-        return await process.wait()
-
-
 @pytest.fixture
 def gopher_arguments(kubelet_dir: Path, tmp_path: Path) -> tuple[str, ...]:
     """A node with one gopher, g1."""
@@ -54,27 +31,27 @@ def gopher_arguments(kubelet_dir: Path, tmp_path: Path) -> tuple[str, ...]:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
 async def test_signal_stops_gopher_cleanly(
-    kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...], number: signal.Signals
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...], number: signal.Signals
 ) -> None:
-    async with _process(*gopher_arguments) as process:
+    async with run_plugin(*gopher_arguments) as process:
         await kubelet.registration()
-        process.send_signal(number)
+        process.signal(number)
 
-        assert await _exit_status(process) == 0
+        assert await process.exit_status() == 0
 
     assert not (kubelet_dir / "gopher.sock").exists()
 
 
 @pytest.mark.slow
 async def test_gopher_exits_with_zero_when_the_kubelet_is_new(
-    kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...]
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, gopher_arguments: tuple[str, ...]
 ) -> None:
-    async with _process(*gopher_arguments) as process:
+    async with run_plugin(*gopher_arguments) as process:
         request = await kubelet.registration()
         await kubelet.stop()
         await kubelet.start()
 
-        assert await _exit_status(process) == 0
+        assert await process.exit_status() == 0
 
     assert (request.resource_name, request.endpoint) == ("lixueduan.com/gopher", "gopher.sock")
     assert not (kubelet_dir / "gopher.sock").exists()
@@ -110,13 +87,13 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 @pytest.mark.slow
 async def test_nvidia_on_fake_gpus_from_registration_to_restart(
-    kubelet: Any, kubelet_dir: Path, machine: Machine, tmp_path: Path
+    run_plugin: Any, kubelet: Any, kubelet_dir: Path, machine: Machine, tmp_path: Path
 ) -> None:
     (tmp_path / "sys").symlink_to(machine.sys)
     uuids = [gpu.uuid for gpu in machine.gpus]
     arguments = ("nvidia", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path), "--gds-enabled=false")
 
-    async with _process(*arguments, **machine.environment()) as process, asyncio.timeout(LIMIT_S):
+    async with run_plugin(*arguments, **machine.environment()) as process, asyncio.timeout(LIMIT_S):
         request = await kubelet.registration()
         async with kubelet.plugin("nvidia-gpu.sock") as stub:
             stream = stub.ListAndWatch(api.Empty())
@@ -127,11 +104,11 @@ async def test_nvidia_on_fake_gpus_from_registration_to_restart(
             answer = await stub.Allocate(
                 api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=uuids[1:])])
             )
-            process.send_signal(signal.SIGHUP)
+            process.signal(signal.SIGHUP)
             await kubelet.registration()
         third = await kubelet.first_list("nvidia-gpu.sock")
-        process.terminate()
-        assert await _exit_status(process) == 0
+        process.signal(signal.SIGTERM)
+        assert await process.exit_status() == 0
 
     assert request.options.get_preferred_allocation_available
     assert [(device.ID, device.health) for device in first.devices] == [(uuid, "Healthy") for uuid in uuids]

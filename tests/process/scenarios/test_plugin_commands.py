@@ -16,7 +16,7 @@ from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
-from tests.support.patience import LIMIT_S
+from tests.support.stories import entries
 
 OBEDIENT = """
 import json, sys
@@ -44,10 +44,7 @@ class Supervised:
         self.task = asyncio.create_task(self.plugin.run())
 
     async def until(self, kind: str, count: int = 1) -> list[Entry]:
-        async with asyncio.timeout(LIMIT_S):
-            while len(found := [event for event in self.trace if event.kind == kind]) < count:
-                await self.trace.longer_than(len(self.trace))
-        return found
+        return await entries(self.trace, kind, count)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError, PluginError
 from tests.support.patience import LIMIT_S
+from tests.support.stories import entries
 
 
 class Supervised:
@@ -37,10 +38,7 @@ class Supervised:
 
     async def until(self, kind: str, count: int = 1) -> list[Entry]:
         """Wait for so many events of a kind."""
-        async with asyncio.timeout(LIMIT_S):
-            while len(found := [event for event in self.trace if event.kind == kind]) < count:
-                await self.trace.longer_than(len(self.trace))
-        return found
+        return await entries(self.trace, kind, count)
 
     async def stop(self) -> None:
         if self.task is not None:

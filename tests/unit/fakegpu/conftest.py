@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.machines import _no_machine_from_outside, answers, h100, load, machine, nvml
+from tests.support.machines import _no_machine_from_outside, answers, foreign, h100, load, machine, nvml
 
-__all__ = ["_no_machine_from_outside", "answers", "h100", "load", "machine", "nvml"]
+__all__ = ["_no_machine_from_outside", "answers", "foreign", "h100", "load", "machine", "nvml"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Callable
 
@@ -22,20 +21,6 @@ CHANGES: dict[str, Callable[[Machine], object]] = {
     "unplug": lambda machine: machine.unplug(0),
     "plan": lambda machine: machine.faults.xid(0, 79, when=When(after_us=1)),
 }
-
-
-@pytest.fixture
-def foreign(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """The machine, which later users may only read; the fixture's own value may still write."""
-    opened = os.open
-
-    def refuse(path: str | os.PathLike[str], flags: int, *rest: int) -> int:
-        if os.fspath(path) == str(machine.directory / "segment") and flags & os.O_RDWR:
-            raise OSError(errno.EACCES, "Permission denied", str(path))
-        return opened(path, flags, *rest)
-
-    monkeypatch.setattr(os, "open", refuse)
-    return machine
 
 
 def test_what_the_owner_changes_is_seen(foreign: Machine) -> None:

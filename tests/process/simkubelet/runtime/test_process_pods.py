@@ -13,19 +13,9 @@ import pytest
 from simkubelet._internal import open_files
 from simkubelet.apis import deviceplugin as api
 from simkubelet.model.config import RuntimeKind
-from simkubelet.model.errors import HostError
 from simkubelet.model.pod_status import Running, Terminated, Waiting
-from simkubelet.runtime.bubblewrap import check_bubblewrap
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _can_run() -> None:
-    try:
-        check_bubblewrap()
-    except HostError as error:
-        pytest.skip(str(error))
 
 
 @pytest.fixture

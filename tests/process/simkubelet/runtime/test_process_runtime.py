@@ -19,7 +19,6 @@ from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.errors import HostError
 from simkubelet.model.pod import pod_from_manifest
-from simkubelet.runtime.bubblewrap import check_bubblewrap
 from simkubelet.runtime.container_runtime import ContainerStartError, ExitReason, ExitStatus, StartFailure
 from simkubelet.runtime.process_container import ProcessContainer
 from simkubelet.runtime.process_runtime import ProcessRuntime
@@ -31,14 +30,6 @@ CREATED = (
     "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
 )
 IN_INIT = f"{CREATED}unable to start container process: error during container init: "
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _can_run() -> None:
-    try:
-        check_bubblewrap()
-    except HostError as error:
-        pytest.skip(str(error))
 
 
 class SomeNode:

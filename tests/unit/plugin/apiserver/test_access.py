@@ -15,14 +15,7 @@ from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
-
-
-class NoLogs:
-    """No container has written anything."""
-
-    async def read(self, *_: Any) -> AsyncIterator[bytes]:
-        return
-        yield
+from tests.support.gpu_memory_world import NoLogs
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -199,6 +199,18 @@ async def test_deadline_reaches_the_plugin(between: Between) -> None:
     assert 0 < left[0] < 1000
 
 
+async def heard(between: Between, serve: Callable[..., Any], said: bytes) -> bytes:
+    """Return what a server without HTTP/2 answers through the tap."""
+    async with await asyncio.start_unix_server(serve, between.of_plugin / "odd.sock"):
+        await until((between.of_kubelet / "odd.sock").exists)
+        reader, writer = await asyncio.open_unix_connection(between.of_kubelet / "odd.sock")
+        writer.write(said)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    return answer
+
+
 @pytest.mark.parametrize("said", [b"hi\n", b"PRI *\n", b"this is no HTTP/2 whatever one thinks of it\n"])
 async def test_what_does_not_speak_http2_passes_as_it_is(between: Between, said: bytes) -> None:
     async def chat(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -206,15 +218,7 @@ async def test_what_does_not_speak_http2_passes_as_it_is(between: Between, said:
         writer.close()
         await writer.wait_closed()
 
-    async with await asyncio.start_unix_server(chat, between.of_plugin / "odd.sock"):
-        await until((between.of_kubelet / "odd.sock").exists)
-        reader, writer = await asyncio.open_unix_connection(between.of_kubelet / "odd.sock")
-        writer.write(said)
-        heard = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-
-    assert heard == b"ECHO " + said
+    assert await heard(between, chat, said) == b"ECHO " + said
 
 
 async def test_server_that_answers_http2_with_a_word_is_heard(between: Between) -> None:
@@ -224,15 +228,7 @@ async def test_server_that_answers_http2_with_a_word_is_heard(between: Between) 
         writer.close()
         await writer.wait_closed()
 
-    async with await asyncio.start_unix_server(no, between.of_plugin / "odd.sock"):
-        await until((between.of_kubelet / "odd.sock").exists)
-        reader, writer = await asyncio.open_unix_connection(between.of_kubelet / "odd.sock")
-        writer.write(PREFACE)
-        heard = await reader.read()
-        writer.close()
-        await writer.wait_closed()
-
-    assert heard == b"no"
+    assert await heard(between, no, PREFACE) == b"no"
 
 
 async def test_several_calls_continue_beside_each_other(between: Between) -> None:
