@@ -57,6 +57,7 @@ SANITIZED_TESTS = [
         )
     ),
 ]
+ROOM_BYTES = 1 << 30
 TOP_LEVEL_NAMES = {"fakegpu", "simkubelet"}
 PUBLIC_TYPES = """
 from simkubelet import ManualClock
@@ -86,6 +87,13 @@ def groups(*names: str) -> tuple[str, ...]:
 def give_up(session: nox.Session, reason: str) -> None:
     """Skip a session that this machine cannot run; where CI is set, end it with an error."""
     (session.error if os.environ.get("CI") else session.skip)(reason)
+
+
+def files_in_memory() -> dict[str, str]:
+    """Let pytest make temporary files in memory if there is room: a fake machine is a hundred files, a test has one."""
+    memory = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
+    has_room = memory.is_dir() and shutil.disk_usage(memory).free >= ROOM_BYTES
+    return {"PYTEST_DEBUG_TEMPROOT": str(memory)} if has_room else {}
 
 
 def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
@@ -148,7 +156,7 @@ def environment(session: nox.Session) -> None:
 @nox.session(venv_backend="none", requires=["environment"], tags=[QUICK])
 def unit(session: nox.Session) -> None:
     """Run the unit tests, which start no process; arguments after `--` go to pytest."""
-    session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs, env=files_in_memory())
 
 
 @nox.session(venv_backend="none", requires=["environment"], tags=[QUICK], default=False)

@@ -12,6 +12,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,7 @@ def test_imports_of_our_own_package_are_relative():
     absolute = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in imports_of(path)
         if isinstance(node, ast.ImportFrom) and not node.level
         if (node.module or "").partition(".")[0] == path.relative_to(ROOT).parts[0]
     ]
@@ -121,13 +122,20 @@ def test_imports_of_our_own_package_are_relative():
     assert absolute == []
 
 
+@cache
+def imports_of(file: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements anywhere in a file's text."""
+    nodes = ast.walk(ast.parse(file.read_text()))
+    return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+
+
 def imported(file: Path, root: Path) -> Iterator[str]:
     """Yield the full name of each module, or name in a module, that a file imports anywhere in its text."""
     folder = file.parent.relative_to(root).parts
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in imports_of(file):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             parents = folder[: len(folder) + 1 - node.level] if node.level else ()
             module = ".".join([*parents, *filter(None, [node.module])])
             yield from (f"{module}.{name.name}" for name in node.names)
@@ -208,50 +216,45 @@ def _after(word: str, verified: str) -> set[str]:
 
 
 def test_folders_of_tests_share_support_only():
-    files = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
-    modules = {
-        file: [name.split(".") for name in imported(ROOT / file, ROOT) if name.startswith("tests.")] for file in files
+    files = (ROOT / "tests").rglob("*.py")
+    imported = {
+        str(file): set(re.findall(r"^ *(?:from|import) tests\.(\w+)", file.read_text(), re.M)) for file in files
     }
 
-    found = {
-        str(file): names for file, names in modules.items() if {name[1] for name in names} - {"support", file.parts[1]}
-    }
-    assert found == {}
+    assert {file: folders for file, folders in imported.items() if folders - {"support"}} == {}
 
 
-def limits_of_its_own(text: str) -> Iterator[str]:
-    """Yield each number in a test's text that limits a wait in real time; below a second it is a wait for nothing."""
-    for node in ast.walk(ast.parse(text)):
-        limits: list[ast.expr | None] = []
-        if isinstance(node, ast.Call):
-            limits += (keyword.value for keyword in node.keywords if keyword.arg in ("timeout", "sync_timeout"))
-            if ast.unparse(node.func) in ("asyncio.timeout", "asyncio.wait_for", "select.select"):
-                limits += node.args[-1:]
-        elif isinstance(node, ast.Assign | ast.AnnAssign):
-            name = ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)
-            limits += [node.value] if name.endswith(("LIMIT_S", "PATIENCE_S", "WAIT_S")) else []
-        numbers = (limit.value for limit in limits if isinstance(limit, ast.Constant))
-        yield from (f"{node.lineno}: {number}" for number in numbers if isinstance(number, int | float) and number >= 1)
+LIMIT_OF_ITS_OWN = re.compile(
+    r"asyncio\.timeout\([1-9]|(?:asyncio\.wait_for|select\.select)\(.*, [1-9][\d.]*\)|timeout=[1-9]"
+    r"|(?:LIMIT|PATIENCE|WAIT)_S(?:: Final)? = [1-9]"
+)
+"""A wait in real time for a second or longer; a shorter one waits for nothing to happen."""
+
+
+def limits_of_its_own(text: str) -> list[str]:
+    """Return the lines of a test that limit a wait by a number."""
+    return [f"{number}: {line}" for number, line in enumerate(text.splitlines(), 1) if LIMIT_OF_ITS_OWN.search(line)]
 
 
 def test_tests_wait_as_long_as_patience_says():
-    files = {*(ROOT / "tests").rglob("*.py")} - {ROOT / "tests" / "support" / "patience.py"}
+    files = {*(ROOT / "tests").rglob("*.py")} - {ROOT / "tests" / "support" / "patience.py", Path(__file__)}
 
-    assert {str(path): found for path in files if (found := [*limits_of_its_own(path.read_text())])} == {}
+    assert {str(path): found for path in files if (found := limits_of_its_own(path.read_text()))} == {}
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("line", "is_found"),
     [
-        ("await asyncio.wait_for(it, 5.0)", ["1: 5.0"]),
-        ("async with asyncio.timeout(5):\n    await it", ["1: 5"]),
-        ("async with asyncio.timeout(LIMIT_S):\n    await it", []),
-        ("\nsubprocess.run(it, timeout=60)", ["2: 60"]),
-        ("subprocess.run(it, timeout=PROGRAM_LIMIT_S)", []),
-        ("WAIT_S: Final = 10", ["1: 10"]),
-        ("_PATIENCE_S = 20.0", ["1: 20.0"]),
-        ("await allocate(plugin, timeout=0.2)", []),
+        ("await asyncio.wait_for(it, 5.0)", True),
+        ("async with asyncio.timeout(5):", True),
+        ("async with asyncio.timeout(LIMIT_S):", False),
+        ("    subprocess.run(it, timeout=60)", True),
+        ("subprocess.run(it, timeout=PROGRAM_LIMIT_S)", False),
+        ('kubectl("wait pod/a --timeout=60s")', True),
+        ("WAIT_S: Final = 10", True),
+        ("_PATIENCE_S = 20.0", True),
+        ("await allocate(plugin, timeout=0.2)", False),
     ],
 )
-def test_limit_of_its_own_is_found(text: str, found: list[str]):
-    assert [*limits_of_its_own(text)] == found
+def test_limit_of_its_own_is_found(line: str, is_found: bool):
+    assert bool(limits_of_its_own(line)) is is_found

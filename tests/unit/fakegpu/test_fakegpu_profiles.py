@@ -128,7 +128,7 @@ def test_line_of_a_mistake_is_where_it_stands() -> None:
         parse_profile("\n".join(lines), "mine.yaml")
 
 
-@pytest.mark.parametrize("text", ["a: [", "a: 2026-13-45", "a: " + "9" * 5000, "[" * 20_000])
+@pytest.mark.parametrize("text", ["a: [", "a: 2026-13-45", "a: " + "9" * 5000, "[" * 1000])
 def test_text_that_is_not_yaml_is_one_line(text: str) -> None:
     with pytest.raises(InputError, match=r"mine.yaml: not YAML: ") as caught:
         parse_profile(text, "mine.yaml")
@@ -136,14 +136,22 @@ def test_text_that_is_not_yaml_is_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", profile_names())
-def test_json_schema_accepts_the_profiles_and_refuses_unknown_keys(name: str) -> None:
+@pytest.fixture(scope="module")
+def validator() -> jsonschema.Draft202012Validator:
     schema = Profile.model_json_schema(by_alias=True)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_json_schema_accepts_the_profiles_and_refuses_unknown_keys(
+    name: str, validator: jsonschema.Draft202012Validator
+) -> None:
     content = yaml.safe_load(profile_text(name))
 
-    jsonschema.validate(content, schema)
+    validator.validate(content)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(content | {"colour": "red"}, schema)
+        validator.validate(content | {"colour": "red"})
 
 
 @pytest.mark.parametrize(

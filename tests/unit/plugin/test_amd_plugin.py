@@ -92,7 +92,7 @@ def test_preference_is_offered_where_gpus_are_linked(folder: Path, count: int, i
 
 async def test_beats_send_the_list_again_with_what_kfd_shows(folder: Path) -> None:
     node = _Node(folder, "mi210", 1)
-    (plugin,) = node.plugins(pulse_s=1)
+    (plugin,) = node.plugins(pulse_s=0.05)
 
     async with aclosing(plugin.devices()) as lists:
         first = await _next(lists)
@@ -107,7 +107,7 @@ async def test_exporter_reports_each_device_and_health_comes_back(folder: Path) 
     node = _Node(folder, "mi210", 2)
     ill, well = (device.name for device in node.devices)
     set_health(folder, ill, healthy=False)
-    (plugin,) = node.plugins(pulse_s=1)
+    (plugin,) = node.plugins(pulse_s=0.05)
 
     with exporter(folder, node.socket):
         async with aclosing(plugin.devices()) as lists:
@@ -148,7 +148,7 @@ def test_whatever_answers_for_an_exporter(message: bytes) -> None:
 
 
 async def test_beats_go_to_the_resources_alternately() -> None:
-    heartbeat, beats = Heartbeat(1), list[str]()
+    heartbeat, beats = Heartbeat(0.05), list[str]()
     done = asyncio.Event()
 
     async def follow(name: str) -> None:

@@ -44,7 +44,7 @@ ANYTHING = st.recursive(
     max_leaves=4,
 )
 PARTS = ["affinity", "tolerations", "nodeSelector", "schedulingGates", "topologySpreadConstraints", "containers"]
-slow = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 class Cluster:
