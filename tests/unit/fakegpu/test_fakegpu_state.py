@@ -12,7 +12,7 @@ import pytest
 from fakegpu import InputError, Machine
 from fakegpu.machine.settings import SETTINGS
 from fakegpu.state import layout
-from fakegpu.state.library import load_writer
+from fakegpu.state.library import compiled_layout, declared_layout, find_library, load_writer
 
 GPU_IS_LOST, NOT_FOUND = 15, 6
 
@@ -171,3 +171,7 @@ def test_numa_node_changes_in_sysfs_too(machine: Machine) -> None:
     assert (folder / "numa_node").read_text() == "1\n"
     assert (folder / "numa_node").stat().st_mode & 0o777 == 0o644
     assert not list(folder.glob(".*"))
+
+
+def test_layout_matches_library() -> None:
+    assert compiled_layout(ctypes.CDLL(str(find_library()))) == declared_layout()
