@@ -90,10 +90,11 @@ def give_up(session: nox.Session, reason: str) -> None:
 
 
 def files_in_memory() -> dict[str, str]:
-    """Let pytest make temporary files in memory if there is room: a fake machine is a hundred files, a test has one."""
+    """Let pytest make temporary files in memory if programs run there: a fake machine is a hundred files."""
     memory = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
-    has_room = memory.is_dir() and shutil.disk_usage(memory).free >= ROOM_BYTES
-    return {"PYTEST_DEBUG_TEMPROOT": str(memory)} if has_room else {}
+    if not memory.is_dir() or os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        return {}
+    return {"PYTEST_DEBUG_TEMPROOT": str(memory)} if shutil.disk_usage(memory).free >= ROOM_BYTES else {}
 
 
 def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
@@ -178,6 +179,7 @@ def asan(session: nox.Session) -> None:
     library, runtime = str(built).split()
     # Python keeps memory until it ends; that is not a leak of the library.
     sanitized = {"FAKEGPU_LIBRARY": library, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
+    sanitized |= files_in_memory()
     session.run(BIN / "pytest", *SANITIZED_TESTS, *IN_PARALLEL, *session.posargs, env=sanitized)
 
 
