@@ -24,12 +24,12 @@ from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
 from ..discovery.imex import ImexChannel
 from ..go_path import join
+from . import CDI_VENDOR
 from .driver import Driver
 from .driver_edits import driver_edits
 from .gpus import GpuDevices
 from .hooks import HookMaker
 from .model import CdiDevice, CdiSpec, DeviceNode, Edits, Mount
-from .names import CDI_VENDOR
 from .node_files import CdiError, NodeFiles
 
 __all__ = ["RootChange", "mode_device", "on_node", "root_changes", "write_specs"]

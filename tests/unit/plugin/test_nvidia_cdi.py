@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from plugin.nvidia.cdi import CdiError, write_specs
 from plugin.nvidia.cdi.libraries import ElfError, soname
 from plugin.nvidia.cdi.model import CdiDevice, CdiSpec, DeviceNode, Edits, Hook, Mount
-from plugin.nvidia.cdi.node_files import NodeFiles, cached_libraries
-from plugin.nvidia.cdi.writing import RootChange, on_node, root_changes
+from plugin.nvidia.cdi.node_files import CdiError, NodeFiles, cached_libraries
+from plugin.nvidia.cdi.writing import RootChange, on_node, root_changes, write_specs
 from plugin.nvidia.config.settings import NvidiaSettings
 from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.go_path import join
