@@ -12,11 +12,12 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from simkubelet.apis.cdi import ContainerEdits, DeviceNode, Mount
+
 from ..go_path import join
 from .driver import Driver
 from .hooks import HookMaker
 from .libraries import folders_of_libraries, is_version_of, links_to_libraries
-from .model import DeviceNode, Edits, Mount
 from .node_files import MOUNT_OPTIONS, NodeFiles
 
 __all__ = ["driver_edits", "graphics_edits"]
@@ -51,7 +52,7 @@ _EXPLICIT_LIBRARIES: Final = (
 )
 
 
-def driver_edits(driver: Driver, dev: NodeFiles, hooks: HookMaker, *, with_explicit_libraries: bool) -> Edits:
+def driver_edits(driver: Driver, dev: NodeFiles, hooks: HookMaker, *, with_explicit_libraries: bool) -> ContainerEdits:
     """The edits that the devices of a specification have in common.
 
     Args:
@@ -64,9 +65,9 @@ def driver_edits(driver: Driver, dev: NodeFiles, hooks: HookMaker, *, with_expli
     if with_explicit_libraries:
         libraries += driver.files.mounts(_EXPLICIT_LIBRARIES, driver.find_versioned)
     return (
-        Edits(device_nodes=_control_nodes(dev))
+        ContainerEdits(device_nodes=_control_nodes(dev))
         + graphics_edits(driver, hooks)
-        + Edits(
+        + ContainerEdits(
             env=(f"NVIDIA_CTK_LIBCUDA_DIR={driver.library_folder}",),
             mounts=(*libraries, *_sockets(driver.files), *_firmware(driver), *_programs(driver.files)),
             hooks=(
@@ -126,7 +127,7 @@ _X_FOLDERS: Final = ("/usr/lib/xorg", "/usr/lib64/xorg", "/usr/X11R6/lib", "/usr
 _X_PARTS: Final = ("modules/drivers", "modules/extensions", "modules/updates/drivers", "modules/updates/extensions")
 
 
-def graphics_edits(driver: Driver, hooks: HookMaker) -> Edits:
+def graphics_edits(driver: Driver, hooks: HookMaker) -> ContainerEdits:
     """Mounts for what of all this the driver has, and links to its libraries."""
     files = driver.files
     libraries = (
@@ -145,7 +146,7 @@ def graphics_edits(driver: Driver, hooks: HookMaker) -> Edits:
         ),
     )
     folders = _data_folders()
-    return Edits(
+    return ContainerEdits(
         # The allocator is among the driver's own libraries; here it only stands for its link.
         mounts=(
             *(mount for mount in libraries if not is_version_of(posixpath.basename(mount.host_path), _ALLOCATOR)),

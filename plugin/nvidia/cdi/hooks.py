@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from .model import Hook
+from simkubelet.apis.cdi import Hook
 
 __all__ = ["HookMaker"]
 
 _TOOLKIT: Final = "nvidia-ctk"
+_ENV: Final = ("NVIDIA_CTK_DEBUG=false",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +44,4 @@ class HookMaker:
     def _hook(self, name: str, args: Sequence[str]) -> Hook:
         base = posixpath.basename(self.program)
         own = (base, "hook") if base == _TOOLKIT else (base,)
-        return Hook(self.program, (*own, name, *args))
+        return Hook("createContainer", self.program, (*own, name, *args), _ENV)

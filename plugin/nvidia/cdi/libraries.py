@@ -16,8 +16,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from simkubelet.apis.cdi import Mount
+
 from ..go_path import join
-from .model import Mount
 from .node_files import NodeFiles
 
 __all__ = ["ElfError", "folders_of_libraries", "is_version_of", "links_to_libraries", "soname"]
