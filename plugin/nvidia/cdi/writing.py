@@ -23,8 +23,7 @@ from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
 from ..discovery.imex import ImexChannel
 from . import CDI_VENDOR
-from .driver import Driver
-from .driver_edits import driver_edits
+from .driver import Driver, driver_edits
 from .gpus import GpuDevices
 from .hooks import HookMaker
 from .node_files import CdiError, NodeFiles

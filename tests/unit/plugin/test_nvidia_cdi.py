@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from plugin.nvidia.cdi.libraries import ElfError, soname
+from plugin.nvidia.cdi.hooks import ElfError, soname
 from plugin.nvidia.cdi.node_files import CdiError, NodeFiles, cached_libraries
 from plugin.nvidia.cdi.transforms import RootChange, on_node, root_changes, simplified
 from plugin.nvidia.cdi.writing import write_specs
