@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
-
-from .inotify import Inotify, Mask
+from simkubelet.apis.inotify import Inotify, Mask
 
 __all__ = ["SocketChange", "SocketWatch"]
 

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.inotify import Inotify, Mask
 
 from ..errors import HostError
 from ..framework import AllocationRefusedError, Device, DeviceID, DeviceList, DevicePlugin, Health, ResourceName
-from ..framework.inotify import Inotify, Mask
 from .description import Description, DeviceGlob
 
 __all__ = ["GenericPlugin", "GlobWatch"]

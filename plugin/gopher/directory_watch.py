@@ -17,9 +17,10 @@ from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, Self
 
+from simkubelet.apis.inotify import FolderEvent, Inotify, Mask
+
 from ..errors import FatalError
 from ..framework.device import DeviceID
-from ..framework.inotify import FolderEvent, Inotify, Mask
 
 __all__ = ["DeviceFiles", "DirectoryWatch", "OriginalWatch"]
 
