@@ -9,7 +9,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from ._internal.bundle import CHECKOUT, module_name, python_path
-    from ._internal.folder_events import FolderEvent, FolderEvents
+    from ._internal.folder_events import FolderEvents
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
 else:
@@ -19,7 +19,7 @@ else:
         __name__,
         {
             ".._internal.bundle": ("CHECKOUT", "module_name", "python_path"),
-            ".._internal.folder_events": ("FolderEvent", "FolderEvents"),
+            ".._internal.folder_events": ("FolderEvents",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
         },
@@ -27,7 +27,6 @@ else:
 
 __all__ = [
     "CHECKOUT",
-    "FolderEvent",
     "FolderEvents",
     "NodeView",
     "check_sandbox",

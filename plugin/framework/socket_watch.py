@@ -8,8 +8,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
-
-from .inotify import Inotify, Mask
+from simkubelet.apis.inotify import Mask, PathWatch
 
 __all__ = ["SocketChange", "SocketWatch"]
 
@@ -37,11 +36,11 @@ class SocketWatch:
 
     def __init__(self, folder: Path, kubelet_name: str = KUBELET_SOCKET_NAME) -> None:
         self._kubelet_name = kubelet_name
-        self._inotify = Inotify()
+        self._watch = PathWatch()
         try:
-            self._inotify.add(folder, _COMES | _GOES)
+            self._watch.add(folder, _COMES | _GOES | Mask.ONLYDIR)
         except OSError:
-            self._inotify.close()
+            self._watch.close()
             raise
 
     def __enter__(self) -> Self:
@@ -50,14 +49,14 @@ class SocketWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._inotify.close()
+        self._watch.close()
 
     async def changes(self) -> AsyncGenerator[SocketChange, None]:
         """Each change, in order; never ends by itself.
 
         The folder removed under a plugin that serves is not noticed: the plugin's own socket keeps it in being.
         """
-        async for mask, path in self._inotify.events():
+        async for mask, path in self._watch:
             if path is None:
                 # Events were lost: a new kubelet cannot be excluded.
                 yield SocketChange(self._kubelet_name, is_there=True)

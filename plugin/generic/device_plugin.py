@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Final, Self
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.inotify import Mask, PathWatch
 
 from ..errors import HostError
 from ..framework import AllocationRefusedError, Device, DeviceID, DeviceList, DevicePlugin, Health, ResourceName
-from ..framework.inotify import Inotify, Mask
 from .description import Description, DeviceGlob
 
 __all__ = ["GenericPlugin", "GlobWatch"]
@@ -135,7 +135,9 @@ def _name(path: str) -> str:
     return path.removeprefix("/dev/")
 
 
-_MASK: Final = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
+_MASK: Final = (
+    Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
+)
 
 
 class GlobWatch:
@@ -153,7 +155,7 @@ class GlobWatch:
         self._root = str(root).rstrip("/")
         self._globs = globs
         try:
-            self._inotify = Inotify()
+            self._watch = PathWatch()
         except OSError as error:
             raise _unwatchable(error) from error
 
@@ -163,7 +165,7 @@ class GlobWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._inotify.close()
+        self._watch.close()
 
     async def found(self) -> AsyncGenerator[list[list[str]], None]:
         """For each glob the files that there are, as paths of the node, sorted; again after each change of them.
@@ -174,7 +176,7 @@ class GlobWatch:
         self._watch_folders()
         known = self._found()
         yield known
-        async for _ in self._inotify.events():
+        async for _ in self._watch:
             self._watch_folders()
             if (current := self._found()) != known:
                 known = current
@@ -194,7 +196,7 @@ class GlobWatch:
             for folder in PurePosixPath(pattern).parents:
                 for path in self._matches(str(folder)):
                     try:
-                        self._inotify.add(Path(f"{self._root}{path}" or "/"), _MASK)
+                        self._watch.add(Path(f"{self._root}{path}" or "/"), _MASK)
                     except (FileNotFoundError, NotADirectoryError):
                         # Gone or replaced since it was looked for: an event of the folder above follows.
                         continue

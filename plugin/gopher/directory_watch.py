@@ -17,9 +17,10 @@ from pathlib import Path, PurePath
 from types import TracebackType
 from typing import Final, Self
 
+from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
+
 from ..errors import FatalError
 from ..framework.device import DeviceID
-from ..framework.inotify import FolderEvent, Inotify, Mask
 
 __all__ = ["DeviceFiles", "DirectoryWatch", "OriginalWatch"]
 
@@ -47,7 +48,9 @@ class DeviceFiles:
         return tuple(sorted({DeviceID(file.name) for file in self._files}))
 
 
-_MASK: Final = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
+_MASK: Final = (
+    Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ONLYDIR
+)
 _GONE: Final = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT
 
 
@@ -62,13 +65,13 @@ class DirectoryWatch:
         self._directory = directory
         self._files = DeviceFiles()
         try:
-            self._inotify = Inotify()
+            self._watch = PathWatch()
         except OSError as error:
             raise _unwatchable(directory, error) from error
         try:
             self._start()
         except FatalError:
-            self._inotify.close()
+            self._watch.close()
             raise
 
     def __enter__(self) -> Self:
@@ -77,7 +80,7 @@ class DirectoryWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._inotify.close()
+        self._watch.close()
 
     async def device_ids(self) -> AsyncGenerator[tuple[DeviceID, ...], None]:
         """The devices now, then again after each change.
@@ -87,7 +90,7 @@ class DirectoryWatch:
         """
         known = self._files.device_ids()
         yield known
-        async for event in self._inotify.events():
+        async for event in self._watch:
             self._take(event)
             if (current := self._files.device_ids()) != known:
                 known = current
@@ -95,7 +98,7 @@ class DirectoryWatch:
 
     def _start(self) -> None:
         try:
-            self._inotify.add(self._directory, _MASK)
+            self._watch.add(self._directory, _MASK)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise FatalError(
                 f"cannot watch the gopher directory {self._directory}: {error.strerror}; "
@@ -105,7 +108,7 @@ class DirectoryWatch:
             raise _unwatchable(self._directory, error) from error
         self._list(self._directory)
 
-    def _take(self, event: FolderEvent) -> None:
+    def _take(self, event: PathEvent) -> None:
         mask, path = event
         if path is None:
             self._files.clear()
@@ -122,11 +125,11 @@ class DirectoryWatch:
         else:
             self._files.remove(path)
             if mask & Mask.ISDIR:
-                self._inotify.remove(path)
+                self._watch.remove(path)
 
     def _list(self, folder: Path) -> None:
         try:
-            self._inotify.add(folder, _MASK)
+            self._watch.add(folder, _MASK)
             with os.scandir(folder) as entries:
                 for entry in entries:
                     path = folder / entry.name
@@ -159,11 +162,11 @@ class OriginalWatch:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._inotify = Inotify()
+        self._watch = PathWatch()
         try:
-            self._inotify.add(directory, Mask.CREATE | Mask.MOVED_TO | Mask.DELETE)
+            self._watch.add(directory, Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR)
         except OSError as error:
-            self._inotify.close()
+            self._watch.close()
             raise FatalError(
                 f"cannot watch the gopher directory {directory}: {os.strerror(error.errno or 0)}; "
                 "make it or name one with --directory",
@@ -177,12 +180,12 @@ class OriginalWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._inotify.close()
+        self._watch.close()
 
     async def device_ids(self) -> AsyncGenerator[tuple[DeviceID, ...], None]:
         """The devices now, then again after each thing that came or was removed."""
         yield tuple(sorted(self._devices))
-        async for mask, path in self._inotify.events():
+        async for mask, path in self._watch:
             if path is None:
                 continue
             device_id = DeviceID(path.name)

@@ -100,7 +100,8 @@ def _write_cdi_specs(
     if not (settings.any_cdi and settings.cdi_spec_dir):
         return ()
     # Imported here: most nodes do without.
-    from .cdi import CdiError, write_specs
+    from .cdi.node_files import CdiError
+    from .cdi.writing import write_specs
 
     try:
         return write_specs(nvml, settings, channels, driver_root.dev_root, on_host)

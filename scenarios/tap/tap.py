@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
-from simkubelet.host import FolderEvent, FolderEvents
+from simkubelet.apis.inotify import Mask
+from simkubelet.host import FolderEvents
 from simkubelet.runtime import CriCall
 
 from ..trace.snapshot import Rpc
@@ -30,8 +31,8 @@ OnReport = Callable[[Mapping[str, Any]], None]
 "endpoint": …, "error": …}`` when a Register call is answered, as a stub reports them, see `plugin.stub.control`; with
 ``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
 when it has more connections to the plugin, or fewer."""
-_GONE: Final = (FolderEvent.DELETED, FolderEvent.MOVED_OUT)
-_THERE: Final = (FolderEvent.CREATED, FolderEvent.MOVED_IN)
+_GONE: Final = Mask.DELETE | Mask.MOVED_FROM
+_THERE: Final = Mask.CREATE | Mask.MOVED_TO
 _BACKLOG: Final = 128
 _Identity = tuple[int, int]
 """Number of a file and when it was made: a number alone is soon another file's."""
@@ -183,11 +184,11 @@ class MirroredSockets:
         for original in list(self._mirrors):
             self._vanished(original)
 
-    def _handle(self, path: Path, event: FolderEvent) -> None:
+    def _handle(self, path: Path, mask: int) -> None:
         is_kubelets = path.name == KUBELET_SOCKET_NAME
-        if event in _THERE and is_kubelets == (path.parent == self._kubelet_folder):
+        if mask & _THERE and is_kubelets == (path.parent == self._kubelet_folder):
             self._appeared(path)
-        elif event in _GONE:
+        elif mask & _GONE:
             self._gone(path)
 
     def _gone(self, path: Path) -> None:

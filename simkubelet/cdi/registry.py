@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from .spec import CdiSpec, ContainerEdits, SpecError, parse_spec
+from ..apis.cdi import CdiSpec, ContainerEdits
+from ..golang.text import quoted
+from .spec import CdiNameError, SpecError, parse_qualified_name, parse_spec
 
-__all__ = ["DEFAULT_SPEC_DIRS", "CdiRegistry", "UnresolvableDevicesError"]
+__all__ = ["DEFAULT_SPEC_DIRS", "CdiRegistry", "UnresolvableDevicesError", "devices_in_annotations"]
 
 DEFAULT_SPEC_DIRS: Final = ("/etc/cdi", "/var/run/cdi")
+_ANNOTATION_PREFIX: Final = "cdi.k8s.io/"
 _SUFFIXES: Final = frozenset({".json", ".yaml"})
 
 
@@ -96,3 +99,23 @@ class CdiRegistry:
                 merged += file.spec.container_edits
             merged += own
         return merged
+
+
+def devices_in_annotations(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The devices that annotations of a container ask for, in the order of the annotations' keys.
+
+    Raises:
+        CdiNameError: one is no qualified name.
+
+    Source: pkg/cdi/annotations.go, ``ParseAnnotations`` (v1.0.1), whose order of keys is Go's, that is, any.
+    """
+    devices = []
+    for key, value in sorted(annotations.items()):
+        if key.startswith(_ANNOTATION_PREFIX):
+            devices.extend(value.split(","))
+    for device in devices:
+        try:
+            parse_qualified_name(device)
+        except CdiNameError:
+            raise CdiNameError(f"invalid CDI device name {quoted(device)}") from None
+    return tuple(devices)

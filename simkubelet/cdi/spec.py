@@ -1,148 +1,45 @@
-"""One CDI spec: its model, its reading, and the rules that a file has to keep to be used.
+"""Reading a CDI specification: its text, its names, and the rules that a file has to keep to be used.
 
 Field names match in any case and unknown ones are refused, a number may stand for a text, null stands for nothing: as
 the Go library reads them, JSON files included, which it takes for YAML.
 
-Source: SPEC.md, pkg/cdi/spec.go, pkg/cdi/container-edits.go, specs-go/version.go (container-device-interface v1.0.1).
+Source: SPEC.md, pkg/cdi/spec.go, pkg/cdi/container-edits.go, pkg/parser/parser.go, specs-go/version.go
+(container-device-interface v1.0.1), also for the texts.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Hashable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from .names import CdiNameError, split_kind, validate_device_name, validate_kind
+from ..apis.cdi import CdiDevice, CdiSpec, ContainerEdits, json_name
+from ..golang.text import quoted
 
-__all__ = ["CdiSpec", "ContainerEdits", "DeviceNode", "Hook", "IntelRdt", "Mount", "SpecError", "parse_spec"]
+__all__ = ["CdiNameError", "SpecError", "parse_qualified_name", "parse_spec"]
 
 _VERSIONS: Final = ("0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0")
 _HOOKS: Final = frozenset({"prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop"})
 _NODE_TYPES: Final = frozenset({"", "b", "c", "u", "p"})
+_IDS: Final = range(2**32)
 
-_Id = Annotated[int, Field(ge=0, lt=2**32)]
+_SPECS: Final = TypeAdapter(
+    # A dataclass takes its configuration from what is around it.
+    list[CdiSpec],
+    config=ConfigDict(alias_generator=lambda name: json_name(name).lower(), coerce_numbers_to_str=True, extra="forbid"),
+)
 
 
 class SpecError(ValueError):
     """A spec file that cannot be used; the message says why and does not name the file."""
 
 
-class _Part(BaseModel):
-    """A JSON object of a spec."""
-
-    model_config = ConfigDict(
-        alias_generator=lambda name: name.replace("_", ""),
-        coerce_numbers_to_str=True,
-        extra="forbid",
-        frozen=True,
-        populate_by_name=True,
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_go_reads_it(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        given = {key: part for key, part in value.items() if part is not None}
-        return {key if key in cls.model_fields else str(key).lower(): part for key, part in given.items()}
-
-
-class DeviceNode(_Part):
-    """A device file; `host_path` is `path` where it is empty, an empty `permissions` means all."""
-
-    path: str = ""
-    host_path: str = ""
-    type: str = ""
-    major: int = 0
-    minor: int = 0
-    file_mode: int | None = None
-    permissions: str = ""
-    uid: _Id | None = None
-    gid: _Id | None = None
-
-    @property
-    def source(self) -> str:
-        """The path on the node."""
-        return self.host_path or self.path
-
-
-class Mount(_Part):
-    """A file or folder of the node; `options` are mount options, `type` that of a file system."""
-
-    host_path: str = ""
-    container_path: str = ""
-    options: tuple[str, ...] = ()
-    type: str = ""
-
-
-class Hook(_Part):
-    """A program that an OCI runtime runs at a point of a container's life."""
-
-    hook_name: str = ""
-    path: str = ""
-    args: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    timeout: int | None = None
-
-
-class IntelRdt(_Part):
-    """Cache and memory bandwidth settings of Intel processors."""
-
-    clos_id: str = ""
-    l3_cache_schema: str = ""
-    mem_bw_schema: str = ""
-    enable_cmt: bool = False
-    enable_mbm: bool = False
-
-
-class ContainerEdits(_Part):
-    """What is added to a container; `env` entries are ``NAME=value``."""
-
-    env: tuple[str, ...] = ()
-    device_nodes: tuple[DeviceNode, ...] = ()
-    hooks: tuple[Hook, ...] = ()
-    mounts: tuple[Mount, ...] = ()
-    intel_rdt: IntelRdt | None = None
-    additional_gids: tuple[_Id, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        return self == ContainerEdits()
-
-    def __add__(self, other: ContainerEdits) -> ContainerEdits:
-        """Both, in this order; of two RDT settings the other's.
-
-        Source: pkg/cdi/container-edits.go, ``Append`` (v1.0.1).
-        """
-        return ContainerEdits(
-            env=self.env + other.env,
-            device_nodes=self.device_nodes + other.device_nodes,
-            hooks=self.hooks + other.hooks,
-            mounts=self.mounts + other.mounts,
-            intel_rdt=other.intel_rdt or self.intel_rdt,
-            additional_gids=self.additional_gids + other.additional_gids,
-        )
-
-
-class Device(_Part):
-    """A device that can be asked for by name."""
-
-    name: str = ""
-    annotations: Mapping[str, str] = Field(default_factory=dict)
-    container_edits: ContainerEdits = ContainerEdits()
-
-
-class CdiSpec(_Part):
-    """A spec file: devices of one kind, and the edits that any of them needs."""
-
-    cdi_version: str = ""
-    kind: str = ""
-    annotations: Mapping[str, str] = Field(default_factory=dict)
-    devices: tuple[Device, ...] = ()
-    container_edits: ContainerEdits = ContainerEdits()
+class CdiNameError(ValueError):
+    """A vendor, class or device name that CDI does not allow, in the words of its library."""
 
 
 def parse_spec(text: str) -> CdiSpec:
@@ -152,11 +49,14 @@ def parse_spec(text: str) -> CdiSpec:
         SpecError: it is not a spec, or one that breaks the rules.
     """
     try:
-        spec = CdiSpec.model_validate(_document(text))
+        (spec,) = _SPECS.validate_python([_as_go_reads_it(_document(text))])
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "spec"
-        raise SpecError(f"failed to unmarshal CDI Spec: {where}: {first['msg']}") from None
+        _, *path = first["loc"]
+        where = ".".join(map(str, path)) or "spec"
+        reason = "unknown field" if first["type"] == "unexpected_keyword_argument" else first["msg"]
+        raise SpecError(f"failed to unmarshal CDI Spec: {where}: {reason}") from None
+    _refuse_wide_ids(spec)
     try:
         _validate(spec)
     except (CdiNameError, SpecError) as error:
@@ -187,6 +87,16 @@ def _document(text: str) -> Any:
     return document
 
 
+def _as_go_reads_it(value: Any) -> Any:
+    """Return a part of a document with its fields in lower case and without those that are null."""
+    if isinstance(value, list):
+        return [_as_go_reads_it(part) for part in value]
+    if not isinstance(value, Mapping):
+        return value
+    given = {str(name).lower(): part for name, part in value.items() if part is not None}
+    return {name: part if name == "annotations" else _as_go_reads_it(part) for name, part in given.items()}
+
+
 def _without_duplicates(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     mapping = dict(pairs)
     if len(mapping) != len(pairs):
@@ -197,9 +107,17 @@ def _without_duplicates(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return mapping
 
 
+def _refuse_wide_ids(spec: CdiSpec) -> None:
+    for edits in spec.all_edits():
+        owners = [one for node in edits.device_nodes for one in (node.uid, node.gid) if one is not None]
+        for number in (*owners, *edits.additional_gids):
+            if number not in _IDS:
+                raise SpecError(f"failed to unmarshal CDI Spec: cannot unmarshal number {number} into a uint32")
+
+
 def _validate(spec: CdiSpec) -> None:
     _validate_version(spec)
-    validate_kind(*split_kind(spec.kind))
+    _validate_kind(*_split_kind(spec.kind))
     _validate_edits(spec.container_edits)
     names = set()
     for device in spec.devices:
@@ -218,28 +136,13 @@ def _validate_version(spec: CdiSpec) -> None:
     version = spec.cdi_version.removeprefix("v")
     if version not in _VERSIONS:
         raise SpecError(f'invalid version "{spec.cdi_version}"')
-    needed = _needed_version(spec)
+    needed = spec.needed_version()
     if _VERSIONS.index(needed) > _VERSIONS.index(version):
         raise SpecError(f"the spec version must be at least v{needed}")
 
 
-def _needed_version(spec: CdiSpec) -> str:
-    """The version that brought the newest field in use."""
-    edits = [spec.container_edits, *(device.container_edits for device in spec.devices)]
-    if any(edit.intel_rdt is not None or edit.additional_gids for edit in edits):
-        return "0.7.0"
-    if spec.annotations or any(device.annotations for device in spec.devices) or "." in spec.kind.partition("/")[2]:
-        return "0.6.0"
-    has_digit = any(device.name[:1].isascii() and device.name[:1].isdigit() for device in spec.devices)
-    if has_digit or any(node.host_path for edit in edits for node in edit.device_nodes):
-        return "0.5.0"
-    if any(mount.type for edit in edits for mount in edit.mounts):
-        return "0.4.0"
-    return "0.3.0"
-
-
-def _validate_device(device: Device) -> None:
-    validate_device_name(device.name)
+def _validate_device(device: CdiDevice) -> None:
+    _validate_device_name(device.name)
     if device.container_edits.is_empty:
         raise SpecError("invalid device, empty device edits")
     try:
@@ -275,3 +178,66 @@ def _validate_env(env: tuple[str, ...], where: str) -> None:
     for variable in env:
         if variable.find("=") <= 0:
             raise SpecError(f'{where}: invalid environment variable "{variable}"')
+
+
+_LETTER: Final = re.compile(r"[A-Za-z]")
+_ALPHANUMERIC: Final = re.compile(r"[A-Za-z0-9]")
+_NOT_IN_KIND: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_NOT_IN_DEVICE: Final = re.compile(r"[^A-Za-z0-9_.:-]")
+
+
+def parse_qualified_name(device: str) -> tuple[str, str, str]:
+    """Split ``vendor/class=device`` into its three parts.
+
+    Raises:
+        CdiNameError: it is not of this form.
+    """
+    kind, _, name = device.partition("=")
+    vendor, class_name = _split_kind(kind)
+    if device.startswith("/") or not name or not vendor:
+        raise CdiNameError(f"unqualified device {quoted(device)}, missing vendor")
+    try:
+        _validate_kind(vendor, class_name)
+        _validate_device_name(name)
+    except CdiNameError as error:
+        raise CdiNameError(f"invalid device {quoted(device)}: {error}") from None
+    return vendor, class_name, name
+
+
+def _split_kind(kind: str) -> tuple[str, str]:
+    """Vendor and class of ``vendor/class``; the vendor is empty, and the class all of it, in any other form."""
+    vendor, _, class_name = kind.partition("/")
+    return (vendor, class_name) if vendor and class_name else ("", kind)
+
+
+def _validate_kind(vendor: str, class_name: str) -> None:
+    """Check both parts of a kind.
+
+    Raises:
+        CdiNameError: one of them is not allowed.
+    """
+    for part, name in (("vendor", vendor), ("class", class_name)):
+        if not name:
+            raise CdiNameError(f"invalid {part}. empty name")
+        if not _LETTER.match(name):
+            raise CdiNameError(f"invalid {part}. {quoted(name)}, should start with letter")
+        if wrong := _NOT_IN_KIND.search(name[1:-1]):
+            raise CdiNameError(f"invalid {part}. invalid character '{wrong[0]}' in name {quoted(name)}")
+        if not _ALPHANUMERIC.match(name[-1]):
+            raise CdiNameError(f"invalid {part}. {quoted(name)}, should end with a letter or digit")
+
+
+def _validate_device_name(name: str) -> None:
+    """Check the name of a device within its kind.
+
+    Raises:
+        CdiNameError: it is not allowed.
+    """
+    if not name:
+        raise CdiNameError("invalid (empty) device name")
+    if not _ALPHANUMERIC.match(name):
+        raise CdiNameError(f"invalid class {quoted(name)}, should start with a letter or digit")
+    if wrong := _NOT_IN_DEVICE.search(name[1:-1]):
+        raise CdiNameError(f"invalid character '{wrong[0]}' in device name {quoted(name)}")
+    if not _ALPHANUMERIC.match(name[-1]):
+        raise CdiNameError(f"invalid name {quoted(name)}, should end with a letter or digit")

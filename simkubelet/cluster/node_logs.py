@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from ..apis.inotify import Mask, PathWatch
 from ..golang.text import quoted
 from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
@@ -150,14 +151,12 @@ def _from(log: Path, begin: int) -> bytes:
 
 async def _written(log: Path) -> None:
     """Wait until a file is written, a second at most, as the end of a container is not notified."""
-    from asyncinotify import Inotify, Mask
-
-    with Inotify() as inotify:
+    with PathWatch() as watch:
         try:
-            inotify.add_watch(log, Mask.MODIFY)
+            watch.add(log, Mask.MODIFY)
         except FileNotFoundError:
             await asyncio.sleep(_LOOK_AGAIN_S)
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_LOOK_AGAIN_S):
-                await inotify.get()
+                await anext(watch)

@@ -21,7 +21,8 @@ from typing import Any, Final
 
 import yaml
 
-from .._internal.folder_events import FolderEvent, FolderEvents
+from .._internal.folder_events import FolderEvents
+from ..apis.inotify import Mask
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
 from ..model.pod import CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION, Pod, PodUID, pod_from_manifest
@@ -81,9 +82,9 @@ async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None
         InputError: there is no such folder.
     """
 
-    def report(path: Path, event: FolderEvent) -> None:
+    def report(path: Path, mask: int) -> None:
         # A file that has just been created is about to be written.
-        if event is not FolderEvent.CREATED:
+        if not mask & Mask.CREATE:
             on_change()
 
     events = FolderEvents(report)

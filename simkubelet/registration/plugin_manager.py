@@ -22,7 +22,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from .._internal.folder_events import FolderEvent, FolderEvents
+from .._internal.folder_events import FolderEvents
+from ..apis.inotify import Mask
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.version import Version
@@ -262,10 +263,10 @@ class PluginWatcher:
         except OSError as error:
             _log.error("%s: cannot be watched: %s", folder, error.strerror or error)
 
-    def _take(self, path: Path, event: FolderEvent) -> None:
-        if event is FolderEvent.DELETED:
+    def _take(self, path: Path, mask: int) -> None:
+        if mask & Mask.DELETE:
             self._on_deleted(path)
-        elif event in (FolderEvent.CREATED, FolderEvent.MOVED_IN) and not path.name.startswith("."):
+        elif mask & (Mask.CREATE | Mask.MOVED_TO) and not path.name.startswith("."):
             if path.is_dir():
                 self._look_into_if_possible(path)
             elif _is_socket(path):

@@ -22,16 +22,8 @@ from pathlib import Path
 from typing import Final
 
 from .._internal.sandbox import is_stand_in
-from ..cdi import (
-    DEFAULT_SPEC_DIRS,
-    CdiNameError,
-    CdiRegistry,
-    ContainerEdits,
-    Hook,
-    UnresolvableDevicesError,
-    devices_in_annotations,
-)
-from ..cdi import DeviceNode as CdiDeviceNode
+from ..apis.cdi import ContainerEdits, DeviceNode, Hook
+from ..cdi import DEFAULT_SPEC_DIRS, CdiNameError, CdiRegistry, UnresolvableDevicesError, devices_in_annotations
 from ..devices.pod_devices import DeviceRunOptions
 from .bubblewrap import Bind
 from .container_runtime import init_error, injection_error, refused_container, refused_spec
@@ -134,7 +126,7 @@ class ContainerSetup:
             f"additionalGids: {gid}: not in the container's user namespace" for gid in edits.additional_gids
         ]
 
-    def _cdi_device(self, node: CdiDeviceNode, logs: Path) -> None:
+    def _cdi_device(self, node: DeviceNode, logs: Path) -> None:
         if self._on_host(node.source) is not None:
             self.device(node.source, node.path, node.permissions)
         elif node.type and (node.major or node.type == "p"):

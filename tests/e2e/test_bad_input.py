@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import select
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from simkubelet.apis.inotify import Mask, PathWatch
 from tests.support.patience import LIMIT_S, eventually
 
 STORY = """\
@@ -293,10 +295,13 @@ def has_started_plugin(run: Any) -> bool:
 
 def wait_for(marker: Path, process: subprocess.Popen[str]) -> None:
     """Wait until a file is made in a folder, notified by the kernel."""
-    from asyncinotify import Inotify, Mask
 
-    with Inotify(sync_timeout=LIMIT_S) as watch:
-        watch.add_watch(marker.parent, Mask.CREATE)
-        while not marker.exists():
-            assert process.poll() is None
-            assert watch.sync_get() is not None, "the program was not loaded within 30 s"
+    async def is_made() -> None:
+        with PathWatch() as watch:
+            watch.add(marker.parent, Mask.CREATE)
+            async with asyncio.timeout(LIMIT_S):
+                while not marker.exists():  # noqa: ASYNC240 - one call of the system
+                    assert process.poll() is None
+                    await anext(watch)
+
+    asyncio.run(is_made())

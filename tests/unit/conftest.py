@@ -6,7 +6,6 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-import asyncinotify  # noqa: F401  # it looks for the C library with a process when it is first imported
 import pytest
 
 STARTS = frozenset({"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"})

@@ -1,6 +1,19 @@
-"""CDI specifications: how a container runtime brings GPUs, the driver and what helps them into a container."""
+"""CDI specifications: how a container runtime gives GPUs, the driver and what helps them to a container.
 
-from .node_files import CdiError
-from .writing import write_specs
+Every plugin names its devices by `qualified_name`; the modules below write the specifications, and only a node with a
+CDI strategy loads them.
+"""
 
-__all__ = ["CdiError", "write_specs"]
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["CDI_VENDOR", "qualified_name"]
+
+CDI_VENDOR: Final = "k8s.device-plugin.nvidia.com"
+"""The vendor of all devices that NVIDIA's plugin names."""
+
+
+def qualified_name(device_class: str, name: str) -> str:
+    """Return a device's name with its kind."""
+    return f"{CDI_VENDOR}/{device_class}={name}"

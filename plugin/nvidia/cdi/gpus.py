@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from simkubelet.apis.cdi import CdiDevice, ContainerEdits, DeviceNode, Hook
 
 from ...nvml.nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
 from ..config.settings import DeviceIdStrategy
@@ -35,7 +37,6 @@ from ..discovery.mig_minors import (
 )
 from ..go_path import join
 from .hooks import HookMaker
-from .model import CdiDevice, DeviceNode, Edits, Hook
 from .node_files import CdiError, NodeFiles
 
 __all__ = ["GpuDevices"]
@@ -81,7 +82,7 @@ class GpuDevices:
                         with failing_as("failed to get device UUID"):
                             found.append((index, gpu, self.nvml.uuid(gpu)))
         for index, gpu, uuid in found:
-            yield CdiDevice(self._name(str(index), uuid), self._gpu_edits(gpu), self._annotations(gpu))
+            yield CdiDevice(self._name(str(index), uuid), self._annotations(gpu), self._gpu_edits(gpu))
 
     def _mig_devices(self) -> Iterator[CdiDevice]:
         found: list[tuple[str, str, GpuHandle, GpuHandle]] = []
@@ -90,19 +91,21 @@ class GpuDevices:
                 with failing_as(f"{VISITING_MIG_DEVICE}: failed to get MIG UUID"):
                     found.append((device.index, self.nvml.uuid(device.handle), device.gpu, device.handle))
         for index, uuid, gpu, handle in found:
-            yield CdiDevice(self._name(index, uuid), Edits(device_nodes=self._mig_nodes(gpu, handle)))
+            yield CdiDevice(
+                self._name(index, uuid), container_edits=ContainerEdits(device_nodes=self._mig_nodes(gpu, handle))
+            )
 
     def _name(self, index: str, uuid: str) -> str:
         return index if self.names_by == DeviceIdStrategy.INDEX else uuid
 
-    def _annotations(self, gpu: GpuHandle) -> tuple[tuple[str, str], ...]:
+    def _annotations(self, gpu: GpuHandle) -> Mapping[str, str]:
         if not self.tells_coherence:
-            return ()
+            return {}
         try:
-            return (("gpu.nvidia.com/coherent", str(self._is_coherent(gpu)).lower()),)
+            return {"gpu.nvidia.com/coherent": str(self._is_coherent(gpu)).lower()}
         except NvmlError as error:
             _log.warning("Ignoring error getting device annotations: %s", error)
-            return ()
+            return {}
 
     def _is_coherent(self, gpu: GpuHandle) -> bool:
         if not self.nvml.has_function("nvmlDeviceGetAddressingMode"):
@@ -114,13 +117,13 @@ class GpuDevices:
                 return False
             raise
 
-    def _gpu_edits(self, gpu: GpuHandle) -> Edits:
+    def _gpu_edits(self, gpu: GpuHandle) -> ContainerEdits:
         node = self._gpu_node(gpu)
         with failing_as(f"{_DISCOVERER}: error getting PCI info for device: error getting PCI info"):
             bus_id = self.nvml.pci_bus_id(gpu)
         drawing = self._root.find("*", (f"{_PCI_DEVICES}/{bus_id}/drm",), lambda _: True)
         nodes = self.dev.nodes([node, *(f"/dev/dri/{posixpath.basename(path)}" for path in drawing)])
-        return Edits(device_nodes=nodes, hooks=self._links_by_path(bus_id, nodes))
+        return ContainerEdits(device_nodes=nodes, hooks=self._links_by_path(bus_id, nodes))
 
     def _links_by_path(self, bus_id: str, nodes: tuple[DeviceNode, ...]) -> tuple[Hook, ...]:
         """The links of ``/dev/dri/by-path`` that lead to nodes of the GPU."""

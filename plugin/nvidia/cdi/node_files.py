@@ -20,8 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from simkubelet.apis.cdi import DeviceNode, Mount
+
 from ..go_path import join
-from .model import DeviceNode, Mount
 
 __all__ = ["MOUNT_OPTIONS", "CdiError", "NodeFiles", "cached_libraries"]
 
@@ -135,9 +136,9 @@ class NodeFiles:
             host_path=host_path,
             major=os.major(status.st_rdev),
             minor=os.minor(status.st_rdev),
-            file_mode=stat.S_IMODE(status.st_mode),
+            file_mode=stat.S_IMODE(status.st_mode) or None,
             permissions="rwm",
-            gid=status.st_gid,
+            gid=status.st_gid or None,
         )
 
     def _resolved(self, path: str) -> str:

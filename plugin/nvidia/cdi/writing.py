@@ -1,42 +1,39 @@
 """Writes the CDI specifications of the node: one file for each class of devices, again at each start.
 
-Paths as this plugin's container has them become paths of the node: the driver may be seen below a folder that stands
-for another of the node, or for its root. Paths inside the GPU's containers stay. What helps GPUs to move data are CDI
-devices of one class each, all of it named ``all``.
+What helps GPUs to move data are CDI devices of one class each, all of it named ``all``.
 
 Source: internal/cdi/cdi.go and imex.go (k8s-device-plugin v0.19.0), whose error texts these are;
-pkg/nvcdi/transform/root/host-root.go, internal/discover/gdrcopy.go, gds.go and mofed.go (nvidia-container-toolkit
-v1.19.0).
+internal/discover/gdrcopy.go, gds.go and mofed.go (nvidia-container-toolkit v1.19.0).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
-import posixpath
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+from simkubelet.apis.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Mount
 
 from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
 from ..discovery.imex import ImexChannel
-from ..go_path import join
-from .driver import Driver
-from .driver_edits import driver_edits
+from . import CDI_VENDOR
+from .driver import Driver, driver_edits
 from .gpus import GpuDevices
 from .hooks import HookMaker
-from .model import CdiDevice, CdiSpec, DeviceNode, Edits, Mount
-from .names import CDI_VENDOR
 from .node_files import CdiError, NodeFiles
+from .transforms import RootChange, on_node, root_changes, simplified
 
-__all__ = ["RootChange", "mode_device", "on_node", "root_changes", "write_specs"]
+__all__ = ["mode_device", "write_specs"]
 
 _log = logging.getLogger(__name__)
 
-_VOID: Final = Edits(env=("NVIDIA_VISIBLE_DEVICES=void",))
+_VOID: Final = ContainerEdits(env=("NVIDIA_VISIBLE_DEVICES=void",))
 """Keeps the NVIDIA container runtime from adding GPUs of its own."""
 _EXPLICIT_LIBRARIES: Final = "enable-explicit-driver-libraries"
 _COHERENCE: Final = "enable-coherent-annotations"
@@ -70,17 +67,15 @@ def write_specs(
         RootChange(settings.container_driver_root, settings.nvidia_driver_root or settings.container_driver_root),
         RootChange(dev_root, settings.nvidia_dev_root or dev_root),
     )
-    _write(on_node(_gpu_spec(nvml, settings, files, dev), changes), folder)
+
+    def written(device_class: str, devices: Sequence[CdiDevice], edits: ContainerEdits) -> bool:
+        spec = CdiSpec(kind=f"{CDI_VENDOR}/{device_class}", devices=tuple(devices), container_edits=edits)
+        return _write(on_node(simplified(spec), changes), folder)
+
+    written("gpu", *_gpus(nvml, settings, files, dev))
     if channels:
-        _write(on_node(_imex_spec(channels), changes), folder)
-    return tuple(
-        mode
-        for mode in _modes(settings)
-        if _write(
-            on_node(CdiSpec(CDI_VENDOR, mode, (mode_device(mode, files, dev),), _VOID).simplified(), changes),
-            folder,
-        )
-    )
+        written("imex-channel", _imex_devices(channels), ContainerEdits())
+    return tuple(mode for mode in _modes(settings) if written(mode, [mode_device(mode, files, dev)], _VOID))
 
 
 def _modes(settings: NvidiaSettings) -> Iterator[str]:
@@ -92,7 +87,10 @@ def _modes(settings: NvidiaSettings) -> Iterator[str]:
         yield "mofed"
 
 
-def _gpu_spec(nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeFiles) -> CdiSpec:
+def _gpus(
+    nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeFiles
+) -> tuple[Sequence[CdiDevice], ContainerEdits]:
+    """The GPUs and what they have in common."""
     hooks = HookMaker(settings.nvidia_ctk_path)
     flags = settings.cdi_feature_flags
     try:
@@ -105,7 +103,7 @@ def _gpu_spec(nvml: Nvml, settings: NvidiaSettings, files: NodeFiles, dev: NodeF
         raise CdiError(f"failed to initialize NVML: {error}") from error
     except CdiError as error:
         raise CdiError(f"failed to get CDI spec: {error}") from error
-    return CdiSpec(CDI_VENDOR, "gpu", devices, edits + _VOID).simplified()
+    return devices, edits + _VOID
 
 
 def _driver_version(nvml: Nvml) -> str:
@@ -117,12 +115,14 @@ def _driver_version(nvml: Nvml) -> str:
         return ""
 
 
-def _imex_spec(channels: Sequence[ImexChannel]) -> CdiSpec:
-    devices = (
-        CdiDevice(channel.channel_id, Edits(device_nodes=(DeviceNode(channel.path, channel.host_path),)))
+def _imex_devices(channels: Sequence[ImexChannel]) -> list[CdiDevice]:
+    return [
+        CdiDevice(
+            channel.channel_id,
+            container_edits=ContainerEdits(device_nodes=(DeviceNode(channel.path, channel.host_path),)),
+        )
         for channel in channels
-    )
-    return CdiSpec(CDI_VENDOR, "imex-channel", tuple(devices)).simplified()
+    ]
 
 
 def _write(spec: CdiSpec, folder: Path) -> bool:
@@ -131,20 +131,19 @@ def _write(spec: CdiSpec, folder: Path) -> bool:
     Returns:
         Whether it is there.
     """
-    kind = f"{spec.vendor}/{spec.device_class}"
-    _log.info("Generating CDI spec for resource: %s", kind)
+    _log.info("Generating CDI spec for resource: %s", spec.kind)
     if not spec.devices:
         raise CdiError("failed to save CDI spec: failed to write spec: invalid CDI Spec: invalid spec, no devices")
-    if not all(device.edits for device in spec.devices):
-        _log.error("Ignoring empty CDI specs of %s: a device would change nothing in a container", kind)
+    if any(device.container_edits.is_empty for device in spec.devices):
+        _log.error("Ignoring empty CDI specs of %s: a device would change nothing in a container", spec.kind)
         return False
-    place = folder / spec.file_name
+    place = folder / f"{spec.kind.replace('/', '-')}.json"
     draft: str | None = None
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         file, draft = tempfile.mkstemp(prefix="spec.", suffix=".tmp", dir=folder)
         with os.fdopen(file, "w", encoding="utf-8") as stream:
-            stream.write(spec.to_text())
+            stream.write(_text(spec))
             os.fchmod(stream.fileno(), 0o644)
         Path(draft).replace(place)
     except OSError as error:
@@ -157,47 +156,14 @@ def _write(spec: CdiSpec, folder: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class RootChange:
-    """What is below `root` here is below `target` on the node."""
-
-    root: str
-    target: str
-
-    def __call__(self, path: str) -> str:
-        return join(self.target, path.removeprefix(self.root)) if path.startswith(self.root) else path
-
-
-def root_changes(driver_root: RootChange, dev_root: RootChange) -> tuple[RootChange, ...]:
-    """Those that change anything, in the order in which they are made."""
-    changes = [driver_root]
-    if dev_root.root not in (driver_root.root, ""):
-        changes.append(RootChange(_dev_folder(dev_root.root), _dev_folder(dev_root.target)))
-    return tuple(change for change in changes if change.root != change.target)
-
-
-def on_node(spec: CdiSpec, changes: Sequence[RootChange]) -> CdiSpec:
-    """The specification with the node's paths."""
-    for change in changes:
-        spec = replace(
-            spec,
-            edits=_changed(spec.edits, change),
-            devices=tuple(replace(device, edits=_changed(device.edits, change)) for device in spec.devices),
-        )
-    return spec
-
-
-def _changed(edits: Edits, change: RootChange) -> Edits:
-    return replace(
-        edits,
-        device_nodes=tuple(replace(node, host_path=change(node.host_path or node.path)) for node in edits.device_nodes),
-        hooks=tuple(replace(hook, path=change(hook.path)) for hook in edits.hooks),
-        mounts=tuple(replace(mount, host_path=change(mount.host_path)) for mount in edits.mounts),
+def _text(spec: CdiSpec) -> str:
+    text = json.dumps(
+        replace(spec, cdi_version=spec.needed_version()).to_json(), ensure_ascii=False, separators=(",", ":")
     )
-
-
-def _dev_folder(root: str) -> str:
-    return join(posixpath.normpath(root).removesuffix("/dev"), "/dev")
+    # As Go's encoding/json has it, so that JSON may be put into HTML.
+    for character in "&<>\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
 
 
 _NODES: Final = {
@@ -222,4 +188,4 @@ def mode_device(mode: str, files: NodeFiles, dev: NodeFiles) -> CdiDevice:
             *files.mounts(("/run/udev",), lambda path: files.find(path, accepts=Path.is_dir)),
             *files.mounts(("/etc/cufile.json",), files.find),
         )
-    return CdiDevice("all", Edits(device_nodes=nodes, mounts=mounts))
+    return CdiDevice("all", container_edits=ContainerEdits(device_nodes=nodes, mounts=mounts))

@@ -32,8 +32,7 @@ from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from asyncinotify import Event, Inotify, Mask
-
+from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
 from simkubelet.runtime import CriCall
 
 from ...tap.tap import CriTap, Tap
@@ -78,9 +77,9 @@ class Agent:
     async def run(self) -> None:
         """Until the input ends."""
         PLACE.mkdir(parents=True, exist_ok=True)
-        with Inotify() as watch:
-            watch.add_watch(PLACE, Mask.CREATE | Mask.MODIFY)
-            watch.add_watch(PLUGINS, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
+        with PathWatch() as watch:
+            watch.add(PLACE, Mask.CREATE | Mask.MODIFY)
+            watch.add(PLUGINS, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
             self._look()
             # Those of before a reboot.
             for folder in TAPS.glob("*"):
@@ -97,12 +96,12 @@ class Agent:
         if _is_served(PLUGINS / "kubelet.sock"):
             _report(kubelet=True)
 
-    async def _see(self, watch: Inotify) -> None:
+    async def _see(self, watch: PathWatch) -> None:
         async for event in watch:
             self._handle(event)
 
-    def _handle(self, event: Event) -> None:
-        if event.name is not None and event.name.name == "kubelet.sock" and Mask.CREATE in event.mask:
+    def _handle(self, event: PathEvent) -> None:
+        if event.mask & Mask.CREATE and event.path == PLUGINS / "kubelet.sock":
             _report(kubelet=True)
         self._look()
 

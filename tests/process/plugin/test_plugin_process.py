@@ -28,6 +28,21 @@ def gopher_arguments(kubelet_dir: Path, tmp_path: Path) -> tuple[str, ...]:
     return ("gopher", "--kubelet-dir", str(kubelet_dir), "--host-root", str(tmp_path))
 
 
+_LOADED = """
+import sys
+import plugin.nvidia.command, plugin.nvidia.start
+print(*[name for name in sys.modules if name.startswith(("plugin.nvidia.cdi.", "simkubelet.apis.cdi"))])
+import plugin.nvidia.cdi.writing
+print("pydantic" in sys.modules)
+"""
+
+
+def test_nvidia_loads_cdi_modules_only_to_write_specifications() -> None:
+    loaded = subprocess.check_output([sys.executable, "-c", _LOADED], cwd=_ROOT, text=True, timeout=_PATIENCE_S)
+
+    assert loaded == "\nFalse\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP])
 async def test_signal_stops_gopher_cleanly(

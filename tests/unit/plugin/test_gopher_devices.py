@@ -142,7 +142,7 @@ async def test_exhausted_inotify_ends_the_plugin_with_advice(tmp_path: Path, mon
     def refuse() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(directory_watch, "Inotify", refuse)
+    monkeypatch.setattr(directory_watch, "PathWatch", refuse)
 
     with pytest.raises(FatalError) as end:
         DirectoryWatch(tmp_path)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from plugin.nvidia.cdi import CdiError, write_specs
-from plugin.nvidia.cdi.libraries import ElfError, soname
-from plugin.nvidia.cdi.model import CdiDevice, CdiSpec, DeviceNode, Edits, Hook, Mount
-from plugin.nvidia.cdi.node_files import NodeFiles, cached_libraries
-from plugin.nvidia.cdi.writing import RootChange, on_node, root_changes
+from plugin.nvidia.cdi.hooks import ElfError, soname
+from plugin.nvidia.cdi.node_files import CdiError, NodeFiles, cached_libraries
+from plugin.nvidia.cdi.transforms import RootChange, on_node, root_changes, simplified
+from plugin.nvidia.cdi.writing import write_specs
 from plugin.nvidia.config.settings import NvidiaSettings
 from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.go_path import join
+from simkubelet.apis.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Hook, Mount
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _VERSION = "580.95.05"
@@ -155,54 +155,46 @@ def test_file_that_is_not_a_library_has_no_soname(tmp_path: Path, content: bytes
 
 def test_what_all_devices_have_is_said_once_and_in_order() -> None:
     shared, deep, own = DeviceNode("/dev/b"), DeviceNode("/dev/a/a"), DeviceNode("/dev/own")
-    mounts = tuple(Mount(f"/{name}", f"/{name}", ()) for name in ("b/c", "z", "a/b", "z"))
+    mounts = tuple(Mount(f"/{name}", f"/{name}") for name in ("b/c", "z", "a/b", "z"))
     spec = CdiSpec(
-        "example.com",
-        "gpu",
-        (
-            CdiDevice("z", Edits(device_nodes=(own, shared, own))),
-            CdiDevice("a", Edits(device_nodes=(shared,))),
-        ),
-        Edits(device_nodes=(deep, shared), mounts=mounts, env=("A=1", "A=1")),
+        devices=(_with_nodes("z", own, shared, own), _with_nodes("a", shared)),
+        container_edits=ContainerEdits(device_nodes=(deep, shared), mounts=mounts, env=("A=1", "A=1")),
     )
 
-    simple = spec.simplified()
+    simple = simplified(spec)
 
-    assert simple.devices == (CdiDevice("a", Edits(device_nodes=(shared,))), CdiDevice("z", Edits(device_nodes=(own,))))
-    assert simple.edits.device_nodes == (shared, deep)
-    assert [mount.host_path for mount in simple.edits.mounts] == ["/z", "/a/b", "/b/c"]
-    assert simple.edits.env == ("A=1",)
+    assert simple.devices == (_with_nodes("a", shared), _with_nodes("z", own))
+    assert simple.container_edits.device_nodes == (shared, deep)
+    assert [mount.host_path for mount in simple.container_edits.mounts] == ["/z", "/a/b", "/b/c"]
+    assert simple.container_edits.env == ("A=1",)
 
 
-@pytest.mark.parametrize(
-    ("device", "version"),
-    [
-        pytest.param(CdiDevice("gpu", Edits(env=("A=<&>",))), "0.3.0", id="plain"),
-        pytest.param(CdiDevice("0", Edits(env=("A=<&>",))), "0.5.0", id="name with a digit first"),
-        pytest.param(CdiDevice("a", Edits(device_nodes=(DeviceNode("/a", "/b"),))), "0.5.0", id="host path"),
-        pytest.param(CdiDevice("a", Edits(), (("k", "v"),)), "0.6.0", id="annotation"),
-    ],
-)
-def test_specification_has_the_first_version_that_can_say_it(device: CdiDevice, version: str) -> None:
-    text = CdiSpec("example.com", "gpu", (device,)).to_text()
-
-    assert json.loads(text)["cdiVersion"] == version
-    assert not set("<>&") & set(text)
+def _with_nodes(name: str, *nodes: DeviceNode) -> CdiDevice:
+    return CdiDevice(name, container_edits=ContainerEdits(device_nodes=nodes))
 
 
 def test_paths_become_the_nodes() -> None:
-    hook, mount = Hook("/driver-root/bin/hook", ("/driver-root/x",)), Mount("/driver-root/lib/a", "/lib/a", ())
-    edits = Edits(hooks=(hook,), mounts=(mount,), device_nodes=(DeviceNode("/dev/a"),))
+    hook, mount = Hook(path="/driver-root/bin/hook", args=("/driver-root/x",)), Mount("/driver-root/lib/a", "/lib/a")
+    edits = ContainerEdits(hooks=(hook,), mounts=(mount,), device_nodes=(DeviceNode("/dev/a"),))
     changes = root_changes(RootChange("/driver-root", "/run/driver/"), RootChange("/", "/other/dev"))
 
-    changed = on_node(CdiSpec("v", "c", (CdiDevice("a", edits),), edits), changes)
+    changed = on_node(CdiSpec(devices=(CdiDevice("a", container_edits=edits),), container_edits=edits), changes)
 
-    assert changed.edits == changed.devices[0].edits
-    assert changed.edits == Edits(
-        hooks=(Hook("/run/driver/bin/hook", ("/driver-root/x",)),),
-        mounts=(Mount("/run/driver/lib/a", "/lib/a", ()),),
+    assert changed.container_edits == changed.devices[0].container_edits
+    assert changed.container_edits == ContainerEdits(
+        hooks=(Hook(path="/run/driver/bin/hook", args=("/driver-root/x",)),),
+        mounts=(Mount("/run/driver/lib/a", "/lib/a"),),
         device_nodes=(DeviceNode("/dev/a", "/other/dev/a"),),
     )
+
+
+def test_text_is_written_as_gos_encoder_does(node: Path, make_nvml: Any) -> None:
+    channel = "/dev/<a&b>\u2028"
+
+    _written(node, make_nvml(1), ImexChannel("0", channel, channel))
+
+    (file,) = (node / "var/run/cdi").iterdir()
+    assert r'"path":"/dev/\u003ca\u0026b\u003e\u2028"' in file.read_text()
 
 
 @pytest.mark.parametrize("root", ["/", "/driver-root"])

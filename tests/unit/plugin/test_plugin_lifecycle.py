@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from asyncinotify import Inotify, Mask
 
 from plugin.errors import FatalError, UsageError
 from plugin.framework import (
@@ -31,6 +30,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.server import GrpcServer
+from simkubelet.apis.inotify import Mask, PathWatch
 from tests.support.grpc_peers import DEVICE_PLUGIN, Calls, calls
 from tests.support.patience import LIMIT_S
 
@@ -132,11 +132,11 @@ async def _read(stream: Any) -> list[tuple[str, str]]:
         return [(device.ID, device.health) for device in (await stream.read()).devices]
 
 
-async def _removal(changes: Inotify, name: str) -> None:
+async def _removal(changes: PathWatch, name: str) -> None:
     """Wait until a watch for removals reports this file."""
     async with asyncio.timeout(LIMIT_S):
         async for event in changes:
-            if str(event.name) == name:
+            if event.path is not None and event.path.name == name:
                 return
 
 
@@ -348,8 +348,8 @@ async def test_plugin_without_kubelet_continues_and_registers_when_one_appears(
     await kubelet.stop()
     kubelet.socket.unlink(missing_ok=True)
 
-    with Inotify() as removals:
-        removals.add_watch(kubelet_dir, Mask.DELETE)
+    with PathWatch() as removals:
+        removals.add(kubelet_dir, Mask.DELETE)
         async with _running(kubelet_dir, RestartPolicy.IN_PROCESS) as running:
             await _removal(removals, "scripted.sock")
             assert running.plugins[0].is_closed
@@ -363,8 +363,8 @@ async def test_plugin_without_kubelet_continues_and_registers_when_one_appears(
 async def test_refused_plugin_stops_while_the_one_registered_before_continues(kubelet: Any, kubelet_dir: Path) -> None:
     kubelet.refusal, kubelet.refused_resource = "no second one", "example.com/second"
 
-    with Inotify() as removals:
-        removals.add_watch(kubelet_dir, Mask.DELETE)
+    with PathWatch() as removals:
+        removals.add(kubelet_dir, Mask.DELETE)
         async with _running(kubelet_dir, RestartPolicy.IN_PROCESS, ScriptedPlugin, SecondPlugin) as running:
             await _removal(removals, "second.sock")
             async with _stub(kubelet_dir) as stub:

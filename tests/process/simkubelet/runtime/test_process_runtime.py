@@ -14,7 +14,7 @@ import pytest
 from faker import Faker
 
 from fakegpu import Machine
-from simkubelet.cdi import ContainerEdits
+from simkubelet.apis import cdi
 from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions, Mount
 from simkubelet.model.clock import ManualClock, RealClock
 from simkubelet.model.errors import HostError
@@ -41,7 +41,7 @@ class SomeNode:
         self.root.mkdir()
         self.faker = faker
         self.clock: Any = RealClock()
-        self.hook: Any = lambda env: ContainerEdits()
+        self.hook: Any = lambda env: cdi.ContainerEdits()
         self.runtime: ProcessRuntime | None = None
 
     def write(self, path: str, text: str = "") -> Path:
@@ -355,7 +355,7 @@ async def test_container_with_gpus_sees_the_fake_machine_that_the_node_hooks_in(
     machine = Machine.create(node.folder / "machine", profile="t4", count=2)
     (node.root / "dev").symlink_to(machine.dev)
     (node.root / "sys").symlink_to(machine.sys)
-    node.hook = lambda env: toolkit(machine) if env.get("NVIDIA_VISIBLE_DEVICES") else ContainerEdits()
+    node.hook = lambda env: toolkit(machine) if env.get("NVIDIA_VISIBLE_DEVICES") else cdi.ContainerEdits()
     script = "import pynvml as n; n.nvmlInit(); print(n.nvmlDeviceGetUUID(n.nvmlDeviceGetHandleByIndex(1)))"
     device = DeviceNode("/dev/nvidia1", "/dev/nvidia1", "rw")
 
@@ -368,18 +368,16 @@ async def test_container_with_gpus_sees_the_fake_machine_that_the_node_hooks_in(
     assert seen.split() == [machine.gpus[1].uuid, "/dev/nvidia1", "/dev/nvidiactl", "/sys/bus"]
 
 
-def toolkit(machine: Machine) -> ContainerEdits:
+def toolkit(machine: Machine) -> cdi.ContainerEdits:
     """What a vendor's toolkit adds to a container: the driver's library and control device."""
     segment = machine.environment()["FAKEGPU_SEGMENT"]
-    return ContainerEdits.model_validate(
-        {
-            "env": ["FAKEGPU_SEGMENT=/run/nvidia/segment"],
-            "deviceNodes": [{"path": "/dev/nvidiactl"}],
-            "mounts": [
-                {"hostPath": str(machine.library), "containerPath": "/lib/libnvidia-ml.so.1", "options": ["ro"]},
-                {"hostPath": segment, "containerPath": "/run/nvidia/segment"},
-            ],
-        }
+    return cdi.ContainerEdits(
+        env=("FAKEGPU_SEGMENT=/run/nvidia/segment",),
+        device_nodes=(cdi.DeviceNode("/dev/nvidiactl"),),
+        mounts=(
+            cdi.Mount(str(machine.library), "/lib/libnvidia-ml.so.1", ("ro",)),
+            cdi.Mount(segment, "/run/nvidia/segment"),
+        ),
     )
 
 

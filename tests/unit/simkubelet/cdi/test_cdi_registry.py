@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cdi import CdiRegistry, ContainerEdits, UnresolvableDevicesError, parse_spec
+from simkubelet.apis.cdi import ContainerEdits
+from simkubelet.cdi import CdiRegistry, UnresolvableDevicesError, parse_spec
 from simkubelet.cdi.registry import SpecFile
 
 

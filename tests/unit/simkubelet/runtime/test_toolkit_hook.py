@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from simkubelet.cdi import Hook
+from simkubelet.apis.cdi import Hook
 from simkubelet.runtime.container_setup import links_of
 
 
