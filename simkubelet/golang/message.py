@@ -1,4 +1,4 @@
-"""Messages read as a kubelet reads them, with the texts of its protobuf library for bytes that are no message.
+"""Messages read as a kubelet reads them; bytes that are not a message get the error of its protobuf library.
 
 Up to 1.33 a kubelet reads with code of the gogo compiler: text need not be UTF-8, and a known field of a wrong type is
 an error. What gogo can read is first put in the usual form: known fields only, with U+FFFD in the place of what is no

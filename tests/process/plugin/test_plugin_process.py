@@ -15,7 +15,7 @@ import pytest
 from fakegpu import Machine
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
-from tests.support.patience import LIMIT_S
+from tests.support.patience import LIMIT_S, PROGRAM_LIMIT_S
 
 _ROOT = Path(__file__).parents[3]
 
@@ -38,7 +38,7 @@ print("pydantic" in sys.modules)
 
 
 def test_nvidia_loads_cdi_modules_only_to_write_specifications() -> None:
-    loaded = subprocess.check_output([sys.executable, "-c", _LOADED], cwd=_ROOT, text=True, timeout=_PATIENCE_S)
+    loaded = subprocess.check_output([sys.executable, "-c", _LOADED], cwd=_ROOT, text=True, timeout=PROGRAM_LIMIT_S)
 
     assert loaded == "\nFalse\n"
 

@@ -10,8 +10,7 @@ import pytest
 
 from simkubelet.apis import inotify
 from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
-
-_PATIENCE_S = 10.0
+from tests.support.patience import LIMIT_S
 
 
 @pytest.fixture
@@ -21,7 +20,7 @@ async def watch() -> AsyncIterator[PathWatch]:
 
 
 async def _next(watch: PathWatch) -> PathEvent:
-    async with asyncio.timeout(_PATIENCE_S):
+    async with asyncio.timeout(LIMIT_S):
         return await anext(watch)
 
 
