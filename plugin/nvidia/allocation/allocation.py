@@ -19,7 +19,7 @@ from simkubelet.apis import deviceplugin as api
 
 from ...framework.device import DeviceID
 from ...framework.device_plugin import AllocationRefusedError
-from ...preference.distributed import is_replica, replicated_id
+from ...preference import is_replica, replicated_id
 from ..cdi.names import qualified_name
 from ..config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy
 from ..discovery.imex import ImexChannel

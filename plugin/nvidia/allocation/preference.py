@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from ...framework.device import DeviceID
 from ...nvml.nvml import MAX_NVLINKS, GpuHandle, Nvml, NvmlError, NvmlReturn, session
-from ...preference.distributed import NotEnoughDevicesError, distributed_devices, is_replica
+from ...preference import NotEnoughDevicesError, aligned_set, distributed_devices, is_replica
 from ..discovery.discovery import DiscoveryError, visible_gpus
 from ..discovery.resources import NvidiaResource
 
@@ -49,8 +49,6 @@ def preferred_devices(
 
 def _aligned(nvml: Nvml, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int) -> list[DeviceID]:
     """By links read again, as GPUs may have come and gone."""
-    from ...preference.aligned import aligned_set
-
     unreadable = "unable to get device link information"
     try:
         with session(nvml):

@@ -16,7 +16,7 @@ from typing import Final
 
 from ...framework.device import DeviceID, ResourceName
 from ...nvml.nvml import GpuHandle, MigAttributes, Nvml, NvmlError, session
-from ...preference.distributed import replica_id
+from ...preference import replica_id
 from ..config.resource_patterns import GPU_RESOURCE, ResourcePattern, resource_of
 from ..config.settings import DiscoveryStrategy, MigStrategy, NvidiaSettings, ReplicatedResource, ReplicatedResources
 from .device_facts import DeviceFacts

@@ -17,7 +17,7 @@ from ...command.options import CommonOptions
 from ...command.process import loaded, set_up_logging
 from ...framework.restart_policy import OnSignal, caught
 from ...nvml.nvml import LIBRARY_NAME, Nvml, NvmlError, session
-from ...preference.distributed import is_replica
+from ...preference import is_replica
 from ..config.flags import GivenSettings
 from ..config.settings import SettingsError, SharingStrategy
 from ..discovery.device_facts import DeviceFacts

@@ -17,7 +17,7 @@ from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, Re
 from plugin.nvidia.discovery.imex import ImexChannel
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.mps.mps import MpsSharing
-from plugin.preference.distributed import replica_id
+from plugin.preference import replica_id
 
 _GPU = ResourceName("nvidia.com/gpu")
 _SHARED = ReplicatedResources((ReplicatedResource(_GPU, 2),))
