@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import FatalError
-from ..framework.device import DeviceID
+from ..framework.device_plugin import DeviceID
 from .kfd import KfdNode, read_nodes
 
 __all__ = ["NAMESPACE", "AmdGpu", "NamingStrategy", "devices_of", "find_gpus", "resource_names"]

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from ..framework.device import DeviceID
+from ..framework.device_plugin import DeviceID
 from .discovery import AmdGpu
 from .kfd import KfdLink
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from ..errors import FatalError
-from ..framework.device import DeviceID
+from ..framework.device_plugin import DeviceID
 from ..framework.inotify import FolderEvent, Inotify, Mask
 
 __all__ = ["DeviceFiles", "DirectoryWatch", "OriginalWatch"]

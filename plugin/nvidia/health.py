@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
 from ..command.plugin_command import Quirks
-from ..framework.device import DeviceID
+from ..framework.device_plugin import DeviceID
 from ..nvml.event_watch import WatchInitError, event_reports
 from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
 from ..nvml.xid_policy import XidPolicy

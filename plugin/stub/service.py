@@ -10,7 +10,7 @@ from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.served_call import CallError, Method
 
 from ..framework import DeviceList
-from ..framework.service import methods_of
+from ..framework.server import methods_of
 from .behaviour import Answer, Behaviour, Rpc
 
 __all__ = ["ENVIRONMENT_VARIABLE", "StubService"]

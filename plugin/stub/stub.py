@@ -13,8 +13,8 @@ from simkubelet.apis.grpcwire.server import GrpcServer
 
 from ..errors import HostError
 from ..framework import DeviceList
-from ..framework.plugin_server import plugin_socket
-from ..framework.registration import RegistrationError, send
+from ..framework.client import RegistrationError, send
+from ..framework.server import plugin_socket
 from ..framework.socket_watch import SocketWatch
 from .behaviour import Behaviour, Registers, Rpc
 from .service import StubService

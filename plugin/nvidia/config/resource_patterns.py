@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from ...framework.device import ResourceName
+from ...framework.device_plugin import ResourceName
 
 __all__ = ["GPU_PATTERN", "GPU_RESOURCE", "ResourcePattern", "resource_of"]
 

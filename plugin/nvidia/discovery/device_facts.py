@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from ...framework.device import DeviceID
+from ...framework.device_plugin import DeviceID
 from ...nvml.nvml import GpuHandle, Nvml, NvmlError
 from .discovery import DiscoveryError, MigDevice, failing_as
 from .mig_minors import MigMinorsError, capability_nodes, compute_instance_capability, gpu_instance_capability

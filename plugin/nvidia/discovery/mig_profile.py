@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device import ResourceName
+from ...framework.device_plugin import ResourceName
 from ...nvml.nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn, session
 from ..config.resource_patterns import GPU_PATTERN, ResourcePattern
 from ..config.settings import MigStrategy, NvidiaSettings

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...framework.device import DeviceID, ResourceName
+from ...framework.device_plugin import DeviceID, ResourceName
 from ...nvml.nvml import GpuHandle, MigAttributes, Nvml, NvmlError, session
 from ...preference import replica_id
 from ..config.resource_patterns import GPU_RESOURCE, ResourcePattern, resource_of

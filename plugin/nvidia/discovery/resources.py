@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device import DeviceID, ResourceName
+from ...framework.device_plugin import DeviceID, ResourceName
 
 __all__ = ["DXG_PATH", "NvidiaDevice", "NvidiaResource"]
 
