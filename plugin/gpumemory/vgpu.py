@@ -1,17 +1,18 @@
 """Volcano's ``volcano.sh/vgpu-number``, ``vgpu-memory`` and ``vgpu-cores``: GPUs split by HAMi's library.
 
 Only the devices of ``vgpu-number`` are given away by this plugin; the other two are books for the scheduler. What a
-container gets is in the pod's annotation, see `vgpu_shares`; what has been given is erased there.
+container gets is in an annotation of the pod, in which the scheduler writes down the shares that are still to be given:
+``uuid,type,memory,cores:`` for each device, a ``;`` between containers. What has been given is erased there.
 
 Source: github.com/Project-HAMi/volcano-vgpu-device-plugin at 4fb76ba: pkg/plugin/server.go, register.go,
-pkg/util/util.go; its mode "hami-core".
+pkg/util/util.go, ``DecodePodDevices``, ``EncodePodDevices``; its mode "hami-core".
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,12 @@ from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiError, ServerAccess
 from ..framework import AllocationRefusedError, DeviceID, PluginOptions
+from .api_objects import Pod, unsigned
 from .gpus import Gpu
-from .pods import Pod, unsigned
 from .shared_gpu import Failures, SharedGpuPlugin
-from .vgpu_shares import Share, read_shares, written_shares
 
-__all__ = ["VgpuBooksPlugin", "VgpuNumberPlugin", "VgpuSettings"]
+__all__ = ["Share", "VgpuBooksPlugin", "VgpuNumberPlugin", "VgpuSettings", "read_shares", "written_shares"]
+
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,37 @@ class VgpuSettings:
     hook_path: str = ""
     host_root: Path = Path("/")
     modes: tuple[str, ...] = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One device of a container: blocks of a GPU's memory, percent of its cores."""
+
+    uuid: str
+    type: str
+    memory: int
+    cores: int
+
+    @classmethod
+    def read(cls, text: str) -> Share:
+        """The part before a colon; a number that is none is 0."""
+        uuid, type_, memory, cores, *_ = (*text.split(","), "", "", "")
+        return cls(uuid, type_, unsigned(memory) or 0, unsigned(cores) or 0)
+
+    def __str__(self) -> str:
+        return f"{self.uuid},{self.type},{self.memory},{self.cores}:"
+
+
+def read_shares(text: str) -> list[list[Share]]:
+    """For each container what it is to get; no container where nothing is written."""
+    return [
+        [Share.read(part) for part in shares.split(":") if "," in part] for shares in (text.split(";") if text else ())
+    ]
+
+
+def written_shares(containers: Iterable[Iterable[Share]]) -> str:
+    """The annotation for these."""
+    return ";".join("".join(map(str, shares)) for shares in containers)
 
 
 class _VgpuPlugin(SharedGpuPlugin):

@@ -21,8 +21,8 @@ from ..framework import (
     PluginOptions,
 )
 from ..framework.device_plugin import StartError
+from ..nvml.events import XidPolicy
 from ..nvml.nvml import Nvml
-from ..nvml.xid_policy import XidPolicy
 from .allocation.allocation import Allocator
 from .allocation.preference import PreferenceError, preferred_devices
 from .health import failing_devices

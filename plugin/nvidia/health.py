@@ -15,9 +15,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from ..command.plugin_command import Quirks
 from ..framework.device_plugin import DeviceID
-from ..nvml.event_watch import WatchInitError, event_reports
+from ..nvml.events import WatchInitError, XidPolicy, event_reports
 from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
-from ..nvml.xid_policy import XidPolicy
 from .discovery.resources import NvidiaDevice
 
 __all__ = [

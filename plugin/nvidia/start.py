@@ -14,8 +14,8 @@ from typing import Final
 
 from ..command.plugin_command import Quirks
 from ..errors import FatalError
+from ..nvml.events import XidPolicy
 from ..nvml.nvml import LIBRARY_NAME, Nvml
-from ..nvml.xid_policy import XidPolicy
 from .allocation.allocation import Allocator
 from .config.config_log import logged_config
 from .config.settings import NvidiaSettings, SettingsError, SharingStrategy

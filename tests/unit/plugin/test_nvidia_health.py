@@ -12,8 +12,8 @@ from plugin.command.plugin_command import Quirks
 from plugin.framework.device_plugin import DeviceID
 from plugin.nvidia.discovery.resources import NvidiaDevice
 from plugin.nvidia.health import NO_INSTANCE, DeviceIDs, failing_devices
+from plugin.nvml.events import XidPolicy
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
-from plugin.nvml.xid_policy import XidPolicy
 
 PATIENCE_S = 20.0
 GPUS = {"GPU-0": None, "GPU-1": None}
