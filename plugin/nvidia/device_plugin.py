@@ -23,10 +23,10 @@ from ..framework import (
 from ..framework.device_plugin import StartError
 from ..nvml.events import XidPolicy
 from ..nvml.nvml import Nvml
-from .allocation.allocation import Allocator
-from .allocation.preference import PreferenceError, preferred_devices
+from .allocation import Allocator
 from .health import failing_devices
 from .mps.mps import MpsDaemonError
+from .preference import PreferenceError, preferred_devices
 
 __all__ = ["NvidiaPlugin"]
 

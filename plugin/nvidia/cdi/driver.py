@@ -8,7 +8,7 @@ from __future__ import annotations
 import posixpath
 from typing import Final
 
-from ..go_path import join
+from ..discovery.node import join
 from .node_files import CdiError, NodeFiles
 
 __all__ = ["Driver"]

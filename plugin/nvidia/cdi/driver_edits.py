@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..go_path import join
+from ..discovery.node import join
 from .driver import Driver
 from .hooks import HookMaker
 from .libraries import folders_of_libraries, is_version_of, links_to_libraries

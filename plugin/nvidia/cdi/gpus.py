@@ -17,6 +17,13 @@ from typing import Final
 
 from ...nvml.nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
 from ..config.settings import DeviceIdStrategy
+from ..discovery.device_facts import (
+    MIG_MINORS,
+    MigMinorsError,
+    capability_nodes,
+    compute_instance_capability,
+    gpu_instance_capability,
+)
 from ..discovery.discovery import (
     VISITING_GPU,
     VISITING_MIG_DEVICE,
@@ -26,14 +33,7 @@ from ..discovery.discovery import (
     mig_is_enabled,
     visible_gpus,
 )
-from ..discovery.mig_minors import (
-    MIG_MINORS,
-    MigMinorsError,
-    capability_nodes,
-    compute_instance_capability,
-    gpu_instance_capability,
-)
-from ..go_path import join
+from ..discovery.node import join
 from .hooks import HookMaker
 from .model import CdiDevice, DeviceNode, Edits, Hook
 from .node_files import CdiError, NodeFiles

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from ..go_path import join
+from ..discovery.node import join
 from .model import Mount
 from .node_files import NodeFiles
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ..go_path import join
+from ..discovery.node import join
 from .model import DeviceNode, Mount
 
 __all__ = ["MOUNT_OPTIONS", "CdiError", "NodeFiles", "cached_libraries"]

@@ -22,8 +22,7 @@ from typing import Final
 
 from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
-from ..discovery.imex import ImexChannel
-from ..go_path import join
+from ..discovery.node import ImexChannel, join
 from .driver import Driver
 from .driver_edits import driver_edits
 from .gpus import GpuDevices

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...framework.device_plugin import ResourceName
-from ..go_path import join
+from ..discovery.node import join
 
 if TYPE_CHECKING:
     from simkubelet.apis import deviceplugin as api

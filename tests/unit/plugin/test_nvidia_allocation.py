@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from plugin.framework import AllocationRefusedError, DeviceID, ResourceName
-from plugin.nvidia.allocation.allocation import Allocator
+from plugin.nvidia.allocation import Allocator
 from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
-from plugin.nvidia.discovery.imex import ImexChannel
+from plugin.nvidia.discovery.node import ImexChannel
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.mps.mps import MpsSharing
 from plugin.preference import replica_id

@@ -17,8 +17,7 @@ from plugin.nvidia.cdi.model import CdiDevice, CdiSpec, DeviceNode, Edits, Hook,
 from plugin.nvidia.cdi.node_files import NodeFiles, cached_libraries
 from plugin.nvidia.cdi.writing import RootChange, on_node, root_changes
 from plugin.nvidia.config.settings import NvidiaSettings
-from plugin.nvidia.discovery.imex import ImexChannel
-from plugin.nvidia.go_path import join
+from plugin.nvidia.discovery.node import ImexChannel, join
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"
 _VERSION = "580.95.05"

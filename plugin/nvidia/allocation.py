@@ -17,14 +17,13 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
-from ...framework.device_plugin import AllocationRefusedError, DeviceID
-from ...preference import is_replica, replicated_id
-from ..cdi.names import qualified_name
-from ..config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy
-from ..discovery.imex import ImexChannel
-from ..discovery.resources import NvidiaResource
-from ..go_path import join
-from ..mps.mps import MpsSharing
+from ..framework.device_plugin import AllocationRefusedError, DeviceID
+from ..preference import is_replica, replicated_id
+from .cdi.names import qualified_name
+from .config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy
+from .discovery.node import ImexChannel, join
+from .discovery.resources import NvidiaResource
+from .mps.mps import MpsSharing
 
 __all__ = ["Allocator"]
 
