@@ -25,7 +25,7 @@ from functools import cache
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from .framework.device_plugin import DeviceID
+from .framework import DeviceID
 
 __all__ = [
     "SEARCH_LIMIT",

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from ..framework import Health
 from ..framework.client import DialError, RpcError, call_once
-from ..framework.device_plugin import Health
 
 __all__ = ["SOCKET", "exported_health"]
 

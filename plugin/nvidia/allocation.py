@@ -17,7 +17,7 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
-from ..framework.device_plugin import AllocationRefusedError, DeviceID
+from ..framework import AllocationRefusedError, DeviceID
 from ..preference import is_replica, replicated_id
 from .cdi.names import qualified_name
 from .config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy

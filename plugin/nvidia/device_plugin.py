@@ -19,8 +19,8 @@ from ..framework import (
     DevicePlugin,
     Health,
     PluginOptions,
+    StartError,
 )
-from ..framework.device_plugin import StartError
 from ..nvml.events import XidPolicy
 from ..nvml.nvml import Nvml
 from .allocation import Allocator

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
 from ..command.plugin_command import Quirks
-from ..framework.device_plugin import DeviceID
+from ..framework import DeviceID
 from ..nvml.events import WatchInitError, XidPolicy, event_reports
 from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
 from .discovery.resources import NvidiaDevice

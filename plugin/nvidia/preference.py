@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ..framework.device_plugin import DeviceID
+from ..framework import DeviceID
 from ..nvml.nvml import MAX_NVLINKS, GpuHandle, Nvml, NvmlError, NvmlReturn, session
 from ..preference import NotEnoughDevicesError, aligned_set, distributed_devices, is_replica
 from .discovery.discovery import DiscoveryError, visible_gpus

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from ...framework.device_plugin import DeviceID
+from ...framework import DeviceID
 from ...nvml.nvml import GpuHandle, Nvml, NvmlError
 from .discovery import DiscoveryError, MigDevice, failing_as
 from .resources import DXG_PATH, NvidiaDevice

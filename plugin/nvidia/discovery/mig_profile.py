@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device_plugin import ResourceName
+from ...framework import ResourceName
 from ...nvml.nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn, session
 from ..config.settings import MigStrategy, NvidiaSettings
 from .discovery import VISITING_GPU, DiscoveryError, failing_as, has_mig_mode, visible_gpus

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...framework.device_plugin import DeviceID, ResourceName
+from ...framework import DeviceID, ResourceName
 from ...nvml.nvml import GpuHandle, MigAttributes, Nvml, NvmlError, session
 from ...preference import replica_id
 from ..config.settings import DiscoveryStrategy, MigStrategy, NvidiaSettings, ReplicatedResource, ReplicatedResources

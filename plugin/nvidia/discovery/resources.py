@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device_plugin import DeviceID, ResourceName
+from ...framework import DeviceID, ResourceName
 
 __all__ = [
     "DXG_PATH",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...framework.device_plugin import ResourceName
+from ...framework import ResourceName
 from ..discovery.node import join
 
 if TYPE_CHECKING:

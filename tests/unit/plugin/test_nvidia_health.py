@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugin.command.plugin_command import Quirks
-from plugin.framework.device_plugin import DeviceID
+from plugin.framework import DeviceID
 from plugin.nvidia.discovery.resources import NvidiaDevice
 from plugin.nvidia.health import NO_INSTANCE, DeviceIDs, failing_devices
 from plugin.nvml.events import XidPolicy
