@@ -69,7 +69,7 @@ class ServerAccess:
 
 
 def unverified(url: str, token: str, certificate: str = "", key: str = "", timeout_s: float = 30.0) -> ServerAccess:
-    """A server whose certificate is taken for good; `certificate` and `key` name files.
+    """Return access to a server without verifying its certificate; `certificate` and `key` name files.
 
     Raises:
         OSError: A file cannot be read.
@@ -81,7 +81,7 @@ def unverified(url: str, token: str, certificate: str = "", key: str = "", timeo
 
 
 def access_from_environment(environment: Mapping[str, str]) -> ServerAccess:
-    """The cluster of the file that KUBECONFIG names, or else the one whose pod this is.
+    """Return access to the cluster of the file that KUBECONFIG names, by default to the cluster of this pod.
 
     Raises:
         AccessError: Neither is there, or it cannot be used.

@@ -94,7 +94,7 @@ def gpus_of_node(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
             return _read_gpus(nvml, sysfs)
     except NvmlError as error:
         _log.warning("Failed to initialize NVML: %s.", error)
-        raise FatalError(f"the GPUs cannot be read: {error}; on a GPU node NVML comes with the driver") from None
+        raise FatalError(f"the GPUs cannot be read: {error}; NVML is installed with the driver of the GPUs") from None
 
 
 def api_server(exit_status: int) -> ServerAccess:

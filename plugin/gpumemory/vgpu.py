@@ -1,6 +1,6 @@
 """Volcano's ``volcano.sh/vgpu-number``, ``vgpu-memory`` and ``vgpu-cores``: GPUs split by HAMi's library.
 
-Only the devices of ``vgpu-number`` are given away by this plugin; the other two are books for the scheduler. What a
+This plugin allocates the devices of ``vgpu-number`` only; the other two are for the scheduler's accounting. What a
 container gets is in an annotation of the pod, in which the scheduler writes down the shares that are still to be given:
 ``uuid,type,memory,cores:`` for each device, a ``;`` between containers. What has been given is erased there.
 
@@ -27,7 +27,7 @@ from .api_objects import Pod, unsigned
 from .gpus import Gpu
 from .shared_gpu import Failures, SharedGpuPlugin
 
-__all__ = ["Share", "VgpuBooksPlugin", "VgpuNumberPlugin", "VgpuSettings", "read_shares", "written_shares"]
+__all__ = ["Share", "VgpuAccountPlugin", "VgpuNumberPlugin", "VgpuSettings", "read_shares", "written_shares"]
 
 
 _log = logging.getLogger(__name__)
@@ -112,13 +112,13 @@ class _VgpuPlugin(SharedGpuPlugin):
         return
 
 
-class VgpuBooksPlugin(_VgpuPlugin):
+class VgpuAccountPlugin(_VgpuPlugin):
     """vgpu-memory or vgpu-cores: devices that are counted, and give a container nothing."""
 
     @classmethod
     def of_memory(
         cls, gpus: Sequence[Gpu], settings: VgpuSettings, failures: Failures | None, access: ServerAccess, node: str
-    ) -> VgpuBooksPlugin:
+    ) -> VgpuAccountPlugin:
         """A device for each block of every GPU's memory."""
         devices = (
             (f"{gpu.uuid}-memory-{number}", gpu.uuid)
@@ -130,7 +130,7 @@ class VgpuBooksPlugin(_VgpuPlugin):
     @classmethod
     def of_cores(
         cls, gpus: Sequence[Gpu], settings: VgpuSettings, failures: Failures | None, access: ServerAccess, node: str
-    ) -> VgpuBooksPlugin:
+    ) -> VgpuAccountPlugin:
         """A device for each percent of every GPU's cores."""
         count = int(100 * settings.cores_scaling)
         devices = ((f"{gpu.uuid}-core-{number}", gpu.uuid) for gpu in gpus for number in range(count))
@@ -205,15 +205,15 @@ class VgpuNumberPlugin(_VgpuPlugin):
         return min((fitting[-1], *fitting), key=_vgpu_time)
 
     async def _next_container(self, pod: Pod, size: int) -> api.ContainerAllocateResponse:
-        books = _to_allocate(pod)
-        turn = next((turn for turn, shares in enumerate(books) if any(share.type == _TYPE for share in shares)), None)
+        waiting = _to_allocate(pod)
+        turn = next((turn for turn, shares in enumerate(waiting) if any(share.type == _TYPE for share in shares)), None)
         if turn is None:
             raise LookupError("device request not found")
-        shares = [share for share in books[turn] if share.type == _TYPE]
+        shares = [share for share in waiting[turn] if share.type == _TYPE]
         if len(shares) != size:
             raise LookupError("device number not matched")
-        books[turn] = [share for share in books[turn] if share.type != _TYPE]
-        await self._annotate(pod, {_TO_ALLOCATE: written_shares(books)})
+        waiting[turn] = [share for share in waiting[turn] if share.type != _TYPE]
+        await self._annotate(pod, {_TO_ALLOCATE: written_shares(waiting)})
         container = pod.containers[turn]
         return api.ContainerAllocateResponse(
             envs=self._envs(shares),

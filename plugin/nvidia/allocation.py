@@ -52,8 +52,8 @@ class Allocator:
         """What one container gets; each GPU counts once, in the order asked, and its health does not matter.
 
         Raises:
-            AllocationRefusedError: an id is not one of ours, or several are asked for where GPUs are shared and one
-                may be had.
+            AllocationRefusedError: an id is not one of ours, or several are requested where GPUs are shared and only
+                one is allowed.
         """
         self._validate(device_ids)
         names = self._runtime_names(device_ids)

@@ -87,7 +87,7 @@ class NvidiaPlugin(DevicePlugin):
         """What one container gets for its devices.
 
         Raises:
-            AllocationRefusedError: an id is not one of ours, or several replicas are asked for where one may be had.
+            AllocationRefusedError: an id is unknown, or several replicas are requested where only one is allowed.
         """
         return self._allocator.allocate(device_ids)
 

@@ -30,7 +30,7 @@ class PreferenceError(Exception):
 def preferred_devices(
     nvml: Nvml, resource: NvidiaResource, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int
 ) -> list[DeviceID]:
-    """`size` of the available devices, the required ones among them; empty where whole GPUs cannot be had so.
+    """`size` of the available devices, the required ones among them; empty where no set of whole GPUs fulfils this.
 
     Raises:
         PreferenceError: the links between the GPUs cannot be read, an id is unknown, or too few are available.

@@ -133,7 +133,7 @@ class Reports(Protocol):
 
 
 class Stub:
-    """A device plugin that serves and registers; `run` gives it the manners that its behaviour asks for.
+    """A device plugin that serves and registers; `run` makes it follow its behaviour.
 
     Raises:
         UsageError: the socket's path is too long.
@@ -177,7 +177,7 @@ class Stub:
             server.listen(self._socket)
         except OSError as error:
             reason = error.strerror
-            raise HostError(f"cannot make the socket {self._socket}: {reason}; see who may write there") from error
+            raise HostError(f"cannot make the socket {self._socket}: {reason}; check its permissions") from error
         self._server = server
 
     async def stop_server(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from plugin.framework import AllocationRefusedError, DevicePlugin
 from plugin.gpumemory.gpus import Gpu
-from plugin.gpumemory.vgpu import Share, VgpuBooksPlugin, VgpuNumberPlugin, VgpuSettings, read_shares, written_shares
+from plugin.gpumemory.vgpu import Share, VgpuAccountPlugin, VgpuNumberPlugin, VgpuSettings, read_shares, written_shares
 from tests.support.gpu_memory_world import World, ids
 
 LAST = str(2**64 - 1)
@@ -50,8 +50,8 @@ async def listed(plugin: DevicePlugin) -> list[str]:
 async def test_three_resources_are_listed(
     world: World, gpus: Sequence[Gpu], settings: VgpuSettings, number: VgpuNumberPlugin
 ) -> None:
-    memory = VgpuBooksPlugin.of_memory(gpus, settings, None, world.access, "node-1")
-    cores = VgpuBooksPlugin.of_cores(gpus[:1], replace(settings, cores_scaling=0.02), None, world.access, "node-1")
+    memory = VgpuAccountPlugin.of_memory(gpus, settings, None, world.access, "node-1")
+    cores = VgpuAccountPlugin.of_cores(gpus[:1], replace(settings, cores_scaling=0.02), None, world.access, "node-1")
 
     assert await listed(number) == [f"GPU-{gpu}-{share}" for gpu in range(2) for share in range(3)]
     assert await listed(memory) == [
@@ -150,7 +150,7 @@ async def test_several_containers_in_one_call_are_refused(number: VgpuNumberPlug
 
 
 async def test_books_give_nothing(world: World, gpus: Sequence[Gpu], settings: VgpuSettings) -> None:
-    memory = VgpuBooksPlugin.of_memory(gpus, settings, None, world.access, "node-1")
+    memory = VgpuAccountPlugin.of_memory(gpus, settings, None, world.access, "node-1")
 
     (answer,) = await memory.allocate_all(ids(2))
 
