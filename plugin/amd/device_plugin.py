@@ -25,9 +25,18 @@ from ..framework import (
     PluginOptions,
     ResourceName,
 )
-from .discovery import NAMESPACE, AmdGpu, NamingStrategy, devices_of, find_gpus, resource_names
+from .discovery import (
+    NAMESPACE,
+    AmdGpu,
+    NamingStrategy,
+    devices_of,
+    find_gpus,
+    has_gpu,
+    has_kfd,
+    read_links,
+    resource_names,
+)
 from .exporter import exported_health
-from .kfd import has_gpu, is_there, read_links
 from .preference import PreferenceError, pair_weights, preferred_devices
 
 __all__ = ["AmdNode", "AmdPlugin", "Heartbeat", "plugins_of"]
@@ -58,7 +67,7 @@ def plugins_of(node: AmdNode, strategy: NamingStrategy) -> list[AmdPlugin]:
     Raises:
         FatalError: the driver is not there, or the strategy has no name for the devices.
     """
-    if not is_there(node.system):
+    if not has_kfd(node.system):
         return []
     gpus = find_gpus(node.system)
     weights = pair_weights(gpus.values(), read_links(node.system)) if gpus else {}

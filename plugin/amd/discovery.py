@@ -1,26 +1,141 @@
-"""The GPUs that the amdgpu driver has, the partitions of each that KFD gives work to, and the resources that they make.
+"""AMD's GPUs as sysfs shows them, by the amdgpu driver and by KFD's topology, and the resources that they make.
 
-Source: ROCm/k8s-device-plugin, internal/pkg/amdgpu/amdgpu.go, ``GetAMDGPUs``, cmd/k8s-device-plugin/main.go,
-``getResourceList``, and internal/pkg/plugin/plugin.go, ``ListAndWatch`` (August 2026). As there, a device whose
-folder lacks an entry goes by the numbers of the one before it.
+KFD's topology has the GPUs and partitions that can be given work, and how they are linked.
+
+Source: ROCm/k8s-device-plugin (August 2026): internal/pkg/amdgpu/amdgpu.go, ``GetAMDGPUs``, ``GetDevIdsFromTopology``
+and ``GetNodeIdsFromTopology``; internal/pkg/allocator/device.go, ``fetchAllPairWeights``;
+cmd/k8s-device-plugin/main.go, ``getResourceList``; internal/pkg/plugin/plugin.go, ``ListAndWatch`` and
+``simpleHealthCheck``. As there, a device whose folder lacks an entry goes by the numbers of the one before it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from ..errors import FatalError
-from ..framework.device import DeviceID
-from .kfd import KfdNode, read_nodes
+from ..framework import DeviceID
 
-__all__ = ["NAMESPACE", "AmdGpu", "NamingStrategy", "devices_of", "find_gpus", "resource_names"]
+__all__ = [
+    "NAMESPACE",
+    "AmdGpu",
+    "KfdLink",
+    "KfdNode",
+    "NamingStrategy",
+    "devices_of",
+    "find_gpus",
+    "has_gpu",
+    "has_kfd",
+    "read_links",
+    "read_nodes",
+    "resource_names",
+]
 
 _log = logging.getLogger(__name__)
+
+_KFD: Final = "class/kfd"
+_KFD_NODES: Final = "class/kfd/kfd/topology/nodes"
+_LARGEST_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class KfdNode:
+    """A GPU, or one partition of a GPU, that can be given work.
+
+    Attributes:
+        number: Of the node in the topology.
+        render: Of its ``/dev/dri/renderD<n>``.
+        parent: What all partitions of one GPU have in common: domain, bus and device of PCI.
+    """
+
+    number: int
+    render: int
+    parent: str
+
+
+@dataclass(frozen=True, slots=True)
+class KfdLink:
+    """A link between two nodes; `kind` is 2 for PCIe and 11 for XGMI."""
+
+    source: int
+    target: int
+    kind: int
+
+
+def has_kfd(system: Path) -> bool:
+    """Whether KFD is there at all; `system` stands for ``/sys``."""
+    return (system / _KFD).exists()
+
+
+def has_gpu(system: Path) -> bool:
+    """Whether the topology has a GPU, which is all that is known of health without an exporter."""
+    return any(
+        found.get("cpu_cores_count", 0) == 0 and found.get("gfx_target_version", 0) > 0
+        for _, found in _properties_of_nodes(system)
+    )
+
+
+def read_nodes(system: Path) -> dict[int, KfdNode]:
+    """The nodes that can be given work, by the number of their render node."""
+    nodes = {}
+    for folder, found in _properties_of_nodes(system):
+        render = found.get("drm_render_minor", 0)
+        if render > 0 and folder.name.isdecimal() and {"location_id", "domain"} <= found.keys():
+            location = found["location_id"]
+            bus, device = location >> 8 & 0xFF, location >> 3 & 0x1F
+            parent = f"{found['domain']:04x}:{bus:02x}:{device:02x}:0"
+            nodes[render] = KfdNode(int(folder.name), render, parent)
+    return nodes
+
+
+def read_links(system: Path) -> Iterator[KfdLink]:
+    """The links of all such nodes in the order in which they count: of two between the same nodes the later one."""
+    for folder, found in _properties_of_nodes(system):
+        if found.get("drm_render_minor", 0) <= 0 or not folder.name[:1].isdecimal():
+            continue
+        for kind in ("io_links", "p2p_links"):
+            for name in _numbered(folder / kind):
+                link = _properties(f"{folder}/{kind}/{name}/properties")
+                yield KfdLink(link.get("node_from", 0), link.get("node_to", 0), link.get("type", 0))
+
+
+def _properties_of_nodes(system: Path) -> Iterator[tuple[Path, Mapping[str, int]]]:
+    for path in sorted((system / _KFD_NODES).glob("*/properties")):
+        yield path.parent, _properties(path)
+
+
+def _numbered(folder: Path) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if name[:1].isdecimal())  # noqa: PTH208 - there are thousands
+    except OSError:
+        return []
+
+
+def _properties(path: Path | str) -> dict[str, int]:
+    """What a file says, a name and a number on each line; nothing where it cannot be read.
+
+    Partitioned GPUs have thousands of links, each a file: so the file is read at once, past all buffers.
+    """
+    found: dict[str, int] = {}
+    try:
+        file = os.open(path, os.O_RDONLY)
+        try:
+            content = os.read(file, _LARGEST_BYTES)
+        finally:
+            os.close(file)
+    except OSError:
+        return found
+    for line in content.decode(errors="replace").splitlines():
+        name, _, value = line.partition(" ")
+        if value.isdecimal():
+            found.setdefault(name, int(value))
+    return found
+
 
 _DRIVERS: Final = "module/amdgpu/drivers"
 _FUNCTIONS: Final = "pci:amdgpu/" + "[0-9a-fA-F]" * 4 + ":*"
@@ -36,7 +151,7 @@ class AmdGpu:
         device_id: PCI address, or ``amdgpu_xcp_<n>``.
         card: Of its ``/dev/dri/card<n>``.
         render: Of its ``/dev/dri/renderD<n>``.
-        parent: The same for all partitions of a GPU, see `kfd.KfdNode`.
+        parent: The same for all partitions of a GPU, see `KfdNode`.
         node: Its number in KFD's topology.
         numa_node: Negative where the machine has no NUMA nodes.
         compute: Compute partition mode in lower case, empty where there is none.

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ..framework.device import Health
-from ..framework.grpc_client import DialError, RpcError, call_once
+from ..framework import Health
+from ..framework.client import DialError, RpcError, call_once
 
 __all__ = ["SOCKET", "exported_health"]
 

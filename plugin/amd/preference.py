@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, TypeAlias
 
-from ..framework.device import DeviceID
-from .discovery import AmdGpu
-from .kfd import KfdLink
+from ..framework import DeviceID
+from .discovery import AmdGpu, KfdLink
 
 __all__ = ["PairWeights", "PreferenceError", "pair_weights", "preferred_devices"]
 

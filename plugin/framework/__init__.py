@@ -4,8 +4,17 @@ A vendor writes a `DevicePlugin`: where its devices come from, what a container 
 `run_plugins` does the rest until a signal, a fatal error or its restart policy ends it.
 """
 
-from .device import Device, DeviceID, DeviceList, Health, ResourceName
-from .device_plugin import AllocationRefusedError, DevicePlugin, PluginOptions, StartError
+from .device_plugin import (
+    AllocationRefusedError,
+    Device,
+    DeviceID,
+    DeviceList,
+    DevicePlugin,
+    Health,
+    PluginOptions,
+    ResourceName,
+    StartError,
+)
 from .lifecycle import run_plugins
 from .restart_policy import OnKubelet, OnSignal, RestartPolicy
 

@@ -28,10 +28,10 @@ from typing import TypeAlias
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 
 from ..errors import FatalError, HostError, UsageError
+from .client import RegistrationError, register
 from .device_plugin import DevicePlugin, StartError
-from .plugin_server import plugin_socket, serving
-from .registration import RegistrationError, register
 from .restart_policy import OnKubelet, OnSignal, RestartPolicy, caught
+from .server import plugin_socket, serving
 from .socket_watch import SocketChange, SocketWatch
 
 __all__ = ["run_plugins"]

@@ -20,7 +20,7 @@ from typing import Final, Self
 from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
 
 from ..errors import FatalError
-from ..framework.device import DeviceID
+from ..framework.device_plugin import DeviceID
 
 __all__ = ["DeviceFiles", "DirectoryWatch", "OriginalWatch"]
 

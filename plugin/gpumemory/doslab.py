@@ -19,8 +19,8 @@ from simkubelet.apis import deviceplugin as api
 from ..apiserver import ApiError, ServerAccess
 from ..errors import FatalError
 from ..framework import AllocationRefusedError, DeviceID, DeviceList, StartError
+from .api_objects import Pod, oldest_first, unsigned
 from .gpus import Gpu
-from .pods import Pod, oldest_first, unsigned
 from .shared_gpu import SharedGpuPlugin, answers, total
 
 __all__ = ["DoslabOriginal", "DoslabPlugin"]

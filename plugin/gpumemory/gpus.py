@@ -1,19 +1,37 @@
-"""What the dialects' commands do at every start: read the node's GPUs, find the API server."""
+"""The GPUs of the node: what they are, which fail; and the API server, as the dialects' commands find it.
+
+Source: pkg/gpu/nvidia/nvidia.go, ``watchXIDs`` (gpushare-device-plugin 45fb8b8); pkg/plugin/nvidia/nvidia.go,
+``checkHealth`` (volcano-sh/devices 95b591b).
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from ..apiserver import AccessError, ServerAccess, access_from_environment
 from ..errors import FatalError
-from ..nvml.nvml import Nvml, NvmlError, session
+from ..nvml.events import event_reports
+from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn, session
 
-__all__ = ["Gpu", "api_server", "gpus_of_node", "read_gpus", "wait_for_ever"]
+__all__ = [
+    "Gpu",
+    "Uuids",
+    "api_server",
+    "gpus_of_node",
+    "ignored_by_sharing_plugins",
+    "wait_for_ever",
+    "xid_failures",
+]
+
+_log = logging.getLogger(__name__)
 
 _MIB: Final = 1024 * 1024
 
@@ -36,7 +54,7 @@ class Gpu:
     numa_node: int | None
 
 
-def read_gpus(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
+def _read_gpus(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
     """All GPUs in NVML's order; NVML must be initialised.
 
     Raises:
@@ -65,9 +83,6 @@ def _numa_node(file: Path) -> int | None:
     return node if node >= 0 else None
 
 
-_log = logging.getLogger(__name__)
-
-
 def gpus_of_node(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
     """The GPUs there are now.
 
@@ -76,10 +91,10 @@ def gpus_of_node(nvml: Nvml, sysfs: Path) -> tuple[Gpu, ...]:
     """
     try:
         with session(nvml):
-            return read_gpus(nvml, sysfs)
+            return _read_gpus(nvml, sysfs)
     except NvmlError as error:
         _log.warning("Failed to initialize NVML: %s.", error)
-        raise FatalError(f"the GPUs cannot be read: {error}; on a GPU node NVML comes with the driver") from None
+        raise FatalError(f"the GPUs cannot be read: {error}; NVML is installed with the driver of the GPUs") from None
 
 
 def api_server(exit_status: int) -> ServerAccess:
@@ -100,3 +115,60 @@ def wait_for_ever() -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     while True:
         signal.pause()
+
+
+Uuids: TypeAlias = frozenset[str]
+
+_OF_APPLICATIONS: Final = frozenset((31, 43, 45))
+
+
+def ignored_by_sharing_plugins(xid: int) -> bool:
+    """Whether an XID is an application's fault by the list of gpushare and volcano."""
+    return xid in _OF_APPLICATIONS
+
+
+async def xid_failures(
+    nvml: Nvml, uuids: Sequence[str], ignores: Callable[[int], bool], fatal_status: int
+) -> AsyncGenerator[Uuids, None]:
+    """The UUIDs of GPUs that have just failed, each time that some do.
+
+    The first item comes as soon as no XID can be missed any more: the GPUs that cannot report any. An empty item means
+    that a wait has ended without a failure.
+
+    Raises:
+        FatalError: The XIDs of a GPU cannot be asked for; `fatal_status` is the exit status.
+    """
+    watch = event_reports(nvml, partial(_subscribe, nvml, uuids), partial(_judge, nvml, uuids, ignores))
+    try:
+        async with aclosing(watch) as reports:
+            async for failed in reports:
+                yield failed
+    except NvmlError as error:
+        raise FatalError(f"Fatal: {error}", fatal_status) from None
+
+
+def _subscribe(nvml: Nvml, uuids: Sequence[str], events: EventSet) -> list[Uuids]:
+    """Ask for the XIDs of all GPUs; those that are too old for that."""
+    too_old = set()
+    for uuid in uuids:
+        try:
+            nvml.register_events(nvml.gpu_by_uuid(uuid), EventType.XID_CRITICAL_ERROR, events)
+        except NvmlError as error:
+            if error.code != NvmlReturn.NOT_SUPPORTED:
+                raise
+            _log.warning("%s is too old to support healthchecking: %s. Marking it unhealthy.", uuid, error)
+            too_old.add(uuid)
+    return [frozenset(too_old)]
+
+
+def _judge(nvml: Nvml, uuids: Sequence[str], ignores: Callable[[int], bool], event: NvmlEvent | NvmlError) -> Uuids:
+    """What an event says has failed; a wait that fails counts as one without an event."""
+    if isinstance(event, NvmlError) or event.event_type != EventType.XID_CRITICAL_ERROR or ignores(event.data):
+        return frozenset()
+    try:
+        uuid = nvml.uuid(event.gpu)
+    except NvmlError:
+        _log.info("XidCriticalError: Xid=%d, All devices will go unhealthy.", event.data)
+        return frozenset(uuids)
+    _log.info("XidCriticalError: Xid=%d on Device=%s, the device will go unhealthy.", event.data, uuid)
+    return frozenset((uuid,)) & frozenset(uuids)

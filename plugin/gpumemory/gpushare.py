@@ -29,10 +29,9 @@ from ..command.process import set_up_logging
 from ..errors import FatalError
 from ..framework import DeviceID, OnSignal, RestartPolicy
 from ..nvml.library import NvmlLibrary
-from .gpus import Gpu, api_server, gpus_of_node, wait_for_ever
-from .pods import Pod, amount, oldest_first, unsigned
+from .api_objects import Pod, amount, oldest_first, unsigned
+from .gpus import Gpu, api_server, gpus_of_node, ignored_by_sharing_plugins, wait_for_ever, xid_failures
 from .shared_gpu import Failures, SharedGpuPlugin, answers, total
-from .xid_failures import ignored_by_sharing_plugins, xid_failures
 
 __all__ = ["GpusharePlugin", "GpushareSettings", "MemoryUnit", "run"]
 

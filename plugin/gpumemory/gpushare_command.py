@@ -12,7 +12,7 @@ import click
 from ..command.options import CommonOptions, common_options
 from ..command.plugin_command import PluginCommand
 from ..command.pod_needs import PodNeeds, rule
-from .pod_needs import sharing_needs
+from . import sharing_needs
 
 __all__ = ["command"]
 

@@ -14,15 +14,14 @@ from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiClient, ApiError, ServerAccess
 from ..framework import Device, DeviceID, DeviceList, DevicePlugin, Health, ResourceName
-from .node import Node
-from .pods import Pod
-from .xid_failures import Uuids
+from .api_objects import Node, Pod
+from .gpus import Uuids
 
 __all__ = ["Failures", "SharedGpuPlugin", "answers", "total"]
 
 
 Failures: TypeAlias = Callable[[], AsyncGenerator[Uuids, None]]
-"""Begins to watch GPUs; see `xid_failures.xid_failures`."""
+"""Begins to watch GPUs; see `gpus.xid_failures`."""
 
 
 class SharedGpuPlugin(DevicePlugin):

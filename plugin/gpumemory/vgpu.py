@@ -1,17 +1,18 @@
 """Volcano's ``volcano.sh/vgpu-number``, ``vgpu-memory`` and ``vgpu-cores``: GPUs split by HAMi's library.
 
-Only the devices of ``vgpu-number`` are given away by this plugin; the other two are books for the scheduler. What a
-container gets is in the pod's annotation, see `vgpu_shares`; what has been given is erased there.
+This plugin allocates the devices of ``vgpu-number`` only; the other two are for the scheduler's accounting. What a
+container gets is in an annotation of the pod, in which the scheduler writes down the shares that are still to be given:
+``uuid,type,memory,cores:`` for each device, a ``;`` between containers. What has been given is erased there.
 
 Source: github.com/Project-HAMi/volcano-vgpu-device-plugin at 4fb76ba: pkg/plugin/server.go, register.go,
-pkg/util/util.go; its mode "hami-core".
+pkg/util/util.go, ``DecodePodDevices``, ``EncodePodDevices``; its mode "hami-core".
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,12 @@ from simkubelet.apis import deviceplugin as api
 
 from ..apiserver import ApiError, ServerAccess
 from ..framework import AllocationRefusedError, DeviceID, PluginOptions
+from .api_objects import Pod, unsigned
 from .gpus import Gpu
-from .pods import Pod, unsigned
 from .shared_gpu import Failures, SharedGpuPlugin
-from .vgpu_shares import Share, read_shares, written_shares
 
-__all__ = ["VgpuBooksPlugin", "VgpuNumberPlugin", "VgpuSettings"]
+__all__ = ["Share", "VgpuAccountPlugin", "VgpuNumberPlugin", "VgpuSettings", "read_shares", "written_shares"]
+
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +71,37 @@ class VgpuSettings:
     modes: tuple[str, ...] = ("NVIDIA_GDRCOPY", "NVIDIA_GDS", "NVIDIA_MOFED")
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One device of a container: blocks of a GPU's memory, percent of its cores."""
+
+    uuid: str
+    type: str
+    memory: int
+    cores: int
+
+    @classmethod
+    def read(cls, text: str) -> Share:
+        """The part before a colon; a number that is none is 0."""
+        uuid, type_, memory, cores, *_ = (*text.split(","), "", "", "")
+        return cls(uuid, type_, unsigned(memory) or 0, unsigned(cores) or 0)
+
+    def __str__(self) -> str:
+        return f"{self.uuid},{self.type},{self.memory},{self.cores}:"
+
+
+def read_shares(text: str) -> list[list[Share]]:
+    """For each container what it is to get; no container where nothing is written."""
+    return [
+        [Share.read(part) for part in shares.split(":") if "," in part] for shares in (text.split(";") if text else ())
+    ]
+
+
+def written_shares(containers: Iterable[Iterable[Share]]) -> str:
+    """The annotation for these."""
+    return ";".join("".join(map(str, shares)) for shares in containers)
+
+
 class _VgpuPlugin(SharedGpuPlugin):
     """What the three resources have in common."""
 
@@ -80,13 +112,13 @@ class _VgpuPlugin(SharedGpuPlugin):
         return
 
 
-class VgpuBooksPlugin(_VgpuPlugin):
+class VgpuAccountPlugin(_VgpuPlugin):
     """vgpu-memory or vgpu-cores: devices that are counted, and give a container nothing."""
 
     @classmethod
     def of_memory(
         cls, gpus: Sequence[Gpu], settings: VgpuSettings, failures: Failures | None, access: ServerAccess, node: str
-    ) -> VgpuBooksPlugin:
+    ) -> VgpuAccountPlugin:
         """A device for each block of every GPU's memory."""
         devices = (
             (f"{gpu.uuid}-memory-{number}", gpu.uuid)
@@ -98,7 +130,7 @@ class VgpuBooksPlugin(_VgpuPlugin):
     @classmethod
     def of_cores(
         cls, gpus: Sequence[Gpu], settings: VgpuSettings, failures: Failures | None, access: ServerAccess, node: str
-    ) -> VgpuBooksPlugin:
+    ) -> VgpuAccountPlugin:
         """A device for each percent of every GPU's cores."""
         count = int(100 * settings.cores_scaling)
         devices = ((f"{gpu.uuid}-core-{number}", gpu.uuid) for gpu in gpus for number in range(count))
@@ -173,15 +205,15 @@ class VgpuNumberPlugin(_VgpuPlugin):
         return min((fitting[-1], *fitting), key=_vgpu_time)
 
     async def _next_container(self, pod: Pod, size: int) -> api.ContainerAllocateResponse:
-        books = _to_allocate(pod)
-        turn = next((turn for turn, shares in enumerate(books) if any(share.type == _TYPE for share in shares)), None)
+        waiting = _to_allocate(pod)
+        turn = next((turn for turn, shares in enumerate(waiting) if any(share.type == _TYPE for share in shares)), None)
         if turn is None:
             raise LookupError("device request not found")
-        shares = [share for share in books[turn] if share.type == _TYPE]
+        shares = [share for share in waiting[turn] if share.type == _TYPE]
         if len(shares) != size:
             raise LookupError("device number not matched")
-        books[turn] = [share for share in books[turn] if share.type != _TYPE]
-        await self._annotate(pod, {_TO_ALLOCATE: written_shares(books)})
+        waiting[turn] = [share for share in waiting[turn] if share.type != _TYPE]
+        await self._annotate(pod, {_TO_ALLOCATE: written_shares(waiting)})
         container = pod.containers[turn]
         return api.ContainerAllocateResponse(
             envs=self._envs(shares),

@@ -34,15 +34,13 @@ from ..framework import (
     RestartPolicy,
     StartError,
 )
+from ..nvml.events import XidPolicy
 from ..nvml.library import NvmlLibrary
 from ..nvml.nvml import Nvml
-from ..nvml.xid_policy import XidPolicy
-from .gpus import Gpu, api_server, gpus_of_node
-from .node import polled
-from .pods import Pod, oldest_first, unsigned
+from .api_objects import Pod, oldest_first, polled, unsigned
+from .gpus import Gpu, api_server, gpus_of_node, ignored_by_sharing_plugins, xid_failures
 from .shared_gpu import Failures, SharedGpuPlugin, answers
-from .vgpu import VgpuBooksPlugin, VgpuNumberPlugin, VgpuSettings
-from .xid_failures import ignored_by_sharing_plugins, xid_failures
+from .vgpu import VgpuAccountPlugin, VgpuNumberPlugin, VgpuSettings
 
 __all__ = ["Strategy", "VolcanoPlugin", "VolcanoSettings", "run_gpu", "run_vgpu"]
 
@@ -283,8 +281,8 @@ def run_vgpu(settings: VgpuSettings, environment: Mapping[str, str], options: Co
         failures = None if policy.ignores_everything else partial(xid_failures, nvml, uuids, policy.ignores, 1)
         return [
             VgpuNumberPlugin(gpus, settings, failures, access, node),
-            VgpuBooksPlugin.of_memory(gpus, settings, failures, access, node),
-            VgpuBooksPlugin.of_cores(gpus, settings, failures, access, node),
+            VgpuAccountPlugin.of_memory(gpus, settings, failures, access, node),
+            VgpuAccountPlugin.of_cores(gpus, settings, failures, access, node),
         ]
 
     return launch(options, RestartPolicy.IN_PROCESS, build)

@@ -53,7 +53,7 @@ def load_config(path: Path, flags: Mapping[str, bool]) -> IluvatarConfig:
     if "reset_gpu" in wanted and config.replicas > 0:
         raise FatalError("Check config failed: reset_gpu and timeSlicing.replicas cannot be used together.")
     if wanted:
-        raise UsageError(f"{path}: {' and '.join(wanted)} cannot be had here; leave out or set to false")
+        raise UsageError(f"{path}: not supported here: {' and '.join(wanted)}; leave out or set to false")
     name = document.get("resourceName") or DEFAULT_RESOURCE
     if not isinstance(name, str):
         raise _unreadable(f"resourceName is no text: {name!r}")

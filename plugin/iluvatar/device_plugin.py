@@ -26,8 +26,7 @@ from ..framework import (
     PluginOptions,
     ResourceName,
 )
-from ..preference.aligned import aligned_set
-from ..preference.distributed import NotEnoughDevicesError, distributed_devices, replica_id, replicated_id
+from ..preference import NotEnoughDevicesError, aligned_set, distributed_devices, replica_id, replicated_id
 from .config import IluvatarConfig
 from .ixml import Chip, Ixml
 

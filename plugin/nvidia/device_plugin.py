@@ -19,14 +19,14 @@ from ..framework import (
     DevicePlugin,
     Health,
     PluginOptions,
+    StartError,
 )
-from ..framework.device_plugin import StartError
+from ..nvml.events import XidPolicy
 from ..nvml.nvml import Nvml
-from ..nvml.xid_policy import XidPolicy
-from .allocation.allocation import Allocator
-from .allocation.preference import PreferenceError, preferred_devices
+from .allocation import Allocator
 from .health import failing_devices
 from .mps.mps import MpsDaemonError
+from .preference import PreferenceError, preferred_devices
 
 __all__ = ["NvidiaPlugin"]
 
@@ -87,7 +87,7 @@ class NvidiaPlugin(DevicePlugin):
         """What one container gets for its devices.
 
         Raises:
-            AllocationRefusedError: an id is not one of ours, or several replicas are asked for where one may be had.
+            AllocationRefusedError: an id is unknown, or several replicas are requested where only one is allowed.
         """
         return self._allocator.allocate(device_ids)
 

@@ -14,10 +14,9 @@ from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
 from ..command.plugin_command import Quirks
-from ..framework.device import DeviceID
-from ..nvml.event_watch import WatchInitError, event_reports
+from ..framework import DeviceID
+from ..nvml.events import WatchInitError, XidPolicy, event_reports
 from ..nvml.nvml import EventSet, EventType, Nvml, NvmlError, NvmlEvent, NvmlReturn
-from ..nvml.xid_policy import XidPolicy
 from .discovery.resources import NvidiaDevice
 
 __all__ = [
@@ -44,7 +43,7 @@ async def failing_devices(
 ) -> AsyncGenerator[DeviceIDs, None]:
     """The devices that have just failed, each time that some do, also when they had failed before.
 
-    The first item is empty. It comes as soon as no event can be missed any more, or none will ever be seen.
+    The first item is empty. It comes as soon as no event can be missed any more, or none will ever come.
 
     An XID affects every device of its GPU, or the MIG device that it names; with `Quirks.ORIGINAL` one device of its
     GPU.
@@ -93,7 +92,7 @@ class _Check:
         self._placements = placements
 
     def subscribe(self, events: EventSet) -> list[_Report]:
-        """Nothing has failed at first; then each device whose events cannot be had."""
+        """Nothing has failed at first; then each device that reports no events."""
         ignored = ",".join(str(xid) for xid in sorted(self._policy.ignored))
         _log.info("Health checks: XIDs %s leave a GPU healthy.", ignored)
         lost = [device.device_id for device in self._devices if not self._register(device, events)]
@@ -120,7 +119,7 @@ class _Check:
         return _Report(frozenset(device.device_id for device in self._devices))
 
     def _register(self, device: NvidiaDevice, events: EventSet) -> bool:
-        """Subscribe to the events of a device's GPU; whether they can be had, or the GPU has none."""
+        """Subscribe to the events of a device's GPU; whether this works, or the GPU has none."""
         try:
             placement = self._placement(device)
             self._placements.add(device.device_id, placement)

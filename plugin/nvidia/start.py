@@ -1,31 +1,33 @@
-"""One start of the plugin: read the settings, find the devices, make a plugin for each resource.
+"""One start of the plugin: read and log the settings, find the devices, make a plugin for each resource.
 
-Source: cmd/nvidia-device-plugin/main.go, ``startPlugins``, and plugin-manager.go (k8s-device-plugin v0.19.0).
+The settings are logged as a configuration file in JSON that gives all of them.
+
+Source: cmd/nvidia-device-plugin/main.go, ``startPlugins``, plugin-manager.go, and the types in api/config/v1
+(k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ..command.plugin_command import Quirks
 from ..errors import FatalError
+from ..nvml.events import XidPolicy
 from ..nvml.nvml import LIBRARY_NAME, Nvml
-from ..nvml.xid_policy import XidPolicy
-from .allocation.allocation import Allocator
-from .config.config_log import logged_config
-from .config.settings import NvidiaSettings, SettingsError, SharingStrategy
+from .allocation import Allocator
+from .config.settings import NvidiaSettings, ReplicatedResources, SettingsError, SharingStrategy
 from .device_plugin import NvidiaPlugin
 from .discovery.discovery import DiscoveryError
-from .discovery.imex import ImexChannel, ImexError, find_channels
 from .discovery.mig_profile import mig_patterns
-from .discovery.node_platform import DriverRoot, platform_of
+from .discovery.node import DriverRoot, ImexChannel, ImexError, find_channels, platform_of
 from .discovery.node_resources import find_resources
-from .discovery.resources import NvidiaResource
+from .discovery.resources import GPU_PATTERN, NvidiaResource, ResourcePattern
 from .mps.mps import MpsSharing
 
 __all__ = ["start"]
@@ -64,7 +66,7 @@ def start(
         settings.validate(has_nvml=has_nvml)
     with _failing("unable to add default resources to config"):
         patterns = mig_patterns(nvml, settings, has_nvml=has_nvml)
-    _log.info("Running with config: %s", logged_config(settings, patterns))
+    _log.info("Running with config: %s", _logged_config(settings, patterns))
     channels = _imex_channels(settings, driver_root, host_root)
     platform = platform_of(nvml, driver_root, has_nvml=has_nvml)
     with _failing(f"{_MAKING_PLUGINS}: failed to construct resource managers"):
@@ -131,3 +133,70 @@ def _failing(step: str) -> Iterator[None]:
         yield
     except (DiscoveryError, ImexError, SettingsError) as error:
         raise FatalError(f"{_STARTING}: {step}: {error}") from error
+
+
+def _logged_config(settings: NvidiaSettings, mig_patterns: Sequence[ResourcePattern]) -> str:
+    """The JSON on one line, with the keys in the original's order."""
+    return json.dumps(
+        {
+            "version": "v1",
+            "flags": _flags(settings),
+            "resources": {
+                "gpus": [_pattern(GPU_PATTERN)],
+                **({"mig": [_pattern(pattern) for pattern in mig_patterns]} if mig_patterns else {}),
+            },
+            "sharing": {
+                "timeSlicing": _replicated(settings.sharing.time_slicing),
+                **({} if settings.sharing.mps is None else {"mps": _replicated(settings.sharing.mps)}),
+            },
+            "imex": {
+                **({"channelIDs": settings.imex_channel_ids} if settings.imex_channel_ids else {}),
+                **({"required": True} if settings.imex_required else {}),
+            },
+        },
+        ensure_ascii=False,
+    )
+
+
+def _flags(settings: NvidiaSettings) -> dict[str, Any]:
+    return {
+        "migStrategy": settings.mig_strategy,
+        "failOnInitError": settings.fail_on_init_error,
+        "mpsRoot": settings.mps_root,
+        "nvidiaDriverRoot": settings.nvidia_driver_root,
+        "nvidiaDevRoot": settings.nvidia_dev_root,
+        "gdrcopyEnabled": settings.gdrcopy_enabled,
+        "gdsEnabled": settings.gds_enabled,
+        "mofedEnabled": settings.mofed_enabled,
+        "useNodeFeatureAPI": settings.use_node_feature_api,
+        "deviceDiscoveryStrategy": settings.device_discovery_strategy,
+        "plugin": {
+            "passDeviceSpecs": settings.pass_device_specs,
+            "deviceListStrategy": settings.device_list_strategies,
+            "deviceIDStrategy": settings.device_id_strategy,
+            "cdiAnnotationPrefix": settings.cdi_annotation_prefix,
+            "nvidiaCTKPath": settings.nvidia_ctk_path,
+            "containerDriverRoot": settings.container_driver_root,
+        },
+    }
+
+
+def _pattern(pattern: ResourcePattern) -> dict[str, str]:
+    return {"pattern": pattern.pattern, "name": pattern.name}
+
+
+def _replicated(section: ReplicatedResources) -> dict[str, Any]:
+    resources = [
+        {
+            "name": resource.name,
+            **({} if resource.rename is None else {"rename": resource.rename}),
+            "devices": "all",
+            "replicas": resource.replicas,
+        }
+        for resource in section.resources
+    ]
+    return {
+        **({"renameByDefault": True} if section.rename_by_default else {}),
+        **({"failRequestsGreaterThanOne": True} if section.fail_requests_greater_than_one else {}),
+        **({"resources": resources} if resources else {}),
+    }

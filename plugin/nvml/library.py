@@ -8,7 +8,7 @@ Source: nvml.h of NVIDIA's driver 580 (functions with the version that the drive
 
 from __future__ import annotations
 
-from ctypes import CDLL, byref, c_char_p, c_int, c_uint, c_ulonglong, c_void_p, create_string_buffer
+from ctypes import CDLL, Structure, byref, c_char, c_char_p, c_int, c_uint, c_ulonglong, c_void_p, create_string_buffer
 from typing import Any, Final, TypeVar
 
 from .nvml import (
@@ -22,19 +22,124 @@ from .nvml import (
     NvmlEvent,
     NvmlReturn,
 )
-from .structs import (
-    AddressingMode,
-    Attributes,
-    ComputeInstanceInfo,
-    ComputeInstanceProfileInfo,
-    EventData,
-    GpuInstanceInfo,
-    GpuInstanceProfileInfo,
-    Memory,
-    PciInfo,
-)
 
 __all__ = ["NvmlLibrary"]
+
+
+class _PciInfo(Structure):
+    """``nvmlPciInfo_t``."""
+
+    _fields_ = (
+        ("bus_id_legacy", c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("device_id", c_uint),
+        ("subsystem_id", c_uint),
+        ("bus_id", c_char * 32),
+    )
+
+
+class _Memory(Structure):
+    """``nvmlMemory_t``."""
+
+    _fields_ = (("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong))
+
+
+class _AddressingMode(Structure):
+    """``nvmlDeviceAddressingMode_v1_t``."""
+
+    VERSION: Final = 0x1000008
+
+    _fields_ = (("version", c_uint), ("value", c_uint))
+
+
+class _Attributes(Structure):
+    """``nvmlDeviceAttributes_t``; named as the fields of `MigAttributes`."""
+
+    _fields_ = (
+        ("multiprocessors", c_uint),
+        ("shared_copy_engines", c_uint),
+        ("shared_decoders", c_uint),
+        ("shared_encoders", c_uint),
+        ("shared_jpegs", c_uint),
+        ("shared_ofas", c_uint),
+        ("gpu_instance_slices", c_uint),
+        ("compute_instance_slices", c_uint),
+        ("memory_mib", c_ulonglong),
+    )
+
+
+class _GpuInstanceProfileInfo(Structure):
+    """``nvmlGpuInstanceProfileInfo_t``."""
+
+    _fields_ = (
+        ("profile_id", c_uint),
+        ("is_p2p_supported", c_uint),
+        ("slices", c_uint),
+        ("instances", c_uint),
+        ("multiprocessors", c_uint),
+        ("copy_engines", c_uint),
+        ("decoders", c_uint),
+        ("encoders", c_uint),
+        ("jpegs", c_uint),
+        ("ofas", c_uint),
+        ("memory_mib", c_ulonglong),
+    )
+
+
+class _GpuInstanceInfo(Structure):
+    """``nvmlGpuInstanceInfo_t``."""
+
+    _fields_ = (
+        ("device", c_void_p),
+        ("instance_id", c_uint),
+        ("profile_id", c_uint),
+        ("start", c_uint),
+        ("size", c_uint),
+    )
+
+
+class _ComputeInstanceProfileInfo(Structure):
+    """``nvmlComputeInstanceProfileInfo_t``."""
+
+    _fields_ = (
+        ("profile_id", c_uint),
+        ("slices", c_uint),
+        ("instances", c_uint),
+        ("multiprocessors", c_uint),
+        ("shared_copy_engines", c_uint),
+        ("shared_decoders", c_uint),
+        ("shared_encoders", c_uint),
+        ("shared_jpegs", c_uint),
+        ("shared_ofas", c_uint),
+    )
+
+
+class _ComputeInstanceInfo(Structure):
+    """``nvmlComputeInstanceInfo_t``."""
+
+    _fields_ = (
+        ("device", c_void_p),
+        ("gpu_instance", c_void_p),
+        ("instance_id", c_uint),
+        ("profile_id", c_uint),
+        ("start", c_uint),
+        ("size", c_uint),
+    )
+
+
+class _EventData(Structure):
+    """``nvmlEventData_t``."""
+
+    _fields_ = (
+        ("device", c_void_p),
+        ("type", c_ulonglong),
+        ("data", c_ulonglong),
+        ("gpu_instance", c_uint),
+        ("compute_instance", c_uint),
+    )
+
 
 _T = TypeVar("_T")
 
@@ -92,7 +197,7 @@ class NvmlLibrary:
         return self._number("nvmlDeviceGetMinorNumber", gpu)
 
     def total_memory_bytes(self, gpu: GpuHandle) -> int:
-        return int(self._given(Memory, "nvmlDeviceGetMemoryInfo", gpu).total)
+        return int(self._given(_Memory, "nvmlDeviceGetMemoryInfo", gpu).total)
 
     def compute_capability(self, gpu: GpuHandle) -> tuple[int, int]:
         major, minor = c_int(), c_int()
@@ -100,7 +205,7 @@ class NvmlLibrary:
         return major.value, minor.value
 
     def addresses_coherently(self, gpu: GpuHandle) -> bool:
-        mode = AddressingMode(AddressingMode.VERSION)
+        mode = _AddressingMode(_AddressingMode.VERSION)
         self._call("nvmlDeviceGetAddressingMode", gpu, byref(mode))
         return bool(mode.value == _ATS)
 
@@ -122,8 +227,8 @@ class NvmlLibrary:
         return GpuHandle(self._given(c_void_p, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", mig))
 
     def mig_attributes(self, mig: GpuHandle) -> MigAttributes:
-        found = self._given(Attributes, "nvmlDeviceGetAttributes_v2", mig)
-        return MigAttributes(*(getattr(found, name) for name, _ in Attributes._fields_))
+        found = self._given(_Attributes, "nvmlDeviceGetAttributes_v2", mig)
+        return MigAttributes(*(getattr(found, name) for name, _ in _Attributes._fields_))
 
     def gpu_instance_id(self, mig: GpuHandle) -> int:
         return self._number("nvmlDeviceGetGpuInstanceId", mig)
@@ -135,24 +240,24 @@ class NvmlLibrary:
         return InstanceHandle(self._given(c_void_p, "nvmlDeviceGetGpuInstanceById", gpu, instance_id))
 
     def gpu_instance_profile_id(self, instance: InstanceHandle) -> int:
-        return int(self._given(GpuInstanceInfo, "nvmlGpuInstanceGetInfo", instance).profile_id)
+        return int(self._given(_GpuInstanceInfo, "nvmlGpuInstanceGetInfo", instance).profile_id)
 
     def gpu_instance_profile(self, gpu: GpuHandle, number: int) -> GpuInstanceProfile:
-        found = self._given(GpuInstanceProfileInfo, "nvmlDeviceGetGpuInstanceProfileInfo", gpu, number)
+        found = self._given(_GpuInstanceProfileInfo, "nvmlDeviceGetGpuInstanceProfileInfo", gpu, number)
         return GpuInstanceProfile(found.profile_id, found.memory_mib)
 
     def compute_instance(self, gpu_instance: InstanceHandle, instance_id: int) -> InstanceHandle:
         return InstanceHandle(self._given(c_void_p, "nvmlGpuInstanceGetComputeInstanceById", gpu_instance, instance_id))
 
     def compute_instance_profile_id(self, instance: InstanceHandle) -> int:
-        return int(self._given(ComputeInstanceInfo, "nvmlComputeInstanceGetInfo_v2", instance).profile_id)
+        return int(self._given(_ComputeInstanceInfo, "nvmlComputeInstanceGetInfo_v2", instance).profile_id)
 
     def compute_instance_profile(self, gpu_instance: InstanceHandle, number: int, engine: int) -> int:
         name = "nvmlGpuInstanceGetComputeInstanceProfileInfo"
-        return int(self._given(ComputeInstanceProfileInfo, name, gpu_instance, number, engine).profile_id)
+        return int(self._given(_ComputeInstanceProfileInfo, name, gpu_instance, number, engine).profile_id)
 
     def pci_bus_id(self, gpu: GpuHandle) -> str:
-        return _sysfs_bus_id(self._given(PciInfo, "nvmlDeviceGetPciInfo_v3", gpu))
+        return _sysfs_bus_id(self._given(_PciInfo, "nvmlDeviceGetPciInfo_v3", gpu))
 
     def common_ancestor(self, gpu: GpuHandle, other: GpuHandle) -> int:
         return self._number("nvmlDeviceGetTopologyCommonAncestor", gpu, other)
@@ -161,7 +266,7 @@ class NvmlLibrary:
         return self._number("nvmlDeviceGetNvLinkState", gpu, link) == _FEATURE_ENABLED
 
     def nvlink_remote_bus_id(self, gpu: GpuHandle, link: int) -> str:
-        return _sysfs_bus_id(self._given(PciInfo, "nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, link))
+        return _sysfs_bus_id(self._given(_PciInfo, "nvmlDeviceGetNvLinkRemotePciInfo_v2", gpu, link))
 
     def create_event_set(self) -> EventSet:
         return EventSet(self._given(c_void_p, "nvmlEventSetCreate"))
@@ -176,7 +281,7 @@ class NvmlLibrary:
         self._call("nvmlDeviceRegisterEvents", gpu, c_ulonglong(event_types), events)
 
     def wait(self, events: EventSet, timeout_ms: int) -> NvmlEvent:
-        data = EventData()
+        data = _EventData()
         self._call("nvmlEventSetWait_v2", events, byref(data), timeout_ms)
         gpu = GpuHandle(c_void_p(data.device))
         return NvmlEvent(gpu, data.type, data.data, data.gpu_instance, data.compute_instance)
@@ -206,5 +311,5 @@ class NvmlLibrary:
             raise NvmlError(code, self._library.nvmlErrorString(code).decode())
 
 
-def _sysfs_bus_id(pci: PciInfo) -> str:
+def _sysfs_bus_id(pci: _PciInfo) -> str:
     return str(pci.bus_id.decode().lower().removeprefix("0000"))

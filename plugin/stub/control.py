@@ -19,14 +19,15 @@ from typing import Any
 from ..command.options import CommonOptions
 from ..command.process import loaded, set_up_logging
 from ..errors import UsageError
-from .behaviour import Behaviour, Rpc
-from .commands import (
+from .behaviour import (
     AnswerWith,
+    Behaviour,
     Command,
     CommandError,
     EndStream,
     ListDevices,
     Register,
+    Rpc,
     StopServer,
     read_command,
 )

@@ -1,25 +1,116 @@
-"""The stub at work: at most one server, on one socket, and as many registrations as its commands ask for."""
+"""The stub at work: at most one server, on one socket, and as many registrations as its commands ask for.
+
+It has a DevicePlugin service of its own: the framework's is too well-behaved to hang, to lie or to fall silent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.messages import Code
+from simkubelet.apis.grpcwire.served_call import CallError, Method
 from simkubelet.apis.grpcwire.server import GrpcServer
 
 from ..errors import HostError
 from ..framework import DeviceList
-from ..framework.plugin_server import plugin_socket
-from ..framework.registration import RegistrationError, send
+from ..framework.client import RegistrationError, send
+from ..framework.server import methods_of, plugin_socket
 from ..framework.socket_watch import SocketWatch
-from .behaviour import Behaviour, Registers, Rpc
-from .service import StubService
+from .behaviour import Answer, Behaviour, Registers, Rpc
 
 __all__ = ["Registration", "Reports", "Stub"]
+
+_ENVIRONMENT_VARIABLE = "STUB_DEVICES"
+"""Set in a container to the ids that it was given, joined by commas."""
+
+_OnCall = Callable[[Rpc, Sequence[str]], None]
+"""Called with each call as it arrives, and the device ids that it names."""
+
+
+class _Service:
+    """Answers as its `Behaviour` says; one object for each server of the stub."""
+
+    def __init__(self, behaviour: Behaviour, on_call: _OnCall) -> None:
+        self._behaviour = behaviour
+        self._on_call = on_call
+        self._streams = 0
+        self._changed = asyncio.Event()
+
+    def methods(self) -> Mapping[str, Method]:
+        """What is served, by path."""
+        return methods_of(self._options, self._lists, self._allocate, self._preferred, self._pre_start)
+
+    def send_list(self, devices: DeviceList) -> None:
+        """Send a list on every open stream; later streams begin with it."""
+        self._behaviour.devices = devices
+        self._wake_streams()
+
+    def end_streams(self) -> None:
+        """End every open ListAndWatch stream; the server continues to serve."""
+        self._streams += 1
+        self._wake_streams()
+
+    async def _options(self, request: api.Empty) -> api.DevicePluginOptions:
+        """The options that the stub was started with."""
+        answer = await self._begin(Rpc.OPTIONS, ())
+        return api.DevicePluginOptions() if answer.is_empty else self._behaviour.options.to_message()
+
+    async def _lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
+        """The list, then each newer one, until `end_streams`."""
+        answer = await self._begin(Rpc.LIST, ())
+        opened_in = self._streams
+        while opened_in == self._streams and not answer.is_empty:
+            changed = self._changed
+            yield api.ListAndWatchResponse(devices=[device.to_message() for device in self._behaviour.devices])
+            await changed.wait()
+
+    async def _allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
+        """One answer for each container: its ids in `_ENVIRONMENT_VARIABLE`."""
+        asked = [list(container.devices_ids) for container in request.container_requests]
+        answer = await self._begin(Rpc.ALLOCATE, [device_id for ids in asked for device_id in ids])
+        response = api.AllocateResponse()
+        for device_ids in [] if answer.is_empty else asked:
+            response.container_responses.add(envs={_ENVIRONMENT_VARIABLE: ",".join(device_ids)})
+        return response
+
+    async def _preferred(self, request: api.PreferredAllocationRequest) -> api.PreferredAllocationResponse:
+        """For each container what it must have, then the first ids by name."""
+        offered = [device_id for asked in request.container_requests for device_id in asked.available_deviceIDs]
+        answer = await self._begin(Rpc.PREFERRED, offered)
+        response = api.PreferredAllocationResponse()
+        for asked in [] if answer.is_empty else request.container_requests:
+            required = list(asked.must_include_deviceIDs)
+            free = sorted(set(asked.available_deviceIDs) - set(required))
+            response.container_responses.add(deviceIDs=[*required, *free][: asked.allocation_size])
+        return response
+
+    async def _pre_start(self, request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
+        """Nothing to prepare."""
+        await self._begin(Rpc.PRE_START, list(request.devices_ids))
+        return api.PreStartContainerResponse()
+
+    async def _begin(self, rpc: Rpc, device_ids: Sequence[str]) -> Answer:
+        """Do what was ordered for a call before its answer."""
+        answer = self._behaviour.next_answer(rpc)
+        self._on_call(rpc, device_ids)
+        if answer.devices is not None:
+            self.send_list(answer.devices)
+        await asyncio.sleep(answer.after_s)
+        if answer.is_never:
+            await asyncio.Event().wait()
+        if answer.error is not None:
+            raise CallError(Code.UNKNOWN, answer.error)
+        return answer
+
+    def _wake_streams(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +133,7 @@ class Reports(Protocol):
 
 
 class Stub:
-    """A device plugin that serves and registers; `run` gives it the manners that its behaviour asks for.
+    """A device plugin that serves and registers; `run` makes it follow its behaviour.
 
     Raises:
         UsageError: the socket's path is too long.
@@ -53,7 +144,7 @@ class Stub:
         self._kubelet_socket = plugin_socket(kubelet_dir, api.KUBELET_SOCKET_NAME)
         self._socket = plugin_socket(kubelet_dir, behaviour.socket_name)
         self._reports = reports
-        self._service = StubService(behaviour, reports.called)
+        self._service = _Service(behaviour, reports.called)
         self._server: GrpcServer | None = None
 
     async def run(self) -> None:
@@ -86,7 +177,7 @@ class Stub:
             server.listen(self._socket)
         except OSError as error:
             reason = error.strerror
-            raise HostError(f"cannot make the socket {self._socket}: {reason}; see who may write there") from error
+            raise HostError(f"cannot make the socket {self._socket}: {reason}; check its permissions") from error
         self._server = server
 
     async def stop_server(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from simkubelet.apis.cdi import ContainerEdits, DeviceNode, Mount
 
-from ..go_path import join
+from ..discovery.node import join
 from .hooks import HookMaker, folders_of_libraries, is_version_of, links_to_libraries
 from .node_files import MOUNT_OPTIONS, CdiError, NodeFiles
 

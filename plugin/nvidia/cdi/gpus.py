@@ -19,6 +19,13 @@ from simkubelet.apis.cdi import CdiDevice, ContainerEdits, DeviceNode, Hook
 
 from ...nvml.nvml import GpuHandle, Nvml, NvmlError, NvmlReturn
 from ..config.settings import DeviceIdStrategy
+from ..discovery.device_facts import (
+    MIG_MINORS,
+    MigMinorsError,
+    capability_nodes,
+    compute_instance_capability,
+    gpu_instance_capability,
+)
 from ..discovery.discovery import (
     VISITING_GPU,
     VISITING_MIG_DEVICE,
@@ -28,14 +35,7 @@ from ..discovery.discovery import (
     mig_is_enabled,
     visible_gpus,
 )
-from ..discovery.mig_minors import (
-    MIG_MINORS,
-    MigMinorsError,
-    capability_nodes,
-    compute_instance_capability,
-    gpu_instance_capability,
-)
-from ..go_path import join
+from ..discovery.node import join
 from .hooks import HookMaker
 from .node_files import CdiError, NodeFiles
 

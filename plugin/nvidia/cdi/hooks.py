@@ -19,7 +19,7 @@ from typing import Final
 
 from simkubelet.apis.cdi import Hook, Mount
 
-from ..go_path import join
+from ..discovery.node import join
 from .node_files import NodeFiles
 
 __all__ = ["ElfError", "HookMaker", "folders_of_libraries", "is_version_of", "links_to_libraries", "soname"]

@@ -22,7 +22,7 @@ from typing import Final
 
 from simkubelet.apis.cdi import DeviceNode, Mount
 
-from ..go_path import join
+from ..discovery.node import join
 
 __all__ = ["MOUNT_OPTIONS", "CdiError", "NodeFiles", "cached_libraries"]
 

@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from simkubelet.apis.cdi import CdiSpec, ContainerEdits
 
-from ..go_path import join
+from ..discovery.node import join
 
 __all__ = ["RootChange", "on_node", "root_changes", "simplified"]
 

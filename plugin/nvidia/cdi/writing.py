@@ -21,7 +21,7 @@ from simkubelet.apis.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, 
 
 from ...nvml.nvml import Nvml, NvmlError, session
 from ..config.settings import NvidiaSettings
-from ..discovery.imex import ImexChannel
+from ..discovery.node import ImexChannel
 from . import CDI_VENDOR
 from .driver import Driver, driver_edits
 from .gpus import GpuDevices

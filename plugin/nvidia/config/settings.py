@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from ...framework.device import ResourceName
+    from ...framework import ResourceName
 
 __all__ = [
     "DeviceIdStrategy",

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...framework.device import ResourceName
+from ...framework import ResourceName
 from .decoding import ConfigError, Place, boolean, go_json, integer, items, raw_object, string
 from .settings import ReplicatedResource, ReplicatedResources
 

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device import ResourceName
+from ...framework import ResourceName
 from ...nvml.nvml import GpuHandle, GpuInstanceProfile, InstanceHandle, Nvml, NvmlError, NvmlReturn, session
-from ..config.resource_patterns import GPU_PATTERN, ResourcePattern
 from ..config.settings import MigStrategy, NvidiaSettings
 from .discovery import VISITING_GPU, DiscoveryError, failing_as, has_mig_mode, visible_gpus
+from .resources import GPU_PATTERN, ResourcePattern
 
 __all__ = ["MigProfile", "mig_patterns", "possible_profiles", "profile_of"]
 

@@ -14,10 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ...framework.device import DeviceID, ResourceName
+from ...framework import DeviceID, ResourceName
 from ...nvml.nvml import GpuHandle, MigAttributes, Nvml, NvmlError, session
-from ...preference.distributed import replica_id
-from ..config.resource_patterns import GPU_RESOURCE, ResourcePattern, resource_of
+from ...preference import replica_id
 from ..config.settings import DiscoveryStrategy, MigStrategy, NvidiaSettings, ReplicatedResource, ReplicatedResources
 from .device_facts import DeviceFacts
 from .discovery import (
@@ -31,8 +30,8 @@ from .discovery import (
     visible_gpus,
 )
 from .mig_profile import profile_of
-from .node_platform import Platform
-from .resources import NvidiaDevice, NvidiaResource
+from .node import Platform
+from .resources import GPU_RESOURCE, NvidiaDevice, NvidiaResource, ResourcePattern, resource_of
 
 __all__ = ["find_resources", "nvml_resources", "tegra_resources", "with_replicas"]
 

@@ -1,15 +1,52 @@
-"""The resources of the node: which devices each has, and what is known of every device."""
+"""The resources of the node: which device belongs to which, and what is known of every device; pure.
+
+Source: api/config/v1/resources.go, ``Matches`` (k8s-device-plugin v0.19.0).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device import DeviceID, ResourceName
+from ...framework import DeviceID, ResourceName
 
-__all__ = ["DXG_PATH", "NvidiaDevice", "NvidiaResource"]
+__all__ = [
+    "DXG_PATH",
+    "GPU_PATTERN",
+    "GPU_RESOURCE",
+    "NvidiaDevice",
+    "NvidiaResource",
+    "ResourcePattern",
+    "resource_of",
+]
+
+GPU_RESOURCE: Final = ResourceName("nvidia.com/gpu")
+_ANY: Final = "*"
+
+
+class ResourcePattern(NamedTuple):
+    """A resource, and the names of its devices: any, or all that contain the pattern."""
+
+    pattern: str
+    name: ResourceName
+
+    def matches(self, text: str) -> bool:
+        """Whether a GPU's name or a MIG device's profile belongs here.
+
+        The original's patterns are not anchored either: ``1g.5gb`` takes the devices of ``1g.5gb+me`` too.
+        """
+        return self.pattern == _ANY or self.pattern in text
+
+
+GPU_PATTERN: Final = ResourcePattern(_ANY, GPU_RESOURCE)
+
+
+def resource_of(patterns: Sequence[ResourcePattern], text: str) -> ResourceName | None:
+    """The resource of the first pattern that matches."""
+    return next((pattern.name for pattern in patterns if pattern.matches(text)), None)
+
 
 DXG_PATH: Final = "/dev/dxg"
 """The one device node of all GPUs of a machine that is Windows with WSL."""

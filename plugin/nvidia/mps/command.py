@@ -73,7 +73,7 @@ def command(context: click.Context, /, kubelet_dir: Path, host_root: Path, log_l
     """
     # Imported here: --help does not need it.
     from ...nvml.library import NvmlLibrary
-    from .run import run_daemons
+    from .daemon import run_daemons
 
     options = CommonOptions(kubelet_dir=kubelet_dir, host_root=host_root, log_level=log_level)
     return run_daemons(NvmlLibrary(), given_settings(context, settings), options)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...framework.device import ResourceName
-from ..go_path import join
+from ...framework import ResourceName
+from ..discovery.node import join
 
 if TYPE_CHECKING:
     from simkubelet.apis import deviceplugin as api

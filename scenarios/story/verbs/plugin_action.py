@@ -97,7 +97,7 @@ class CommandAction(PluginAction):
 
     @property
     def command(self) -> dict[str, Any]:
-        """The command as the stub and the tap read it: see `plugin.stub.commands` and `tap.tap`."""
+        """The command as the stub and the tap read it: see `plugin.stub.behaviour` and `tap.tap`."""
         return {"command": self.verb}
 
 

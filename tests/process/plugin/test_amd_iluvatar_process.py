@@ -203,4 +203,4 @@ def test_variables_go_before_the_configuration(
     monkeypatch.setitem(os.environ, "USE_VOLCANO", "true")
 
     assert main(["iluvatar", "--config-file", str(tmp_path / "ix-config")]) == 2
-    assert "usevolcano cannot be had here" in capsys.readouterr().err
+    assert "not supported here: usevolcano" in capsys.readouterr().err

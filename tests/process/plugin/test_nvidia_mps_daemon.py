@@ -11,9 +11,8 @@ from plugin.command.options import CommonOptions
 from plugin.framework import DeviceID, ResourceName
 from plugin.nvidia.config.flags import GivenSettings
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
-from plugin.nvidia.mps.daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas
-from plugin.nvidia.mps.run import run_daemons
-from plugin.preference.distributed import replica_id
+from plugin.nvidia.mps.daemon import MpsConfigurationError, MpsControlError, MpsDaemon, check_replicas, run_daemons
+from plugin.preference import replica_id
 
 _GIB = 1 << 30
 

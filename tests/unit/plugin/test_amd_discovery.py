@@ -10,8 +10,17 @@ import pytest
 
 from fakegpu.vendors.amd.machine import AmdDevice, write_amd
 from fakegpu.vendors.amd.model import load_amd_profile
-from plugin.amd.discovery import AmdGpu, NamingStrategy, devices_of, find_gpus, resource_names
-from plugin.amd.kfd import has_gpu, is_there, read_links, read_nodes
+from plugin.amd.discovery import (
+    AmdGpu,
+    NamingStrategy,
+    devices_of,
+    find_gpus,
+    has_gpu,
+    has_kfd,
+    read_links,
+    read_nodes,
+    resource_names,
+)
 from plugin.errors import FatalError
 from plugin.framework import DeviceID
 
@@ -58,7 +67,7 @@ def test_no_driver_is_fatal_with_status_2(tmp_path: Path) -> None:
 
 
 def test_machine_without_kfd(tmp_path: Path) -> None:
-    assert not is_there(tmp_path)
+    assert not has_kfd(tmp_path)
     assert not has_gpu(tmp_path)
     assert read_nodes(tmp_path) == {}
     assert list(read_links(tmp_path)) == []

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from fakegpu.vendors.amd.machine import write_amd
 from fakegpu.vendors.amd.model import load_amd_profile
-from plugin.amd.discovery import AmdGpu, find_gpus
-from plugin.amd.kfd import KfdLink, read_links
+from plugin.amd.discovery import AmdGpu, KfdLink, find_gpus, read_links
 from plugin.amd.preference import PairWeights, PreferenceError, pair_weights, preferred_devices
 from plugin.framework import DeviceID
 

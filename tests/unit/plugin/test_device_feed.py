@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 
 from plugin.framework import Device, DeviceID
-from plugin.framework.service import DeviceFeed
+from plugin.framework.server import DeviceFeed
 
 _ONE = (Device(DeviceID("one")),)
 _TWO = (Device(DeviceID("two")),)

@@ -75,5 +75,5 @@ def test_missing_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["usevolcano", "reset_gpu"])
 def test_flags_that_take_an_api_server(flag: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=f"{flag} cannot be had here"):
+    with pytest.raises(UsageError, match=f"not supported here: {flag}"):
         load_config(_file(tmp_path, ""), {flag: True})

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from plugin.framework import AllocationRefusedError, DeviceID, ResourceName
-from plugin.nvidia.allocation.allocation import Allocator
+from plugin.nvidia.allocation import Allocator
 from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
-from plugin.nvidia.discovery.imex import ImexChannel
+from plugin.nvidia.discovery.node import ImexChannel
 from plugin.nvidia.discovery.resources import NvidiaDevice, NvidiaResource
 from plugin.nvidia.mps.mps import MpsSharing
-from plugin.preference.distributed import replica_id
+from plugin.preference import replica_id
 
 _GPU = ResourceName("nvidia.com/gpu")
 _SHARED = ReplicatedResources((ReplicatedResource(_GPU, 2),))

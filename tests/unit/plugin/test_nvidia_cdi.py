@@ -16,8 +16,7 @@ from plugin.nvidia.cdi.node_files import CdiError, NodeFiles, cached_libraries
 from plugin.nvidia.cdi.transforms import RootChange, on_node, root_changes, simplified
 from plugin.nvidia.cdi.writing import write_specs
 from plugin.nvidia.config.settings import NvidiaSettings
-from plugin.nvidia.discovery.imex import ImexChannel
-from plugin.nvidia.go_path import join
+from plugin.nvidia.discovery.node import ImexChannel, join
 from simkubelet.apis.cdi import CdiDevice, CdiSpec, ContainerEdits, DeviceNode, Hook, Mount
 
 _LIBRARIES = "usr/lib/x86_64-linux-gnu"

@@ -10,7 +10,7 @@ import pytest
 from plugin.nvidia.config.settings import NvidiaSettings, ReplicatedResource, ReplicatedResources, Sharing
 from plugin.nvidia.discovery.discovery import DiscoveryError
 from plugin.nvidia.discovery.mig_profile import mig_patterns
-from plugin.nvidia.discovery.node_platform import Platform
+from plugin.nvidia.discovery.node import Platform
 from plugin.nvidia.discovery.node_resources import find_resources
 from plugin.nvidia.discovery.resources import NvidiaDevice
 from tests.support.fake_nvml import FakeMig

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from plugin.command.plugin_command import Quirks
-from plugin.framework.device import DeviceID
+from plugin.framework import DeviceID
 from plugin.nvidia.discovery.resources import NvidiaDevice
 from plugin.nvidia.health import NO_INSTANCE, DeviceIDs, failing_devices
+from plugin.nvml.events import XidPolicy
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
-from plugin.nvml.xid_policy import XidPolicy
 from tests.support.patience import LIMIT_S
 
 GPUS = {"GPU-0": None, "GPU-1": None}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plugin.nvidia.discovery.imex import ImexChannel, ImexError, find_channels
+from plugin.nvidia.discovery.node import ImexChannel, ImexError, find_channels
 
 _PATH = "/dev/nvidia-caps-imex-channels/channel0"
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin.nvml.xid_policy import APPLICATION_XIDS, XidPolicy
+from plugin.nvml.events import APPLICATION_XIDS, XidPolicy
 
 
 def _policy(disable: str = "", enable: str = "") -> XidPolicy:

@@ -22,10 +22,10 @@ from plugin.framework import (
     PluginOptions,
     ResourceName,
     RestartPolicy,
-    registration,
+    client,
     run_plugins,
 )
-from plugin.framework.plugin_server import serving
+from plugin.framework.server import serving
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
@@ -344,7 +344,7 @@ async def test_refusal_ends_a_plugin_also_when_a_new_kubelet_comes_while_it_clea
 async def test_plugin_without_kubelet_continues_and_registers_when_one_appears(
     kubelet: Any, kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client, "_DIAL_TIMEOUT_S", 0.01)
     await kubelet.stop()
     kubelet.socket.unlink(missing_ok=True)
 
@@ -354,7 +354,7 @@ async def test_plugin_without_kubelet_continues_and_registers_when_one_appears(
             await _removal(removals, "scripted.sock")
             assert running.plugins[0].is_closed
             assert not (kubelet_dir / "scripted.sock").exists()
-            monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 5.0)
+            monkeypatch.setattr(client, "_DIAL_TIMEOUT_S", 5.0)
             await kubelet.start()
             await kubelet.registration()
             assert not running.task.done()
@@ -375,7 +375,7 @@ async def test_refused_plugin_stops_while_the_one_registered_before_continues(ku
 async def test_plugin_without_kubelet_is_fatal_where_a_supervisor_restarts(
     kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client, "_DIAL_TIMEOUT_S", 0.01)
 
     async with _running(kubelet_dir, RestartPolicy.EXIT) as running:
         with pytest.raises(FatalError, match=r"^register to kubelet failed: context deadline exceeded$"):

@@ -26,7 +26,7 @@ from plugin.framework import (
     ResourceName,
     RestartPolicy,
     StartError,
-    registration,
+    client,
     run_plugins,
 )
 from simkubelet.apis import deviceplugin as api
@@ -263,7 +263,7 @@ async def test_whole_call_and_container_start_reach_the_plugin(kubelet: Any, kub
 async def test_absent_kubelet_ends_a_plugin_with_its_own_status(
     kubelet_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registration, "_DIAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(client, "_DIAL_TIMEOUT_S", 0.01)
 
     async with running(kubelet_dir, RestartPolicy(attempts=1, failed_status=255)) as plugin:
         with pytest.raises(FatalError, match=r"^register to kubelet failed: ") as end:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from plugin.framework import Device, DeviceID, Health
-from plugin.stub import behaviour, commands
+from plugin.stub import behaviour
 from scenarios.story.specs import Registers
 from scenarios.story.verbs import plugin_action
 from scenarios.trace.snapshot import Rpc
@@ -20,29 +20,29 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
 @pytest.mark.parametrize(
     ("kind", "given", "expected"),
     [
-        pytest.param(plugin_action.RegisterPlugin, {}, commands.Register(), id="register"),
+        pytest.param(plugin_action.RegisterPlugin, {}, behaviour.Register(), id="register"),
         pytest.param(
             plugin_action.RegisterPlugin,
             {"resource": "x.y/z", "endpoint": "e.sock", "version": "v1", "times": 2},
-            commands.Register("x.y/z", "e.sock", "v1", 2),
+            behaviour.Register("x.y/z", "e.sock", "v1", 2),
             id="register as another",
         ),
         pytest.param(
             plugin_action.ListDevices,
             {"devices": ["a", {"id": "b", "health": "Unhealthy", "numa": [1, 2]}]},
-            commands.ListDevices(SOME),
+            behaviour.ListDevices(SOME),
             id="list",
         ),
         pytest.param(
             plugin_action.AnswerRpc,
             {"rpc": "Allocate"},
-            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer()),
+            behaviour.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer()),
             id="as usual",
         ),
         pytest.param(
             plugin_action.AnswerRpc,
             {"rpc": "ListAndWatch", "error": "no", "after": "200ms", "devices": ["a"], "skip": 2, "times": 3},
-            commands.AnswerWith(
+            behaviour.AnswerWith(
                 behaviour.Rpc.LIST, behaviour.Answer(error="no", after_s=0.2, devices=SOME[:1], skip=2, times=3)
             ),
             id="list, wait, refuse",
@@ -50,23 +50,23 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
         pytest.param(
             plugin_action.AnswerRpc,
             {"rpc": "Allocate", "empty": True},
-            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_empty=True)),
+            behaviour.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_empty=True)),
             id="empty",
         ),
         pytest.param(
             plugin_action.AnswerRpc,
             {"rpc": "Allocate", "never": True},
-            commands.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_never=True)),
+            behaviour.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_never=True)),
             id="never",
         ),
-        pytest.param(plugin_action.EndStream, {}, commands.EndStream(), id="end stream"),
-        pytest.param(plugin_action.StopServer, {}, commands.StopServer(), id="stop server"),
+        pytest.param(plugin_action.EndStream, {}, behaviour.EndStream(), id="end stream"),
+        pytest.param(plugin_action.StopServer, {}, behaviour.StopServer(), id="stop server"),
     ],
 )
-def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], expected: commands.Command) -> None:
+def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], expected: behaviour.Command) -> None:
     action = TypeAdapter(kind).validate_python({"plugin": "p", **given})
 
-    assert commands.read_command(json.dumps(action.command)) == expected
+    assert behaviour.read_command(json.dumps(action.command)) == expected
 
 
 def test_both_sides_know_the_same_calls_and_manners() -> None:
@@ -89,5 +89,5 @@ def test_both_sides_know_the_same_calls_and_manners() -> None:
     ],
 )
 def test_invalid_command_is_reported(line: str) -> None:
-    with pytest.raises(commands.CommandError, match="no command of the stub: "):
-        commands.read_command(line)
+    with pytest.raises(behaviour.CommandError, match="no command of the stub: "):
+        behaviour.read_command(line)

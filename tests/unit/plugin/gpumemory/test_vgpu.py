@@ -1,4 +1,4 @@
-"""Volcano's vgpu resources over a real API server."""
+"""Volcano's vgpu resources over a real API server, and the annotation with the shares of a pod."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plugin.framework import AllocationRefusedError, DevicePlugin
 from plugin.gpumemory.gpus import Gpu
-from plugin.gpumemory.vgpu import VgpuBooksPlugin, VgpuNumberPlugin, VgpuSettings
+from plugin.gpumemory.vgpu import Share, VgpuAccountPlugin, VgpuNumberPlugin, VgpuSettings, read_shares, written_shares
 from tests.support.gpu_memory_world import World, ids
 
 LAST = str(2**64 - 1)
@@ -48,8 +50,8 @@ async def listed(plugin: DevicePlugin) -> list[str]:
 async def test_three_resources_are_listed(
     world: World, gpus: Sequence[Gpu], settings: VgpuSettings, number: VgpuNumberPlugin
 ) -> None:
-    memory = VgpuBooksPlugin.of_memory(gpus, settings, None, world.access, "node-1")
-    cores = VgpuBooksPlugin.of_cores(gpus[:1], replace(settings, cores_scaling=0.02), None, world.access, "node-1")
+    memory = VgpuAccountPlugin.of_memory(gpus, settings, None, world.access, "node-1")
+    cores = VgpuAccountPlugin.of_cores(gpus[:1], replace(settings, cores_scaling=0.02), None, world.access, "node-1")
 
     assert await listed(number) == [f"GPU-{gpu}-{share}" for gpu in range(2) for share in range(3)]
     assert await listed(memory) == [
@@ -148,7 +150,7 @@ async def test_several_containers_in_one_call_are_refused(number: VgpuNumberPlug
 
 
 async def test_books_give_nothing(world: World, gpus: Sequence[Gpu], settings: VgpuSettings) -> None:
-    memory = VgpuBooksPlugin.of_memory(gpus, settings, None, world.access, "node-1")
+    memory = VgpuAccountPlugin.of_memory(gpus, settings, None, world.access, "node-1")
 
     (answer,) = await memory.allocate_all(ids(2))
 
@@ -183,3 +185,21 @@ async def test_the_node_says_which_gpus_it_has(world: World, number: VgpuNumberP
     assert await world.node_annotations() == {
         "volcano.sh/node-vgpu-register": "GPU-0,3,2,NVIDIA-Fake,true,hami-core:GPU-1,3,4,NVIDIA-Fake,true,hami-core:"
     }
+
+
+words = st.text(st.characters(exclude_characters=",:;"), min_size=1)
+shares = st.builds(Share, words, words, st.integers(0, 2**31), st.integers(0, 100))
+
+
+@given(st.lists(st.lists(shares), min_size=2))
+def test_what_is_written_is_read_again(containers: list[list[Share]]) -> None:
+    assert read_shares(written_shares(containers)) == containers
+
+
+@given(st.text("GPU,:;-1 "))
+def test_existing_files_are_read(text: str) -> None:
+    assert sum(map(len, read_shares(text))) <= text.count(",")
+
+
+def test_a_number_that_is_none_is_nothing() -> None:
+    assert read_shares("GPU-1,NVIDIA,x:;") == [[Share("GPU-1", "NVIDIA", 0, 0)], []]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plugin.framework import AllocationRefusedError, StartError
-from plugin.gpumemory import node
+from plugin.gpumemory import api_objects
 from plugin.gpumemory.gpus import Gpu
 from plugin.gpumemory.volcano import Strategy, VolcanoPlugin
 from tests.support.gpu_memory_world import PODS, World, ids
@@ -23,8 +23,8 @@ def predicated(time: str, index: str = "1", **more: str) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "_POLL_S", 0)
-    monkeypatch.setattr(node, "_LOCK_RETRY_S", 0)
+    monkeypatch.setattr(api_objects, "_POLL_S", 0)
+    monkeypatch.setattr(api_objects, "_LOCK_RETRY_S", 0)
 
 
 @pytest.fixture

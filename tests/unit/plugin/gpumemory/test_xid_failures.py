@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plugin.errors import FatalError
-from plugin.gpumemory.xid_failures import ignored_by_sharing_plugins, xid_failures
+from plugin.gpumemory.gpus import ignored_by_sharing_plugins, xid_failures
 from plugin.nvml.nvml import EventType, GpuHandle, NvmlError, NvmlEvent, NvmlReturn
 from tests.support.patience import LIMIT_S
 

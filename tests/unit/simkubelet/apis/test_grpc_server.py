@@ -18,7 +18,7 @@ from hpack import Decoder, Encoder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin.framework.grpc_client import DialError, RpcError, call_once
+from plugin.framework.client import DialError, RpcError, call_once
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.frames import INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, FrameReader, Type
 from simkubelet.apis.grpcwire.messages import Code, framed

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from plugin.apiserver import AccessError, ApiClient, ApiError, ServerAccess, access, access_from_environment, unverified
+from plugin import apiserver
+from plugin.apiserver import AccessError, ApiClient, ApiError, ServerAccess, access_from_environment, unverified
 from simkubelet.cluster import Objects, WallTime
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.strategies.table import all_strategies
@@ -58,7 +59,7 @@ async def test_a_pods_service_account_lets_in(
 ) -> None:
     (tmp_path / "ca.crt").write_text(server.authority)
     (tmp_path / "token").write_text(server.kubeconfig()["users"][0]["user"]["token"])
-    monkeypatch.setattr(access, "SERVICE_ACCOUNT", tmp_path)
+    monkeypatch.setattr(apiserver, "SERVICE_ACCOUNT", tmp_path)
     host, _, port = server.url.removeprefix("https://").partition(":")
 
     found = access_from_environment({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
@@ -138,7 +139,7 @@ def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, content: str, text: st
     ],
 )
 def test_no_way_to_the_server(environment: dict[str, str], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "SERVICE_ACCOUNT", Path("/nonexistent"))
+    monkeypatch.setattr(apiserver, "SERVICE_ACCOUNT", Path("/nonexistent"))
 
     with pytest.raises(AccessError, match=text):
         access_from_environment(environment)

@@ -1,4 +1,6 @@
-"""Where the API server is and how one comes in: a kubeconfig, or what a pod with a service account finds.
+"""The API server, for plugins that talk to it: where it is, and calls to it.
+
+Its place is in a kubeconfig, or in what a pod with a service account finds.
 
 Source: tools/clientcmd/client_config.go, ``BuildConfigFromFlags``, and rest/config.go, ``InClusterConfig`` (client-go
 v0.34.4).
@@ -8,14 +10,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import ssl
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
 
-__all__ = ["SERVICE_ACCOUNT", "AccessError", "ServerAccess", "access_from_environment", "unverified"]
+import aiohttp
+
+__all__ = [
+    "JSON",
+    "SERVICE_ACCOUNT",
+    "AccessError",
+    "ApiClient",
+    "ApiError",
+    "ServerAccess",
+    "access_from_environment",
+    "unverified",
+]
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account's token and the cluster's certificate."""
@@ -54,7 +69,7 @@ class ServerAccess:
 
 
 def unverified(url: str, token: str, certificate: str = "", key: str = "", timeout_s: float = 30.0) -> ServerAccess:
-    """A server whose certificate is taken for good; `certificate` and `key` name files.
+    """Return access to a server without verifying its certificate; `certificate` and `key` name files.
 
     Raises:
         OSError: A file cannot be read.
@@ -66,7 +81,7 @@ def unverified(url: str, token: str, certificate: str = "", key: str = "", timeo
 
 
 def access_from_environment(environment: Mapping[str, str]) -> ServerAccess:
-    """The cluster of the file that KUBECONFIG names, or else the one whose pod this is.
+    """Return access to the cluster of the file that KUBECONFIG names, by default to the cluster of this pod.
 
     Raises:
         AccessError: Neither is there, or it cannot be used.
@@ -147,3 +162,90 @@ def _context(url: str, authority: str | None, *, verifies: bool = True) -> ssl.S
         context.verify_mode = ssl.CERT_NONE
         return context
     return ssl.create_default_context(cadata=authority or None)
+
+
+JSON: TypeAlias = dict[str, Any]
+
+_STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
+
+
+class ApiError(Exception):
+    """A call failed; the message is the server's.
+
+    Attributes:
+        status: What the server answered, None where it was not reached.
+    """
+
+    def __init__(self, message: str, status: int | None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ApiClient:
+    """Calls to one server, inside an ``async with``. Each raises `ApiError`.
+
+    Paths begin with a slash: ``/api/v1/nodes/node-1``.
+    """
+
+    def __init__(self, access: ServerAccess) -> None:
+        self._access = access
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=self._access.timeout_s),
+            connector=aiohttp.TCPConnector(ssl=self._access.tls or True),
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def get(self, path: str, **query: str) -> JSON:
+        """One object, or a list of those that `query` selects."""
+        return await self._call("GET", path, query=query)
+
+    async def put(self, path: str, body: JSON) -> JSON:
+        """Replace an object; one that has changed since it was read is a conflict, 409."""
+        return await self._call("PUT", path, body=body)
+
+    async def patch(self, path: str, body: JSON) -> JSON:
+        """Merge into an object, as Kubernetes' types say."""
+        return await self._call("PATCH", path, body=body, content_type=_STRATEGIC_MERGE_PATCH)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: JSON | None = None,
+        content_type: str = "application/json",
+    ) -> JSON:
+        if self._session is None:
+            raise RuntimeError("a client is used inside 'async with' only")
+        url = self._access.url + path
+        try:
+            headers = {**self._access.headers(), "Accept": "application/json", "Content-Type": content_type}
+            data = None if body is None else json.dumps(body)
+            async with self._session.request(method, url, params=query or {}, data=data, headers=headers) as response:
+                text = await response.text()
+                status = response.status
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ApiError(f'{method.capitalize()} "{url}": {error or type(error).__name__}', None) from error
+        return _answer(status, text)
+
+
+def _answer(status: int, text: str) -> JSON:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise ApiError(f"the server answers {status} without an object", status)
+    if status >= 400:
+        raise ApiError(str(answer.get("message") or f"the server answers {status}"), status)
+    return answer

@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ...framework.device import DeviceID
-from ...nvml.nvml import MAX_NVLINKS, GpuHandle, Nvml, NvmlError, NvmlReturn, session
-from ...preference.distributed import NotEnoughDevicesError, distributed_devices, is_replica
-from ..discovery.discovery import DiscoveryError, visible_gpus
-from ..discovery.resources import NvidiaResource
+from ..framework import DeviceID
+from ..nvml.nvml import MAX_NVLINKS, GpuHandle, Nvml, NvmlError, NvmlReturn, session
+from ..preference import NotEnoughDevicesError, aligned_set, distributed_devices, is_replica
+from .discovery.discovery import DiscoveryError, visible_gpus
+from .discovery.resources import NvidiaResource
 
 __all__ = ["LinkGraph", "LinkGraphError", "PreferenceError", "preferred_devices", "read_link_graph"]
 
@@ -30,7 +30,7 @@ class PreferenceError(Exception):
 def preferred_devices(
     nvml: Nvml, resource: NvidiaResource, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int
 ) -> list[DeviceID]:
-    """`size` of the available devices, the required ones among them; empty where whole GPUs cannot be had so.
+    """`size` of the available devices, the required ones among them; empty where no set of whole GPUs fulfils this.
 
     Raises:
         PreferenceError: the links between the GPUs cannot be read, an id is unknown, or too few are available.
@@ -49,8 +49,6 @@ def preferred_devices(
 
 def _aligned(nvml: Nvml, available: Sequence[DeviceID], required: Sequence[DeviceID], size: int) -> list[DeviceID]:
     """By links read again, as GPUs may have come and gone."""
-    from ...preference.aligned import aligned_set
-
     unreadable = "unable to get device link information"
     try:
         with session(nvml):

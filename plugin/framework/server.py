@@ -1,26 +1,32 @@
-"""The DevicePlugin service: the kubelet's calls turned into calls of a `DevicePlugin`, and its latest device list.
+"""One plugin at work: its socket, its gRPC server, its device source.
 
-Each follower of the lists keeps its own place, so that one stream can never take a change away from another: with the
-kubelet's old stream still open beside the new one, both see each change. A follower that is slow misses lists that a
-newer one has replaced, never the newest.
+The service DevicePlugin turns the kubelet's calls into calls of a `DevicePlugin`, and sends its latest device list.
+Each follower of the lists keeps its own place, so that one stream can never take a change away from another: with
+the kubelet's old stream still open beside the new one, both see each change. A follower that is slow misses lists that
+a newer one has replaced, never the newest.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Final
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
 
 from simkubelet.apis import deviceplugin as api
 from simkubelet.apis.grpcwire.messages import Code
 from simkubelet.apis.grpcwire.served_call import CallError, Method, StreamMethod, UnaryMethod
+from simkubelet.apis.grpcwire.server import GrpcServer
 
-from .device import DeviceID, DeviceList
-from .device_plugin import AllocationRefusedError, DevicePlugin
+from ..errors import HostError, UsageError
+from .device_plugin import AllocationRefusedError, DeviceID, DeviceList, DevicePlugin
 
-__all__ = ["DeviceFeed", "DevicePluginService", "methods_of"]
+__all__ = ["DeviceFeed", "methods_of", "plugin_socket", "serving"]
+
+_log = logging.getLogger(__name__)
 
 
 class DeviceFeed:
@@ -59,12 +65,10 @@ class DeviceFeed:
             yield self._latest
 
 
-_log = logging.getLogger(__name__)
-
 _SERVICE: Final = "v1beta1.DevicePlugin"
 
 
-class DevicePluginService:
+class _Service:
     """Answers for one plugin; its device lists come from `feed`."""
 
     def __init__(self, plugin: DevicePlugin, feed: DeviceFeed) -> None:
@@ -148,3 +152,105 @@ def _refusals() -> Iterator[None]:
 
 def _device_ids(ids: Sequence[str]) -> list[DeviceID]:
     return [DeviceID(device_id) for device_id in ids]
+
+
+_MAX_SOCKET_PATH_BYTES = 107
+"""The longest path of a Unix socket on Linux, without its final NUL."""
+
+_LAST_LIST_S: Final = 1.0
+"""How long a last list may take to reach the kubelet."""
+
+
+def plugin_socket(kubelet_dir: Path, socket_name: str) -> Path:
+    """The path of a socket in the plugins' folder.
+
+    Raises:
+        UsageError: the path is too long for a socket.
+    """
+    path = kubelet_dir / socket_name
+    length = len(bytes(path))
+    if length > _MAX_SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"--kubelet-dir: the socket path {path} has {length} bytes, a Unix socket takes {_MAX_SOCKET_PATH_BYTES}; "
+            "use a shorter folder"
+        )
+    return path
+
+
+@asynccontextmanager
+async def serving(plugin: DevicePlugin, kubelet_dir: Path) -> AsyncGenerator[asyncio.Task[None], None]:
+    """Serve `plugin` on its socket, which is removed at the end; streams break off then, or end after its last list.
+
+    Yields:
+        The task that follows the device source, once there is a first list. It ends when the source does; its error
+        is the source's.
+
+    Raises:
+        HostError: the socket cannot be made.
+    """
+    socket = plugin_socket(kubelet_dir, plugin.socket_name)
+    feed = DeviceFeed()
+    server = GrpcServer(_Service(plugin, feed).methods())
+    _listen(server, socket)
+    source = asyncio.create_task(_publish(plugin, feed), name=f"devices of {plugin.resource_name}")
+    try:
+        _log.info("Starting to serve '%s' on %s", plugin.resource_name, socket)
+        await _first_list(source, feed)
+        yield source
+    finally:
+        _log.info("Stopping to serve '%s' on %s", plugin.resource_name, socket)
+        source.cancel()
+        try:
+            await _to_its_end(_stop(plugin, feed, server, source))
+        finally:
+            socket.unlink(missing_ok=True)
+
+
+async def _stop(plugin: DevicePlugin, feed: DeviceFeed, server: GrpcServer, source: asyncio.Task[None]) -> None:
+    await asyncio.gather(source, return_exceptions=True)
+    if plugin.last_list is None:
+        await server.stop()
+    else:
+        feed.close(plugin.last_list)
+        await server.stop(_LAST_LIST_S)
+
+
+async def _to_its_end(ending: Coroutine[Any, Any, None]) -> None:
+    """Await what a second cancellation must not interrupt."""
+    task = asyncio.create_task(ending)
+    cancelled = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+async def _publish(plugin: DevicePlugin, feed: DeviceFeed) -> None:
+    async with aclosing(plugin.devices()) as lists:
+        async for devices in lists:
+            feed.publish(devices)
+
+
+async def _first_list(source: asyncio.Task[None], feed: DeviceFeed) -> None:
+    first = asyncio.create_task(feed.first())
+    try:
+        await asyncio.wait([first, source], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        first.cancel()
+    if source.done():
+        source.result()
+
+
+def _listen(server: GrpcServer, socket: Path) -> None:
+    if not os.access(socket.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot make the socket {socket}: no permission to write there; make the folder writable")
+    try:
+        socket.unlink(missing_ok=True)
+        server.listen(socket)
+    except OSError as error:
+        raise HostError(
+            f"cannot make the socket {socket}: {error.strerror}; see that nothing else has this name"
+        ) from error

@@ -1,25 +1,41 @@
-"""Which GPUs fit best together: the aligned policy; pure.
+"""Which devices to prefer, by the two policies that NVIDIA's and Iluvatar's plugins have in common; pure.
 
-Not the best set alone is looked for: all available GPUs are divided into sets of the requested size (one set may stay
-short), the division with the highest sum of scores wins, and of it the best set that holds every required GPU. So what
-is left for later containers fits together as well. Among equals the first in the order of `available` wins.
+The aligned policy finds the GPUs that fit best together. It does not look for the best set alone: it divides all
+available GPUs into sets of the requested size (one set may stay short), takes the division with the highest sum of
+scores, and of it the best set that holds every required GPU. So what is left for later containers fits together as
+well. Among equals the first in the order of `available` wins.
 
-The number of divisions grows beyond all measure with the GPUs: 105 for 2 of 8, two million for 2 of 16. Branches that
-cannot beat the best division so far are cut, which never changes the answer. Past `SEARCH_LIMIT` sets the best division
-so far counts, at worst a greedy one that the search starts from; the original would go on.
+The number of divisions grows quickly with the GPUs: 105 for 2 of 8, two million for 2 of 16. Branches that cannot beat
+the best division so far are cut, which never changes the answer. Past `SEARCH_LIMIT` sets the best division so far
+counts, at worst a greedy one that the search starts from; the original would go on.
 
-Source: gpuallocator/besteffort_policy.go (go-gpuallocator v0.6.0). A short set is never the answer here; in the
-original it can be, and then it crashes.
+The distributed policy spreads what is requested over the GPUs that have the fewest replicas in use. Among GPUs with
+equally many in use the first in the order of `available` wins; the original takes any. A replica, a device that is
+offered several times, has the id ``<id>::<number>``.
+
+Source: gpuallocator/besteffort_policy.go (go-gpuallocator v0.6.0), where a short set can be the answer, which then
+crashes; internal/rm/allocate.go, ``distributedAlloc``, and devices.go, ``AnnotatedID`` (k8s-device-plugin v0.19.0).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import combinations
 from typing import Final, TypeAlias
 
-__all__ = ["SEARCH_LIMIT", "aligned_set"]
+from .framework import DeviceID
+
+__all__ = [
+    "SEARCH_LIMIT",
+    "NotEnoughDevicesError",
+    "aligned_set",
+    "distributed_devices",
+    "is_replica",
+    "replica_id",
+    "replicated_id",
+]
 
 SEARCH_LIMIT: Final = 50_000
 
@@ -124,3 +140,58 @@ class _Search:
     def _score(self, candidate: _Set) -> int:
         gpus = [gpu for gpu in candidate if gpu != _PADDING]
         return sum(self._scores[gpu][other] for gpu, other in combinations(gpus, 2))
+
+
+_SEPARATOR: Final = "::"
+
+
+def replica_id(device_id: str, number: int) -> DeviceID:
+    """The id of a device's replica; the first has number 0."""
+    return DeviceID(f"{device_id}{_SEPARATOR}{number}")
+
+
+def replicated_id(device_id: DeviceID) -> str:
+    """The id of what is offered several times; any other id is its own."""
+    return device_id.partition(_SEPARATOR)[0]
+
+
+def is_replica(device_id: DeviceID) -> bool:
+    """Whether an id is a replica's."""
+    return _SEPARATOR in device_id
+
+
+class NotEnoughDevicesError(Exception):
+    """Fewer devices are available than are asked for; the message is the original's."""
+
+    def __init__(self) -> None:
+        super().__init__("not enough available devices to satisfy allocation")
+
+
+def distributed_devices(
+    devices: Collection[DeviceID], available: Sequence[DeviceID], required: Sequence[DeviceID], size: int
+) -> list[DeviceID]:
+    """The required devices, then those picked one after the other; with too many required, all of them.
+
+    Args:
+        devices: all of the resource; ids that are not among them are passed over in `available`.
+        available: what may be picked.
+        required: what the answer begins with.
+        size: how many are asked for.
+
+    Raises:
+        NotEnoughDevicesError: `available` has too few besides the required ones.
+    """
+    known, excluded = frozenset(devices), frozenset(required)
+    candidates = [device for device in dict.fromkeys(available) if device in known and device not in excluded]
+    needed = size - len(required)
+    if len(candidates) < needed:
+        raise NotEnoughDevicesError
+    in_use = Counter(map(replicated_id, known))
+    in_use.subtract(map(replicated_id, candidates))
+    chosen = list(required)
+    for _ in range(needed):
+        pick = min(candidates, key=lambda device: in_use[replicated_id(device)])
+        candidates.remove(pick)
+        in_use[replicated_id(pick)] += 1
+        chosen.append(pick)
+    return chosen

@@ -1,7 +1,11 @@
-"""Fed in: small link graphs; observed: the preferred set. The oracle walks every division, as the original does."""
+"""Fed in: link graphs, and replicas that are there and free; observed: which devices are preferred.
+
+The oracle of the aligned policy walks every division, as the original does.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
@@ -9,8 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plugin.preference import aligned
-from plugin.preference.aligned import aligned_set
+from plugin import preference
+from plugin.framework import DeviceID
+from plugin.preference import (
+    NotEnoughDevicesError,
+    aligned_set,
+    distributed_devices,
+    is_replica,
+    replica_id,
+    replicated_id,
+)
 
 _TWO_SOCKETS = [[0 if i == j else 20 if i // 4 == j // 4 else 10 for j in range(8)] for i in range(8)]
 
@@ -98,7 +110,7 @@ def test_what_is_left_counts_as_much_as_what_is_taken() -> None:
 
 
 def test_search_of_many_gpus_ends_at_its_limit_with_a_full_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned, "SEARCH_LIMIT", 500)
+    monkeypatch.setattr(preference, "SEARCH_LIMIT", 500)
     scores = [[0 if i == j else (i * 7 + j * 7 + i * j) % 97 for j in range(64)] for i in range(64)]
 
     chosen = aligned_set(list(range(64)), [63], 5, scores)
@@ -108,10 +120,10 @@ def test_search_of_many_gpus_ends_at_its_limit_with_a_full_set(monkeypatch: pyte
 
 
 def test_search_with_scattered_required_gpus_keeps_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aligned, "SEARCH_LIMIT", 500)
+    monkeypatch.setattr(preference, "SEARCH_LIMIT", 500)
     scores = [[0 if i == j else 20 if i // 8 == j // 8 else 10 for j in range(64)] for i in range(64)]
     required = frozenset(range(0, 64, 8))
-    search = aligned._Search(range(64), required, 16, scores)
+    search = preference._Search(range(64), required, 16, scores)
 
     division = search.best_division()
 
@@ -119,3 +131,58 @@ def test_search_with_scattered_required_gpus_keeps_its_limit(monkeypatch: pytest
     assert sorted(gpu for gpus in division for gpu in gpus) == list(range(64))
     assert [len(gpus) for gpus in division] == [16] * 4
     assert any(required <= set(gpus) for gpus in division)
+
+
+def _replicas(gpus: int, each: int) -> list[DeviceID]:
+    return [replica_id(f"GPU-{gpu}", number) for gpu in range(gpus) for number in range(each)]
+
+
+def _ids(*names: str) -> list[DeviceID]:
+    return [DeviceID(name) for name in names]
+
+
+def test_gpu_with_fewest_replicas_in_use_comes_first() -> None:
+    free = _ids("GPU-0::1", "GPU-1::0", "GPU-1::1")
+
+    assert distributed_devices(_replicas(2, 2), free, [], 2) == _ids("GPU-1::0", "GPU-0::1")
+
+
+def test_required_replicas_lead_and_count_as_in_use() -> None:
+    devices = _replicas(2, 2)
+
+    assert distributed_devices(devices, devices, _ids("GPU-0::1"), 2) == _ids("GPU-0::1", "GPU-1::0")
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1])
+def test_all_required_replicas_come_back_also_when_fewer_are_asked_for(size: int) -> None:
+    required = _ids("GPU-0::0", "GPU-1::0")
+
+    assert distributed_devices(_replicas(2, 2), required, required, size) == required
+
+
+def test_too_few_available_devices_are_refused() -> None:
+    with pytest.raises(NotEnoughDevicesError, match="not enough available devices to satisfy allocation"):
+        distributed_devices(_replicas(1, 2), _ids("GPU-0::0", "unknown"), [], 2)
+
+
+@given(gpus=st.integers(1, 4), each=st.integers(1, 4), data=st.data())
+def test_use_of_gpus_never_differs_by_more_than_it_must(gpus: int, each: int, data: st.DataObject) -> None:
+    devices = _replicas(gpus, each)
+    free = data.draw(st.lists(st.sampled_from(devices), unique=True))
+    size = data.draw(st.integers(0, len(free)))
+
+    chosen = distributed_devices(devices, free, [], size)
+
+    assert len(set(chosen)) == size
+    assert set(chosen) <= set(free)
+    left = Counter(replicated_id(device) for device in set(free) - set(chosen))
+    used = Counter(replicated_id(device) for device in set(devices) - set(free) | set(chosen))
+    picked = Counter(map(replicated_id, chosen))
+    # Nothing was taken from a GPU while another with a free replica had fewer in use.
+    assert all(used[gpu] - 1 <= used[other] for gpu in picked for other in left)
+
+
+def test_only_what_has_a_number_is_a_replica() -> None:
+    assert is_replica(replica_id("MIG-a", 7))
+    assert not is_replica(DeviceID("MIG-a"))
+    assert replicated_id(DeviceID("MIG-a::7")) == replicated_id(DeviceID("MIG-a")) == "MIG-a"

@@ -17,15 +17,13 @@ from typing import Final
 
 from simkubelet.apis import deviceplugin as api
 
-from ...framework.device import DeviceID
-from ...framework.device_plugin import AllocationRefusedError
-from ...preference.distributed import is_replica, replicated_id
-from ..cdi import qualified_name
-from ..config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy
-from ..discovery.imex import ImexChannel
-from ..discovery.resources import NvidiaResource
-from ..go_path import join
-from ..mps.mps import MpsSharing
+from ..framework import AllocationRefusedError, DeviceID
+from ..preference import is_replica, replicated_id
+from .cdi import qualified_name
+from .config.settings import DeviceIdStrategy, DeviceListStrategy, NvidiaSettings, SharingStrategy
+from .discovery.node import ImexChannel, join
+from .discovery.resources import NvidiaResource
+from .mps.mps import MpsSharing
 
 __all__ = ["Allocator"]
 
@@ -54,8 +52,8 @@ class Allocator:
         """What one container gets; each GPU counts once, in the order asked, and its health does not matter.
 
         Raises:
-            AllocationRefusedError: an id is not one of ours, or several are asked for where GPUs are shared and one
-                may be had.
+            AllocationRefusedError: an id is not one of ours, or several are requested where GPUs are shared and only
+                one is allowed.
         """
         self._validate(device_ids)
         names = self._runtime_names(device_ids)

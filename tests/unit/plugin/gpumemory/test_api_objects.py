@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plugin.gpumemory.pods import Pod, amount, oldest_first, unsigned
+from plugin.gpumemory.api_objects import Pod, amount, oldest_first, unsigned
 
 
 @pytest.mark.parametrize(

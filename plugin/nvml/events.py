@@ -1,20 +1,69 @@
-"""Waits for events of GPUs, in a thread, as that wait cannot be awaited.
+"""Waits for events of GPUs, and decides which XIDs matter to the health of a GPU.
 
-All plugins that look for XIDs use it; each says which events it subscribes to and what it makes of them. NVML offers no
-way to end a wait early, so a stopped thread stays until its wait of 5 s is over: it holds its own NVML session, touches
-nothing after that, and as a daemon never delays the exit of the process.
+NVML's wait blocks, so it runs in a thread. All plugins that look for XIDs use it; each says which events it subscribes
+to and what it makes of them. NVML offers no way to end a wait early, so a stopped thread stays until its wait of 5 s is
+over: it holds its own NVML session, touches nothing after that, and as a daemon never delays the exit of the process.
+
+Source: internal/rm/health.go, ``getDisabledHealthCheckXids`` (k8s-device-plugin v0.19.0), for `XidPolicy`. Where its
+comment and its code differ, the code is followed: ``all`` disabled stays disabled, whatever single XIDs are enabled,
+and 0 acts as ``all``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from .nvml import EventSet, Nvml, NvmlError, NvmlEvent
 
-__all__ = ["WatchInitError", "event_reports"]
+__all__ = ["APPLICATION_XIDS", "DISABLE_VARIABLE", "ENABLE_VARIABLE", "WatchInitError", "XidPolicy", "event_reports"]
+
+DISABLE_VARIABLE: Final = "DP_DISABLE_HEALTHCHECKS"
+ENABLE_VARIABLE: Final = "DP_ENABLE_HEALTHCHECKS"
+
+APPLICATION_XIDS: Final = frozenset((13, 31, 43, 45, 68, 109))
+"""Errors of an application, after which the GPU is as good as before."""
+
+_ALL: Final = 0
+_LARGEST_XID: Final = 2**64 - 1
+
+
+class XidPolicy(NamedTuple):
+    """The XIDs that are ignored and those that are looked at, as they were listed; 0 stands for every XID."""
+
+    ignored: frozenset[int]
+    watched: frozenset[int]
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> XidPolicy:
+        """Read the two variables; what is no XID in them is passed over."""
+        return cls(
+            ignored=_xids(environment.get(DISABLE_VARIABLE, "")) | APPLICATION_XIDS,
+            watched=_xids(environment.get(ENABLE_VARIABLE, "")),
+        )
+
+    @property
+    def ignores_everything(self) -> bool:
+        """Whether there is no health check at all."""
+        return _ALL in self.ignored and _ALL not in self.watched
+
+    def ignores(self, xid: int) -> bool:
+        """Whether a GPU with this XID stays healthy."""
+        if _ALL in self.watched or xid in self.watched:
+            return False
+        return xid in self.ignored or _ALL in self.ignored
+
+
+def _xids(text: str) -> frozenset[int]:
+    entries = [entry.strip() for entry in text.lower().split(",")]
+    if "all" in entries or "xids" in entries:
+        return frozenset((_ALL,))
+    numbers = (int(entry) for entry in entries if re.fullmatch("[0-9]+", entry))
+    return frozenset(number for number in numbers if number <= _LARGEST_XID)
+
 
 _Report = TypeVar("_Report")
 

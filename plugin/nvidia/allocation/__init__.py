@@ -1,1 +1,0 @@
-"""NVIDIA's answers to the kubelet: which devices are preferred, and what a container gets."""
