@@ -68,6 +68,7 @@ class Agent:
 
     def __init__(self) -> None:
         self._checkpoints_reported: list[str | None] = []
+        self._socket_reported: tuple[int, int] | None = None
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
         self._parts = (self, AgentFiles(), AgentDevices())
@@ -94,6 +95,7 @@ class Agent:
 
     def _look_for_kubelet(self) -> None:
         if _is_served(PLUGINS / "kubelet.sock"):
+            self._socket_reported = _identity(PLUGINS / "kubelet.sock")
             _report(kubelet=True)
 
     async def _see(self, watch: PathWatch) -> None:
@@ -102,7 +104,10 @@ class Agent:
 
     def _handle(self, event: PathEvent) -> None:
         if event.mask & Mask.CREATE and event.path == PLUGINS / "kubelet.sock":
-            _report(kubelet=True)
+            # A look may find a socket whose event has not been read yet: one kubelet, reported once.
+            found = _identity(PLUGINS / "kubelet.sock")
+            if found is None or found != self._socket_reported:
+                _report(kubelet=True)
         self._look()
 
     def _look(self) -> None:
@@ -334,6 +339,15 @@ def _is_served(path: Path) -> bool:
     """Whether anybody listens on a socket: a kubelet that went with its node leaves the file."""
     with socket.socket(socket.AF_UNIX) as trial:
         return trial.connect_ex(str(path)) == 0
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What tells a file from others that have its path before or after it; None where it is not there."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def _report(**line: Any) -> None:

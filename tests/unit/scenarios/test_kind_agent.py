@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from scenarios.backends.kind import agent
-from scenarios.backends.kind.agent import AgentDevices
+from scenarios.backends.kind.agent import Agent, AgentDevices
+from simkubelet.apis.inotify import Mask, PathEvent
 
 
 @pytest.fixture
@@ -39,6 +41,32 @@ def test_node_with_gpus_has_their_driver_and_what_a_container_runtime_needs(host
     hooks = ("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook")
     assert all(os.access(f"{host}{hook}", os.X_OK) for hook in hooks)
     assert {"/dev", *hooks} <= set((driver.parent / "created").read_text().split())
+
+
+def test_kubelet_found_before_its_event_is_reported_once(
+    host: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Relative, as a socket's path is short.
+    monkeypatch.chdir(host)
+    monkeypatch.setattr(agent, "PLUGINS", Path())
+    seen = Agent()
+    created = PathEvent(Mask.CREATE, Path("kubelet.sock"))
+
+    def reported() -> int:
+        return capsys.readouterr().out.count('"kubelet": true')
+
+    with socket.socket(socket.AF_UNIX) as first, socket.socket(socket.AF_UNIX) as next_one:
+        first.bind("kubelet.sock")
+        first.listen()
+        seen.do_look_again()
+        seen._handle(created)
+        assert reported() == 1
+
+        Path("kubelet.sock").rename("old.sock")
+        next_one.bind("kubelet.sock")
+        next_one.listen()
+        seen._handle(created)
+        assert reported() == 1
 
 
 def test_a_nodes_own_toolkit_stays(host: Path) -> None:
