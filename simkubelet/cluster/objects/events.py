@@ -284,10 +284,8 @@ def _remember(known: dict[_Identity, _Known], key: _Identity, value: _Known) -> 
         del known[next(iter(known))]
 
 
-def _event_json(
-    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
-) -> JSON:
-    """An Event of a kubelet."""
+def _event(about: Mapping[str, Any], type_: str, reason: str, message: str, fields: JSON) -> JSON:
+    """An Event with the fields that all have, and others."""
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -296,6 +294,15 @@ def _event_json(
         "type": type_,
         "reason": reason,
         "message": message,
+        **fields,
+    }
+
+
+def _event_json(
+    about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, host: str, now: str
+) -> JSON:
+    """An Event of a kubelet."""
+    fields: JSON = {
         "count": 1,
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -304,20 +311,14 @@ def _event_json(
         "reportingComponent": component,
         "reportingInstance": host,
     }
+    return _event(about, type_, reason, message, fields)
 
 
 def _series_json(
     about: Mapping[str, Any], type_: str, reason: str, message: str, *, component: str, action: str, now: str
 ) -> JSON:
     """An Event of the scheduler; `now` has microseconds."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {},
-        "involvedObject": about,
-        "type": type_,
-        "reason": reason,
-        "message": message,
+    fields: JSON = {
         "action": action,
         "firstTimestamp": None,
         "lastTimestamp": None,
@@ -326,6 +327,7 @@ def _series_json(
         "reportingComponent": component,
         "reportingInstance": f"{component}-control-plane",
     }
+    return _event(about, type_, reason, message, fields)
 
 
 def _repeated_json(stored: Mapping[str, Any], now: str, now_micro: str) -> JSON:
