@@ -30,6 +30,7 @@ INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: story_commands.run,
     "list": lambda: story_commands.list_stories,
+    "bugs": lambda: story_commands.bugs,
     "show": lambda: story_commands.show,
     "check": lambda: story_commands.check,
     "schema": lambda: story_commands.schema,
