@@ -77,6 +77,7 @@ def commands() -> None:
     Start here:
       simkubelet run                          play some built-in stories; --all plays all
       simkubelet list                         see what they are about
+      simkubelet bugs --kubelet-version 1.34  see which known bugs a kubelet has
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
       simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C
