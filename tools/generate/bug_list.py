@@ -61,9 +61,13 @@ def page(text: str) -> str:
         before, title, after = text.partition(f"\n## {heading}\n")
         if not title:
             raise SystemExit(f"docs/{PAGE.name} has no heading '## {heading}'")
-        fresh = "".join(f"{row}\n" for row in rows)
-        text = before + title + _TABLE.sub(lambda _, fresh=fresh: fresh, after, count=1)
+        text = before + title + _with_table(after, "".join(f"{row}\n" for row in rows))
     return text
+
+
+def _with_table(text: str, table: str) -> str:
+    """Replace the first table of a text."""
+    return _TABLE.sub(lambda match: table, text, count=1)
 
 
 def main() -> int:
