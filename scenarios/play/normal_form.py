@@ -193,8 +193,8 @@ def _end_of_story(entries: Sequence[Entry]) -> int:
 
 def _static_pods(scenario: Scenario) -> set[str]:
     """The names of their mirrors."""
-    actions = (step.action for step in scenario.steps)
-    return {f"{one.manifest.pod}-{one.node or scenario.nodes[0].name}" for one in actions if isinstance(one, AddStaticPod)}
+    added = [step.action for step in scenario.steps if isinstance(step.action, AddStaticPod)]
+    return {f"{one.manifest.pod}-{one.node or scenario.nodes[0].name}" for one in added}
 
 
 def _unseen_ends(entries: Sequence[Entry], static_pods: Collection[str]) -> set[int]:
