@@ -7,7 +7,9 @@ import pytest
 
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.run import entry_line, failure_lines, junit_xml, print_run
+from scenarios.play.console import print_run
+from scenarios.play.failure import entry_line, failure_lines
+from scenarios.play.junit import junit_xml
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
