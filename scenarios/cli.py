@@ -115,7 +115,10 @@ def run(
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
-    Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
+    A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
+
+    Exit status: 0 all passed or skipped; else 1 a story failed; else 2 a story has an error, or the input cannot be
+    used and nothing was played; else 3 the machine failed; 130 interrupted.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .play.job import BackendName, Options
     from .play.run import Outputs

@@ -18,6 +18,7 @@ _PLAIN_WIDTH = 160
 _STYLES = {
     Outcome.VALID: "bold green",
     Outcome.INVALID: "bold red",
+    Outcome.ERROR: "bold magenta",
     Outcome.UNKNOWN: "bold yellow",
     Outcome.SKIPPED: "cyan",
 }

@@ -105,9 +105,6 @@ async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tu
         jobs: The stories.
         count: How many are played at a time.
         progress: Called for each step as it begins.
-
-    Raises:
-        InputError: What the user gave cannot be used; the other stories are ended first.
     """
     free = asyncio.Semaphore(count)
 
@@ -120,7 +117,7 @@ async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tu
             tasks = [group.create_task(played(job)) for job in jobs]
     except BaseExceptionGroup as errors:
         # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
-        raise next(single_errors(errors.subgroup(InputError) or errors)) from None
+        raise next(single_errors(errors)) from None
     return tuple(task.result() for task in tasks)
 
 
@@ -130,21 +127,13 @@ def progress_for(job: Job, progress: RunProgress) -> Progress:
 
 
 async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
-    """Play one story in this process, which takes all open files that it may have; see `runner.play`.
-
-    Raises:
-        InputError: What the user gave cannot be used.
-    """
+    """Play one story in this process, which takes all open files that it may have; see `runner.play`."""
     raise_limit()
     return await play_in(_backend(job.document, job.options), job, progress, afterwards)
 
 
 async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
-    """Play one story in a world that is not yet entered.
-
-    Raises:
-        InputError: What the user gave cannot be used.
-    """
+    """Play one story in a world that is not yet entered."""
     verdict = await play(job.document, backend, progress, afterwards)
     return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
 
@@ -165,7 +154,7 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
 
     Raises:
         DocumentError: Some files are no stories; the error has the problems of all of them.
-        InputError: An option names a version, a plugin or a program that does not exist.
+        InputError: An option names a version, a plugin, a program or a folder that cannot be used.
     """
     documents = load_all(stories)
     check(documents, options)
@@ -176,13 +165,17 @@ def check(documents: Collection[Document], options: Options) -> None:
     """Check the options of a run, as far as that can be done before anything starts.
 
     Raises:
-        InputError: One names a version, a plugin or a program that does not exist.
+        InputError: One names a version, a plugin, a program or a folder that cannot be used.
     """
     if options.kubernetes is not None and not is_supported(options.kubernetes, installed().kubernetes):
         raise InputError(f"--kubelet-version: {unsupported(options.kubernetes, installed().kubernetes)}")
     _check_plugin_names(documents, options.plugin_commands)
     for document in documents:
         _check_programs(document, options.plugin_commands)
+    if options.backend is not BackendName.KIND:
+        from ..backends.world.node import check_base
+
+        check_base(options.directory, {node.name for document in documents for node in document.scenario.nodes})
 
 
 def _versions(document: Document, options: Options) -> Sequence[str | None]:

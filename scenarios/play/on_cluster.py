@@ -47,11 +47,7 @@ def nodes_needed(jobs: Sequence[Job]) -> int:
 
 
 async def play_story(job: Job, session: KindSession, progress: Progress) -> Played:
-    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
-
-    Raises:
-        InputError: What the user gave cannot be used.
-    """
+    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare."""
     job = replace(job, kubernetes=session.kubernetes)
     scenario = job.document.scenario
     world = session.world(scenario, job.options.plugin_commands)

@@ -180,6 +180,26 @@ def test_plugin_that_exits_early_fails_its_story(run: Any, story: Any) -> None:
     assert_only_the_log_is_left(run, done, "no devices today\n")
 
 
+def test_impossible_steps_are_errors_of_their_stories(run: Any) -> None:
+    stub = "plugins: [{name: stub, builtin: stub, serves: {resource: example.com/gpu, devices: [gpu-0]}}]"
+    steps = {
+        "twice": "{startPlugin: {plugin: stub}}",
+        "no-file": "{removeFile: {path: /dev/seat}}",
+        "fine": "{advance: 1s}",
+    }
+    for name, step in steps.items():
+        (run.scratch / f"{name}.yaml").write_text(f"name: {name}\ndescription: x\n{stub}\nsteps: [{step}]\n")
+
+    done = run("simkubelet run twice.yaml no-file.yaml fine.yaml --junit report.xml")
+
+    assert (done.returncode, done.stderr) == (2, "")
+    for part in ("twice.yaml:4: ERROR", "plugin 'stub' runs already; stop it first", "node-1:/dev/seat: cannot be"):
+        assert part in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 passed, 2 error in ")
+    assert (run.scratch / "report.xml").read_text().count("<error ") == 2
+    assert run.processes() == []
+
+
 def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str], content: str) -> None:
     (log,) = [Path(line.strip()) for line in done.stdout.splitlines() if line.endswith("/logs/plugins/mine.log")]
     assert log.read_text() == content

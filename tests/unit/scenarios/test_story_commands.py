@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -88,13 +89,18 @@ def test_failed_machine_exits_with_3(
     assert "no space left" in out
 
 
-def test_bad_input_found_by_the_world_is_one_line_and_2(
+def test_impossible_step_is_its_storys_error_and_2(
     jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, run_cli: Any, write_story: Any, world: Any, frames: Any
 ) -> None:
-    broken = world([frames.frame()], errors={"enter": InputError("--dir: '/x' cannot be written")})
-    monkeypatch.setattr(jobs, "_backend", lambda document, options: broken)
+    errors = {"restartKubelet": InputError("it runs already")}
+    monkeypatch.setattr(jobs, "_backend", lambda document, options: world([frames.frame()], errors=errors))
+    wrong = write_story("steps:\n- restartKubelet: {}\n", "wrong")
 
-    assert run_cli("run", write_story(STEPS)) == (2, "", "error: --dir: '/x' cannot be written\n")
+    status, out, err = run_cli("run", wrong, write_story(STEPS, "fine"))
+
+    assert (status, err) == (2, "")
+    assert f"{wrong}:4: ERROR in step 'restartKubelet'\n  it runs already\n" in out
+    assert out.splitlines()[-1].startswith("1 passed, 1 error in ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -125,23 +131,18 @@ def test_interrupted_run_leaves_its_world_and_exits_with_130(
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any, tmp_path: Path) -> None:
-    arguments = (
-        "--plugin",
-        f"nvidia={sys.executable} -c 'a b'",
-        "--kubelet-version",
-        "1.28",
-        "--dir",
-        tmp_path,
-        "--keep",
-    )
+def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any) -> None:
+    program = f"nvidia={sys.executable} -c 'a b'"
+    # Not below the test's own folder, whose path is too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="sk") as folder:
+        arguments = ("--plugin", program, "--kubelet-version", "1.28", "--dir", folder, "--keep")
 
-    status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
+        status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
 
     ((document, options),) = played
     assert status == 0
     assert options.plugin_commands == {"nvidia": (sys.executable, "-c", "a b")}
-    assert (options.directory, options.keep) == (tmp_path, True)
+    assert (options.directory, options.keep) == (Path(folder), True)
     assert document.scenario.nodes[0].kubernetes == "1.28"
 
 
@@ -190,6 +191,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--plugin", "nvidia=/no/x"], "--plugin: plugin 'nvidia': no program '/no/x'", id="program"),
         pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
         pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
+        pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
         pytest.param(["--frob"], "No such option '--frob'", id="option"),
     ],

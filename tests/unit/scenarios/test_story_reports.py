@@ -30,6 +30,7 @@ def verdicts(failed: Verdict) -> list[Verdict]:
     return [
         Verdict("fine", Outcome.VALID, 0.25),
         failed,
+        Verdict("wrong", Outcome.ERROR, 0.0, "it runs already"),
         Verdict("dark", Outcome.UNKNOWN, 0.5, "no \x1b[31mspace"),
         Verdict("far", Outcome.SKIPPED, 0.0, "the backend cannot restart a kubelet"),
     ]
@@ -83,9 +84,9 @@ def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsy
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[0].split() == ["story", "verdict", "time", "what"]
     assert lines[1].split(maxsplit=4) == ["fine", "PASSED", "0.25", "s", "All is [well]."]
-    assert lines[4].split(maxsplit=4)[1:4] == ["SKIPPED", "0.00", "s"]
+    assert lines[5].split(maxsplit=4)[1:4] == ["SKIPPED", "0.00", "s"]
     assert "stories/x.yaml:31: FAILED in step 'GPU falls off'" in lines
-    assert lines[-1] == "1 passed, 1 failed, 1 unknown, 1 skipped in 2.00 s"
+    assert lines[-1] == "1 passed, 1 failed, 1 error, 1 unknown, 1 skipped in 2.00 s"
 
 
 def test_run_says_once_what_the_machine_lacks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,22 +115,24 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     suite = root[0]
     assert {key: suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped", "time")} == {
         "name": "simkubelet",
-        "tests": "4",
+        "tests": "5",
         "failures": "1",
-        "errors": "1",
+        "errors": "2",
         "skipped": "1",
         "time": "2.250",
     }
     assert [(case.get("name"), [child.tag for child in case]) for case in suite] == [
         ("fine", []),
         ("x", ["failure"]),
+        ("wrong", ["error"]),
         ("dark", ["error"]),
         ("far", ["skipped"]),
     ]
     failure = suite[1][0]
     assert failure.get("message") == "allocatable: expected 7; actual 8"
     assert "stories/x.yaml:31" in (failure.text or "")
-    assert suite[2][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
+    assert [case[0].get("type") for case in suite[1:]] == ["FAILED", "ERROR", "UNKNOWN", "SKIPPED"]
+    assert suite[3][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
 
 
 def test_of_a_long_list_the_first_items_are_shown_and_how_many_there_are() -> None:
