@@ -8,6 +8,8 @@ invalid  one did not, or a plugin broke its contract `PluginError`
 error    a step of the story cannot be done          `InputError`
 unknown  the machine failed; nothing can be said     `HostError`
 skipped  the backend cannot play the story, or it is about other versions
+ended    the run ended while the story was played
+unplayed the run ended before the story began
 ======== =========================================== ====================
 
 What is known to be wrong before a story begins is no verdict: that `InputError` goes to the command line.
@@ -35,11 +37,18 @@ class Outcome(StrEnum):
     ERROR = "error"
     UNKNOWN = "unknown"
     SKIPPED = "skipped"
+    ENDED = "ended"
+    UNPLAYED = "unplayed"
 
     @property
     def word(self) -> str:
         """As reports show it."""
         return _WORDS[self]
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether a story with it counts against its run: it neither passed nor was left out."""
+        return self in (Outcome.INVALID, Outcome.ERROR, Outcome.UNKNOWN)
 
 
 _WORDS = {
@@ -48,6 +57,8 @@ _WORDS = {
     Outcome.ERROR: "ERROR",
     Outcome.UNKNOWN: "UNKNOWN",
     Outcome.SKIPPED: "SKIPPED",
+    Outcome.ENDED: "INTERRUPTED",
+    Outcome.UNPLAYED: "NOT PLAYED",
 }
 
 
@@ -138,7 +149,7 @@ def is_failure(error: BaseException) -> bool:
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """The exit status of a run: 1 if any story is invalid, else 2 if any has an error, else 3 if any is unknown, else 0.
+    """The exit status of a run: 1 where any story is invalid, else 2 for an error, else 3 for an unknown one, else 0.
 
     What is certain about a plugin comes first, then what the user can correct, then what another try may change.
     """

@@ -20,6 +20,8 @@ _ELEMENTS: Final = {
     Outcome.ERROR: "error",
     Outcome.UNKNOWN: "error",
     Outcome.SKIPPED: "skipped",
+    Outcome.ENDED: "error",
+    Outcome.UNPLAYED: "skipped",
 }
 _COUNTS: Final = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 """Element of a test case -> attribute of a suite with their number."""

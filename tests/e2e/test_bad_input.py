@@ -264,13 +264,16 @@ def test_output_that_cannot_be_written_is_one_line(run: Any, command: str, unbuf
 @pytest.mark.parametrize("parallel", ["", "-n 2"])
 def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) -> None:
     story('[sh, -c, "touch /tmp/started; exec sleep infinity"]', within="1h")
-    process = run.start(f"simkubelet run mine.yaml gopher-pending {parallel}")
+    process = run.start(f"simkubelet run mine.yaml gopher-pending {parallel} --junit report.xml --trace trace.jsonl")
     eventually(lambda: has_started_plugin(run))
 
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=LIMIT_S)
+    told, said = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130
+    assert "INTERRUPTED mine " in told
+    assert (run.scratch / "report.xml").read_text().count("<testcase ") == 2
+    assert '"plugin-started", "plugin": "mine"' in (run.scratch / "trace.jsonl").read_text()
     assert said == "interrupted; everything was ended\n"
     assert run.leftovers() == []
     assert run.processes() == []
@@ -289,7 +292,7 @@ def test_interruption_during_start_is_one_line(run: Any, number: signal.Signals)
     os.killpg(process.pid, number)
     told, said = process.communicate(timeout=LIMIT_S)
 
-    assert (process.returncode, told, said) == (130, "", "interrupted; everything was ended\n")
+    assert (process.returncode, told, said) == (128 + number, "", "interrupted; everything was ended\n")
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to tie a plugin to its run")

@@ -7,7 +7,6 @@ import pytest
 
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.console import print_run
 from scenarios.play.failure import entry_line, failure_lines
 from scenarios.play.junit import junit_xml
 from scenarios.trace.events import FaultInjected
@@ -76,29 +75,6 @@ def test_entry_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
 
     assert entry_line(trace[0]).endswith("event                pod=p type=Warning reason=Failed message='two words'")
     assert entry_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
-
-
-def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
-    print_run(verdicts, {"fine": "All is [well]."}, 2.0)
-
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0].split() == ["story", "verdict", "time", "what"]
-    assert lines[1].split(maxsplit=4) == ["fine", "PASSED", "0.25", "s", "All is [well]."]
-    assert lines[5].split(maxsplit=4)[1:4] == ["SKIPPED", "0.00", "s"]
-    assert "stories/x.yaml:31: FAILED in step 'GPU falls off'" in lines
-    assert lines[-1] == "1 passed, 1 failed, 1 error, 1 unknown, 1 skipped in 2.00 s"
-
-
-def test_run_says_once_what_the_machine_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    lacking = [
-        Verdict(name, Outcome.SKIPPED, 0.0, "this machine cannot run", remedies=("bwrap not found: install it",))
-        for name in "ab"
-    ]
-
-    print_run([*lacking, Verdict("c", Outcome.SKIPPED, 0.0, "it is about others")], {}, 2.0)
-
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["2 skipped: bwrap not found: install it", "3 skipped in 2.00 s"]
 
 
 def test_junit_says_how_to_fix_what_the_machine_lacks() -> None:
