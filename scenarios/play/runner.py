@@ -10,8 +10,6 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from simkubelet.model.errors import InputError
-
 from ..backends.backend import Backend
 from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
@@ -19,7 +17,7 @@ from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_err
 from ..story.document import Document, shown_path
 from ..story.expectations import Expectation
 from ..story.model import Step
-from ..story.part import Action, DataPath, format_duration
+from ..story.part import DataPath, format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
@@ -46,9 +44,6 @@ async def play(
         backend: A world made for this story and not yet entered; it is left in any case.
         progress: Called with the title of each step as it begins.
         afterwards: Awaited at the end of a story that went well.
-
-    Raises:
-        InputError: What the user gave cannot be used.
     """
     began = time.monotonic()
     name = document.scenario.name
@@ -99,15 +94,9 @@ class _Run:
             self.backend.trace.append(StepStarted(self.index, step.title))
             self.progress(step.title)
             if step.action is not None:
-                await self._perform(step.action)
+                await self.backend.perform(step.action)
             elif step.expect is not None:
                 await self._expect(step, step.expect)
-
-    async def _perform(self, action: Action) -> None:
-        try:
-            await self.backend.perform(action)
-        except InputError as error:
-            raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
     async def _expect(self, step: Step, expectation: Expectation) -> None:
         """Wait until the expectation is met and has held.

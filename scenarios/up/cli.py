@@ -103,7 +103,7 @@ def up(
       simkubelet kubelet restart node-1
       simkubelet node reboot node-2
 
-    Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C or SIGTERM.
+    Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C, 143 by SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..story.crosscheck import is_supported, unsupported
     from ..story.document import installed

@@ -14,9 +14,9 @@ from plugin.cli import PLUGINS
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
+from scenarios.play.failure import failure_lines
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story
-from scenarios.play.run import failure_lines
 from scenarios.story import stories
 from scenarios.story.document import load
 

@@ -126,6 +126,7 @@ async def test_story_that_the_backend_cannot_play_is_skipped_unentered(
     [
         pytest.param(PluginError("it broke"), Outcome.INVALID, id="plugin"),
         pytest.param(HostError("it broke"), Outcome.UNKNOWN, id="host"),
+        pytest.param(InputError("it broke"), Outcome.ERROR, id="input"),
         pytest.param(ExceptionGroup("", [PluginError("x"), HostError("it broke")]), Outcome.UNKNOWN, id="both"),
     ],
 )
@@ -142,15 +143,13 @@ async def test_error_of_the_world_becomes_a_verdict(
     assert verdict.failure.step == ("start" if occasion == "enter" else "advance")
 
 
-async def test_bad_input_and_our_own_bugs_are_no_verdicts(read_story: Read, world: Any, frames: Any) -> None:
-    document = read_story("steps:\n- advance: 5m\n")
-    for error in (InputError("no such folder"), ZeroDivisionError()):
-        a_world = world([frames.frame()], errors={"advance": error})
+async def test_our_own_bugs_are_no_verdicts(read_story: Read, world: Any, frames: Any) -> None:
+    a_world = world([frames.frame()], errors={"advance": ZeroDivisionError()})
 
-        with pytest.raises(type(error)):
-            await play(document, a_world)
+    with pytest.raises(ZeroDivisionError):
+        await play(read_story("steps:\n- advance: 5m\n"), a_world)
 
-        assert a_world.is_left
+    assert a_world.is_left
 
 
 async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, frames: Any) -> None:
