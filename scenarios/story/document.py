@@ -70,9 +70,9 @@ def load(path: Path, known: Known | None = None) -> Document:
         found = complaints(error.errors(include_url=False), Scenario)
         _refuse(path, (_located(complaint, source) for complaint in found))
     findings = crosscheck(scenario, path.stem, known or installed())
-    found = [Complaint(where, message) for where, message in findings]
-    if found := [*found, *_about_pods(scenario)]:
-        _refuse(path, (_located(complaint, source) for complaint in found))
+    wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
+    if wrong:
+        _refuse(path, (_located(complaint, source) for complaint in wrong))
     return Document(path, scenario, source)
 
 
