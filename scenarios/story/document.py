@@ -73,7 +73,8 @@ def load(path: Path, known: Known | None = None) -> Document:
     wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
     if wrong:
         _refuse(path, (_located(complaint, source) for complaint in wrong))
-    return Document(path, scenario, source)
+    plugins = tuple(plugin.in_folder(path.parent) for plugin in scenario.plugins)
+    return Document(path, scenario.model_copy(update={"plugins": plugins}), source)
 
 
 def installed() -> Known:
