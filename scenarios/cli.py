@@ -1,4 +1,4 @@
-"""The commands about stories: run, list, show, check, schema.
+"""The commands about stories: run, list, show, check, schema; and doctor, about the machine to play them on.
 
 Only click is imported at load: a command imports what it needs, so that every command starts fast.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-COMMANDS = ("run", "list", "show", "check", "schema")
+COMMANDS = ("run", "list", "show", "check", "schema", "doctor")
 """The names of the commands here, in the order of the help."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -227,3 +227,21 @@ def schema() -> None:
     from .story.model import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def doctor(context: click.Context, /, is_json: bool) -> None:
+    """Show what this machine can do, and the command that adds what is missing.
+
+    Each line has a state (ok, limited, missing), what is checked and what it is good for. Nothing is installed or
+    changed; run the commands that you want yourself.
+
+    Exit status: 0 stories can be played here, 3 something that every story needs is missing.
+    """
+    from .doctor import document, examine, lines
+
+    found, status = examine()
+    click.echo(document(found, status) if is_json else "\n".join(lines(found, status)))
+    context.exit(status)

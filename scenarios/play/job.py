@@ -269,9 +269,19 @@ def _check_plugin_names(documents: Collection[Document], plugin_commands: Mappin
 def _check_programs(document: Document, plugin_commands: Mapping[str, tuple[str, ...]]) -> None:
     for index, plugin in enumerate(document.scenario.plugins):
         replacement = plugin_commands.get(plugin.name)
-        command = replacement or plugin.command
-        if command and shutil.which(command[0]) is None:
+        program = plugin.foreign_program(replacement)
+        if program and shutil.which(program[0]) is None:
+            given = (replacement or plugin.command or program)[0]
             where = "--plugin" if replacement else document.location("plugins", index, "command")
-            raise InputError(
-                f"{where}: plugin '{plugin.name}': no program '{command[0]}'; give its path or put its folder on PATH"
-            )
+            raise InputError(f"{where}: plugin '{plugin.name}': {_why_not(given, Path(program[0]))}")
+
+
+def _why_not(given: str, place: Path) -> str:
+    """Why a program cannot be run."""
+    if "/" not in given:
+        return f"no program '{given}'; give its path or put its folder on PATH"
+    if place.is_dir():
+        return f"'{given}' is a folder; name a program in it"
+    if place.is_file():
+        return f"'{given}' is not executable; allow it with: chmod +x {place}"
+    return f"no program '{given}'; there is no file {place.absolute()}"

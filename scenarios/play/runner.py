@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Final
 
 from ..backends.backend import Backend
 from ..evaluation.evaluation import evaluate
@@ -21,6 +22,7 @@ from ..story.part import DataPath, format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
+_NOTABLY_LONGER: Final = 1.2
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
@@ -108,7 +110,7 @@ class _Run:
         patience = self.backend.patience(expectation.within)
         while mismatches := await self._look(expectation):
             if not await patience.wait():
-                waited = f"waited {time.monotonic() - began:.2f} s (within: {format_duration(expectation.within)})"
+                waited = _waited(time.monotonic() - began, expectation.within)
                 raise await self._unmet(step, expectation, mismatches, waited)
         if expectation.holds:
             began = time.monotonic()
@@ -152,3 +154,10 @@ class _Run:
             return Failure(self.document.location("plugins"), "start", (), latest)
         step = self.document.scenario.steps[self.index]
         return Failure(self.document.location("steps", self.index), step.title, (), latest)
+
+
+def _waited(real_s: float, within_s: float) -> str:
+    """How long was waited for an expectation, and why that is longer than it says."""
+    is_busy = real_s > _NOTABLY_LONGER * within_s
+    why = "; longer, as this machine is busy" if is_busy else ""
+    return f"waited {real_s:.2f} s (within: {format_duration(within_s)}{why})"

@@ -233,11 +233,13 @@ def _image(text: str) -> tuple[str, PluginSpec]:
 def _argv(command: str, option: str) -> tuple[str, ...]:
     import shutil
 
+    from ..story.specs import runnable_words
+
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
         raise click.BadParameter(f"'{command}': {error}", param_hint=option) from error
-    if not argv or shutil.which(argv[0]) is None:
+    if not argv or shutil.which(runnable_words(argv)[0]) is None:
         missing = argv[0] if argv else command
         raise click.BadParameter(f"no program '{missing}'; give its path or put its folder on PATH", param_hint=option)
     return argv

@@ -253,6 +253,34 @@ def test_missing_program_of_a_story_is_reported_with_its_place(run_cli: Any, wri
     assert played == []
 
 
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("./gone", "no program './gone'; there is no file {folder}/gone"),
+        ("./script", "'./script' is not executable; allow it with: chmod +x {folder}/script"),
+        ("bin/", "'bin/' is a folder; name a program in it"),
+    ],
+)
+def test_path_of_a_program_begins_in_the_storys_folder(
+    run_cli: Any,
+    write_story: Any,
+    played: Any,
+    word: str,
+    why: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write_story(f"plugins:\n- name: mine\n  command: [{word}]\n{STEPS}")
+    (path.parent / "script").write_text("#!/bin/sh\n")
+    (path.parent / "bin").mkdir()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+
+    result = run_cli("run", path)
+
+    complaint = f"{path}:5: plugin 'mine': {why.format(folder=path.parent)}"
+    assert (result, played) == ((2, "", f"error: {complaint}\n"), [])
+
+
 def test_problems_of_all_files_are_reported_before_anything_starts(run_cli: Any, write_story: Any, played: Any) -> None:
     good, bad, worse = write_story(STEPS, "good"), write_story("steps: []", "bad"), write_story("x: 1", "worse")
 

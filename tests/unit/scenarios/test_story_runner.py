@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scenarios.evaluation.verdict import Outcome, UnmetError
-from scenarios.play.runner import play
+from scenarios.play.runner import _waited, play
 from scenarios.story.document import Document
 from scenarios.story.part import Capability
 from simkubelet.model.errors import HostError, InputError, PluginError
@@ -217,3 +217,14 @@ async def test_story_about_other_versions_is_skipped_unentered(read_story: Read,
     assert verdict.outcome is Outcome.SKIPPED
     assert verdict.reason == "it is about Kubernetes <1.28, not 1.34"
     assert not a_world.is_entered
+
+
+@pytest.mark.parametrize(
+    ("real_s", "words"),
+    [
+        (10.1, "waited 10.10 s (within: 10s)"),
+        (30.02, "waited 30.02 s (within: 10s; longer, as this machine is busy)"),
+    ],
+)
+def test_failure_says_why_it_waited_longer(real_s: float, words: str) -> None:
+    assert _waited(real_s, 10) == words
