@@ -33,7 +33,7 @@ async def play(
         The answer, and everything that happened.
 
     Raises:
-        InputError: There is no such version, plugin or program, or a step cannot be done.
+        InputError: There is no such version, plugin, program or folder.
     """
     from .backends.sim.backend import SimBackend
 

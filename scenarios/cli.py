@@ -1,4 +1,4 @@
-"""The commands about stories: run, list, bugs, show, check, schema.
+"""The commands about stories: run, list, bugs, show, check, schema; and doctor, about the machine to play them on.
 
 Only click is imported at load: a command imports what it needs, so that every command starts fast.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-COMMANDS = ("run", "list", "bugs", "show", "check", "schema")
+COMMANDS = ("run", "list", "bugs", "show", "check", "schema", "doctor")
 """The names of the commands here, in the order of the help."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -70,6 +70,8 @@ def _plugin_commands(
     metavar="VERSION",
     help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
 )
+@click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
+@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
@@ -93,12 +95,14 @@ def run(
     node_image: str | None,
     plugin_commands: dict[str, tuple[str, ...]],
     kubernetes: str | None,
+    stops_at_failure: bool,
+    is_quiet: bool,
     junit: Path | None,
     trace: Path | None,
     directory: Path | None,
     keep: bool,
 ) -> None:
-    """Play stories and print a table of verdicts.
+    """Play stories and print their verdicts.
 
     Give the names of built-in stories, files, or folders of files. Without any, some built-in stories of each
     topic are played, which takes seconds; --all plays all of them. A story that names several Kubernetes versions is
@@ -115,7 +119,10 @@ def run(
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
-    Exit status: 0 all passed or skipped, 1 a story failed, 2 bad input, 3 the machine failed, 130 interrupted.
+    A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
+
+    Exit status: 0 all passed or skipped; else 1 a story failed; else 2 a story has an error, or the input cannot be
+    used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .play.job import BackendName, Options
     from .play.run import Outputs
@@ -127,8 +134,18 @@ def run(
     known = list(builtin().values())
     files = find(stories) if stories else known if every else chosen()
     some = f"these were {len(files)} of {len(known)} built-in stories; --all plays all of them"
-    options = Options(BackendName(backend), kubernetes, plugin_commands, directory, keep, cluster, node_image)
-    context.exit(play_run(files, options, count, Outputs(junit, trace), hint="" if stories or every else some))
+    options = Options(
+        backend=BackendName(backend),
+        kubernetes=kubernetes,
+        plugin_commands=plugin_commands,
+        directory=directory,
+        keep=keep,
+        cluster=cluster,
+        node_image=node_image,
+        stops_at_failure=stops_at_failure,
+    )
+    hint = "" if stories or every else some
+    context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
 
 
 @click.command("list")
@@ -247,3 +264,21 @@ def schema() -> None:
     from .story.model import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))
+
+
+@click.command()
+@click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
+@click.pass_context
+def doctor(context: click.Context, /, is_json: bool) -> None:
+    """Show what this machine can do, and the command that adds what is missing.
+
+    Each line has a state (ok, limited, missing), what is checked and what it is good for. Nothing is installed or
+    changed; run the commands that you want yourself.
+
+    Exit status: 0 stories can be played here, 3 something that every story needs is missing.
+    """
+    from .doctor import document, examine, lines
+
+    found, status = examine()
+    click.echo(document(found, status) if is_json else "\n".join(lines(found, status)))
+    context.exit(status)

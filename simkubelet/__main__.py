@@ -12,7 +12,8 @@ from types import FrameType
 
 def _leave(number: int, frame: FrameType | None) -> None:
     os.write(2, b"interrupted; everything was ended\n")
-    os._exit(130)
+    # As a shell reports a program that the signal ends.
+    os._exit(128 + number)
 
 
 def main() -> None:

@@ -34,6 +34,7 @@ _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "show": lambda: story_commands.show,
     "check": lambda: story_commands.check,
     "schema": lambda: story_commands.schema,
+    "doctor": lambda: story_commands.doctor,
     "up": lambda: cluster_commands.up,
     "kubelet": lambda: cluster_commands.kubelet,
     "node": lambda: cluster_commands.node,

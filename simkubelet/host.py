@@ -1,4 +1,4 @@
-"""What a program that runs nodes needs of this machine: views of nodes, open files, folders and the bundled packages.
+"""What a program that runs nodes needs of this machine: views of nodes, open files, folders, the C library.
 
 A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
 """
@@ -10,6 +10,7 @@ import typing
 if typing.TYPE_CHECKING:
     from ._internal.bundle import CHECKOUT, module_name, python_path
     from ._internal.folder_events import FolderEvents
+    from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
 else:
@@ -20,6 +21,7 @@ else:
         {
             ".._internal.bundle": ("CHECKOUT", "module_name", "python_path"),
             ".._internal.folder_events": ("FolderEvents",),
+            ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
         },
@@ -30,6 +32,7 @@ __all__ = [
     "FolderEvents",
     "NodeView",
     "check_sandbox",
+    "find_library",
     "is_stand_in",
     "module_name",
     "python_path",

@@ -5,19 +5,23 @@ outcome  means                                       raised as
 ======== =========================================== ====================
 valid    every expectation came true
 invalid  one did not, or a plugin broke its contract `PluginError`
+error    a step of the story cannot be done          `InputError`
 unknown  the machine failed; nothing can be said     `HostError`
 skipped  the backend cannot play the story, or it is about other versions
+ended    the run ended while the story was played
+unplayed the run ended before the story began
 ======== =========================================== ====================
 
-Bad input is no verdict: an `InputError` goes through to the command line.
+What is known to be wrong before a story begins is no verdict: that `InputError` goes to the command line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from simkubelet.model.errors import HostError, InputError, PluginError, SimkubeletError
 
@@ -30,20 +34,43 @@ class Outcome(StrEnum):
 
     VALID = "valid"
     INVALID = "invalid"
+    ERROR = "error"
     UNKNOWN = "unknown"
     SKIPPED = "skipped"
+    ENDED = "ended"
+    UNPLAYED = "unplayed"
 
     @property
     def word(self) -> str:
         """As reports show it."""
         return _WORDS[self]
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether a story with it counts against its run: it neither passed nor was left out."""
+        return self in (Outcome.INVALID, Outcome.ERROR, Outcome.UNKNOWN)
+
 
 _WORDS = {
     Outcome.VALID: "PASSED",
     Outcome.INVALID: "FAILED",
+    Outcome.ERROR: "ERROR",
     Outcome.UNKNOWN: "UNKNOWN",
     Outcome.SKIPPED: "SKIPPED",
+    Outcome.ENDED: "INTERRUPTED",
+    Outcome.UNPLAYED: "NOT PLAYED",
+}
+
+
+_OUTCOMES: Final[Mapping[type[SimkubeletError], Outcome]] = {
+    InputError: Outcome.ERROR,
+    HostError: Outcome.UNKNOWN,
+    PluginError: Outcome.INVALID,
+}
+_STATUSES: Final[Mapping[Outcome, int]] = {
+    Outcome.INVALID: PluginError.exit_status,
+    Outcome.ERROR: InputError.exit_status,
+    Outcome.UNKNOWN: HostError.exit_status,
 }
 
 
@@ -100,37 +127,34 @@ class Verdict:
 def from_error(error: BaseException) -> tuple[Outcome, str]:
     """The outcome and reason of a story that an error ended.
 
-    Of several errors at once the gravest counts: a machine that failed leaves nothing to say about a plugin.
+    Of several errors at once the first of these counts: a step that cannot be done, a machine that failed. Both leave
+    nothing to say about a plugin.
 
     Raises:
-        InputError: The error is one, or contains one.
         BaseException: The error itself, where it is none of ours.
     """
     leaves = list(single_errors(error))
     if not leaves or not all(isinstance(leaf, SimkubeletError) for leaf in leaves):
         raise error
-    for kind, outcome in ((InputError, None), (HostError, Outcome.UNKNOWN), (PluginError, Outcome.INVALID)):
+    for kind, outcome in _OUTCOMES.items():
         for leaf in leaves:
             if isinstance(leaf, kind):
-                if outcome is None:
-                    raise leaf
                 return outcome, str(leaf)
     raise error
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether a story that an error ended is invalid or unknown, neither interrupted nor given bad input."""
-    leaves = list(single_errors(error))
-    is_refused = any(isinstance(leaf, InputError) for leaf in leaves)
-    return not is_refused and any(isinstance(leaf, PluginError | HostError) for leaf in leaves)
+    """Whether a story that an error ended has failed in any way; one that was interrupted has not."""
+    return any(isinstance(leaf, SimkubeletError) for leaf in single_errors(error))
 
 
 def exit_status(verdicts: Iterable[Verdict]) -> int:
-    """The exit status of a run: 1 if any story is invalid, else 3 if any is unknown, else 0."""
+    """The exit status of a run: 1 where any story is invalid, else 2 for an error, else 3 for an unknown one, else 0.
+
+    What is certain about a plugin comes first, then what the user can correct, then what another try may change.
+    """
     outcomes = {verdict.outcome for verdict in verdicts}
-    if Outcome.INVALID in outcomes:
-        return PluginError.exit_status
-    return HostError.exit_status if Outcome.UNKNOWN in outcomes else 0
+    return next((status for outcome, status in _STATUSES.items() if outcome in outcomes), 0)
 
 
 def single_errors(error: BaseException) -> Iterator[BaseException]:

@@ -15,10 +15,17 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(SimkubeletError):  # noqa: N818  # the outside ended the run; nothing went wrong
-    """The user ended a run, and everything it had started has been ended."""
+    """The user ended a run, and everything it had started has been ended.
 
-    exit_status = 130
+    The exit status is what a shell reports of a program that the signal ends, which scripts and CI systems look at:
+    130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
+    """
+
     lines = ("interrupted; everything was ended",)
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(*self.lines)
+        self.exit_status = 128 + number
 
 
 def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
@@ -27,20 +34,20 @@ def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
     Raises:
         Interrupted: one of these came; raised when the coroutine has ended.
     """
-    is_interrupted = False
+    came: signal.Signals | None = None
 
     async def guarded() -> T:
         task = asyncio.ensure_future(main)
 
-        def interrupt() -> None:
-            nonlocal is_interrupted
-            if not is_interrupted:
-                is_interrupted = True
+        def interrupt(number: signal.Signals) -> None:
+            nonlocal came
+            if came is None:
+                came = number
                 task.cancel()
 
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, interrupt)
+            loop.add_signal_handler(number, interrupt, number)
         try:
             return await task
         finally:
@@ -50,9 +57,9 @@ def run_interruptibly(main: Coroutine[Any, Any, T]) -> T:
     try:
         result = asyncio.run(guarded())
     except BaseException as error:
-        if is_interrupted:
-            raise Interrupted from error
+        if came is not None:
+            raise Interrupted(came) from error
         raise
-    if is_interrupted:
-        raise Interrupted
+    if came is not None:
+        raise Interrupted(came)
     return result

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from simkubelet.host import raise_limit
 from simkubelet.model.errors import InputError
 
 from ..backends.backend import Backend
-from ..evaluation.verdict import Verdict, single_errors
+from ..evaluation.verdict import Outcome, Verdict, single_errors
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
 from ..trace.trace import Entry
@@ -27,9 +29,6 @@ from .runner import Afterwards, Progress, nothing, play
 
 _FOR_EACH_CORE: Final = 3
 _MOST_AT_A_TIME: Final = 8
-
-RunProgress = Callable[[str, str], None]
-"""Called with a story's name and the title of its step."""
 
 
 class BackendName(StrEnum):
@@ -52,6 +51,7 @@ class Options:
         keep: Whether the node folders, or the cluster, stay for a look afterwards.
         cluster: Of the backend ``kind``: the cluster's name.
         node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
+        stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
     """
 
     backend: BackendName = BackendName.SIM
@@ -61,9 +61,10 @@ class Options:
     keep: bool = False
     cluster: str = "simkubelet"
     node_image: str | None = None
+    stops_at_failure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Job:
     """One story of a run as its file says it, on one version where the run or the story names some."""
 
@@ -90,7 +91,28 @@ class Played:
     """A story that was played: the answer and the whole record."""
 
     verdict: Verdict
-    events: tuple[Entry, ...]
+    events: tuple[Entry, ...] = ()
+
+
+class StoryEnded(asyncio.CancelledError):
+    """The run was ended while a story was played; `played` is what there is of it."""
+
+    def __init__(self, played: Played) -> None:
+        super().__init__()
+        self.played = played
+
+
+class Watch(Protocol):
+    """Notified of what becomes of the stories of a run, as it happens."""
+
+    def began(self, job: Job) -> None:
+        """A story begins: its world is made."""
+
+    def stepped(self, job: Job, title: str) -> None:
+        """A step of it begins."""
+
+    def ended(self, job: Job, played: Played) -> None:
+        """It has come to its end, or was ended."""
 
 
 def at_a_time() -> int:
@@ -98,43 +120,53 @@ def at_a_time() -> int:
     return min(_FOR_EACH_CORE * len(os.sched_getaffinity(0)), _MOST_AT_A_TIME)
 
 
-async def play_all(jobs: Sequence[Job], count: int, progress: RunProgress) -> tuple[Played, ...]:
-    """Play stories; the results are in the order of the jobs, whichever ends first.
+async def play_all(jobs: Sequence[Job], count: int, watch: Watch) -> None:
+    """Play stories.
 
     Args:
         jobs: The stories.
         count: How many are played at a time.
-        progress: Called for each step as it begins.
-
-    Raises:
-        InputError: What the user gave cannot be used; the other stories are ended first.
+        watch: Notified of each story; those that it hears nothing of were not played.
     """
-    free = asyncio.Semaphore(count)
+    waiting = iter(jobs)
 
-    async def played(job: Job) -> Played:
-        async with free:
-            return await play_job(job, progress_for(job, progress))
+    async def play_what_waits() -> None:
+        for job in waiting:
+            await watched(job, watch, partial(play_job, job))
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(played(job)) for job in jobs]
+            for _ in range(count):
+                group.create_task(play_what_waits())
     except BaseExceptionGroup as errors:
         # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
-        raise next(single_errors(errors.subgroup(InputError) or errors)) from None
-    return tuple(task.result() for task in tasks)
+        if (others := errors.split(FirstFailure)[1]) is not None:
+            raise next(single_errors(others)) from None
 
 
-def progress_for(job: Job, progress: RunProgress) -> Progress:
-    """The progress of one story of a run."""
-    return lambda title: progress(job.name, title)
+class FirstFailure(Exception):  # noqa: N818  # what was asked for has happened
+    """A story failed, and the run was to end with the first that does."""
+
+
+async def watched(job: Job, watch: Watch, play: Callable[[Progress], Awaitable[Played]]) -> None:
+    """Play one story of a run, and notify who watches it.
+
+    Raises:
+        FirstFailure: It failed, and the run is to end with it.
+    """
+    watch.began(job)
+    try:
+        played = await play(lambda title: watch.stepped(job, title))
+    except StoryEnded as ended:
+        watch.ended(job, replace(ended.played, verdict=replace(ended.played.verdict, scenario=job.name)))
+        raise
+    watch.ended(job, played)
+    if job.options.stops_at_failure and played.verdict.outcome.is_failure:
+        raise FirstFailure
 
 
 async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
-    """Play one story in this process, which takes all open files that it may have; see `runner.play`.
-
-    Raises:
-        InputError: What the user gave cannot be used.
-    """
+    """Play one story in this process, which takes all open files that it may have; see `runner.play`."""
     raise_limit()
     return await play_in(_backend(job.document, job.options), job, progress, afterwards)
 
@@ -143,9 +175,21 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
     """Play one story in a world that is not yet entered.
 
     Raises:
-        InputError: What the user gave cannot be used.
+        StoryEnded: The run is ended.
     """
-    verdict = await play(job.document, backend, progress, afterwards)
+    began, step = time.monotonic(), "its start"
+
+    def stepped(title: str) -> None:
+        nonlocal step
+        step = f"step '{title}'"
+        progress(title)
+
+    try:
+        verdict = await play(job.document, backend, stepped, afterwards)
+    except asyncio.CancelledError as error:
+        reason = f"the run was ended in {step}"
+        verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)
+        raise StoryEnded(Played(verdict, tuple(backend.trace))) from error
     return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
 
 
@@ -165,7 +209,7 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
 
     Raises:
         DocumentError: Some files are no stories; the error has the problems of all of them.
-        InputError: An option names a version, a plugin or a program that does not exist.
+        InputError: An option names a version, a plugin, a program or a folder that cannot be used.
     """
     documents = load_all(stories)
     check(documents, options)
@@ -176,19 +220,25 @@ def check(documents: Collection[Document], options: Options) -> None:
     """Check the options of a run, as far as that can be done before anything starts.
 
     Raises:
-        InputError: One names a version, a plugin or a program that does not exist.
+        InputError: One names a version, a plugin, a program or a folder that cannot be used.
     """
     if options.kubernetes is not None and not is_supported(options.kubernetes, installed().kubernetes):
         raise InputError(f"--kubelet-version: {unsupported(options.kubernetes, installed().kubernetes)}")
     _check_plugin_names(documents, options.plugin_commands)
     for document in documents:
         _check_programs(document, options.plugin_commands)
+    if options.backend is not BackendName.KIND:
+        from ..backends.world.node import check_base
+
+        check_base(options.directory, {node.name for document in documents for node in document.scenario.nodes})
 
 
 def _versions(document: Document, options: Options) -> Sequence[str | None]:
     if options.kubernetes is not None:
         return [options.kubernetes]
-    return document.scenario.versions or [None]
+    # A cluster has one version, so a story is played on it once.
+    several = document.scenario.versions if options.backend is BackendName.SIM else None
+    return several or [None]
 
 
 def load_all(stories: Sequence[Path]) -> tuple[Document, ...]:
@@ -219,9 +269,19 @@ def _check_plugin_names(documents: Collection[Document], plugin_commands: Mappin
 def _check_programs(document: Document, plugin_commands: Mapping[str, tuple[str, ...]]) -> None:
     for index, plugin in enumerate(document.scenario.plugins):
         replacement = plugin_commands.get(plugin.name)
-        command = replacement or plugin.command
-        if command and shutil.which(command[0]) is None:
+        program = plugin.foreign_program(replacement)
+        if program and shutil.which(program[0]) is None:
+            given = (replacement or plugin.command or program)[0]
             where = "--plugin" if replacement else document.location("plugins", index, "command")
-            raise InputError(
-                f"{where}: plugin '{plugin.name}': no program '{command[0]}'; give its path or put its folder on PATH"
-            )
+            raise InputError(f"{where}: plugin '{plugin.name}': {_why_not(given, Path(program[0]))}")
+
+
+def _why_not(given: str, place: Path) -> str:
+    """Why a program cannot be run."""
+    if "/" not in given:
+        return f"no program '{given}'; give its path or put its folder on PATH"
+    if place.is_dir():
+        return f"'{given}' is a folder; name a program in it"
+    if place.is_file():
+        return f"'{given}' is not executable; allow it with: chmod +x {place}"
+    return f"no program '{given}'; there is no file {place.absolute()}"

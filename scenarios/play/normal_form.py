@@ -8,8 +8,9 @@ expectations enforce is not chance, and both worlds have met those. Normal form 
 - Kubernetes Events of a pod are a set: how often and when the same is said again is chance; those about images and
   networks, which no simulated node has, do not count;
 - what two containers of a pod do one after the other counts for each: a status reports all at once;
-- the end of a container does not count where its pod's object is gone, as nobody can see it then, nor where the pod was
-  refused while it ran, as a kubelet reports it only when it relists its containers at the right moment;
+- the end of a container does not count where its pod's object is gone, as nobody can see it then, nor where a kubelet
+  reports it only if its work in the background comes at the right moment: of a pod that was refused while it ran, and
+  of a static pod, whose status a kubelet forgets every two seconds once the manifest is gone;
 - a node's resources count where the story has met an expectation about them: what a kubelet publishes in between
   depends on its period;
 - devices are named by who holds them and which faults they have, since a kubelet takes any that are free.
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
@@ -44,6 +45,7 @@ from simkubelet.model.events import (
 
 from ..story.expectations import NodeExpectation
 from ..story.model import Scenario
+from ..story.verbs.file_action import AddStaticPod
 from ..trace.events import (
     CheckpointChanged,
     CriRefused,
@@ -124,7 +126,7 @@ class _Lanes:
     def __init__(self, entries: Sequence[Entry], scenario: Scenario) -> None:
         self._scenario = scenario
         self._end = _end_of_story(entries)
-        self._unseen = _unseen_ends(entries)
+        self._unseen = _unseen_ends(entries, _static_pods(scenario))
         self._names = _DeviceNames(entries)
         self._lanes: defaultdict[str, list[Line]] = defaultdict(list)
         self._sets: defaultdict[str, dict[str, Line]] = defaultdict(dict)
@@ -189,20 +191,33 @@ def _end_of_story(entries: Sequence[Entry]) -> int:
     return max(ends, default=-1)
 
 
-def _unseen_ends(entries: Sequence[Entry]) -> set[int]:
-    """The numbers of containers' ends that come after the end of their pod's object, or beside a refusal of the pod."""
+def _static_pods(scenario: Scenario) -> set[str]:
+    """The names of their mirrors."""
+    added = [step.action for step in scenario.steps if isinstance(step.action, AddStaticPod)]
+    return {f"{one.manifest.pod}-{one.node or scenario.nodes[0].name}" for one in added}
+
+
+def _unseen_ends(entries: Sequence[Entry], static_pods: Collection[str]) -> set[int]:
+    """The numbers of the ends of containers that do not count.
+
+    They come after the end of their pod's object or just before that of a static pod, or beside a refusal of the pod.
+
+    Source: kubelet/kubelet_pods.go, ``HandlePodCleanups``; status/status_manager.go, ``syncBatch`` (kubernetes
+    v1.34.4): the status of a forgotten pod counts its versions from one again, so it looks as if it had been sent.
+    """
     lives: defaultdict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         if isinstance(entry.event, _PodLife):
             lives[entry.event.pod].append(entry)
     unseen: set[int] = set()
-    for life in lives.values():
+    for pod, life in lives.items():
         groups = [list(group) for _, group in groupby(life, key=_is_end)]
         for place, group in enumerate(groups):
             before = groups[place - 1][-1].event if place else None
             after = groups[place + 1][0].event if place + 1 < len(groups) else None
-            is_unseen = isinstance(before, PodRemoved) or _is_refusal(before) or _is_refusal(after)
-            if _is_end(group[0]) and is_unseen:
+            is_refused = _is_refusal(before) or _is_refusal(after)
+            is_removed = isinstance(before, PodRemoved) or (pod in static_pods and isinstance(after, PodRemoved))
+            if _is_end(group[0]) and (is_refused or is_removed):
                 unseen.update(entry.seq for entry in group)
     return unseen
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from simkubelet.model.errors import InputError
 
@@ -12,18 +14,17 @@ from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
 from ..evaluation.verdict import Outcome
 from .comparison import Comparison, explained
-from .job import BackendName, Job, Options, Played, RunProgress, play_in, play_job, progress_for
+from .job import BackendName, FirstFailure, Job, Options, Played, Watch, play_in, play_job, watched
 from .runner import Progress
 
 
-async def play_on_cluster(jobs: Sequence[Job], options: Options, progress: RunProgress) -> tuple[Played, ...]:
-    """Play stories; the results are in the order of the jobs. All are played on the cluster's own version.
+async def play_on_cluster(jobs: Sequence[Job], options: Options, watch: Watch) -> None:
+    """Play stories, all on the cluster's own version.
 
     Raises:
         InputError: What the user gave cannot be used.
         HostError: There is no cluster and none can be made; nothing is left.
     """
-    jobs = _once(jobs)
     for job in jobs:
         programs_of(job.story.scenario.plugins, options.plugin_commands)
     async with kind_session(options.cluster, options.node_image, options.keep, nodes_needed(jobs)) as session:
@@ -32,12 +33,9 @@ async def play_on_cluster(jobs: Sequence[Job], options: Options, progress: RunPr
                 f"--kubelet-version: cluster '{options.cluster}' runs {session.kubernetes}; leave the option out, "
                 f"or choose a node image with --image"
             )
-        return tuple([await play_story(job, session, progress_for(job, progress)) for job in jobs])
-
-
-def _once(jobs: Sequence[Job]) -> list[Job]:
-    """Each story once, as the cluster has one version."""
-    return list({job.story.path: replace(job, kubernetes=None) for job in jobs}.values())
+        with contextlib.suppress(FirstFailure):
+            for job in jobs:
+                await watched(job, watch, partial(play_story, job, session))
 
 
 def nodes_needed(jobs: Sequence[Job]) -> int:
@@ -47,11 +45,7 @@ def nodes_needed(jobs: Sequence[Job]) -> int:
 
 
 async def play_story(job: Job, session: KindSession, progress: Progress) -> Played:
-    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare.
-
-    Raises:
-        InputError: What the user gave cannot be used.
-    """
+    """Play one story on the cluster's version; where the job says so, on the simulator too, and compare."""
     job = replace(job, kubernetes=session.kubernetes)
     scenario = job.document.scenario
     world = session.world(scenario, job.options.plugin_commands)

@@ -9,8 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-from simkubelet.model.errors import InputError
+from typing import Final
 
 from ..backends.backend import Backend
 from ..evaluation.evaluation import evaluate
@@ -19,10 +18,11 @@ from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_err
 from ..story.document import Document, shown_path
 from ..story.expectations import Expectation
 from ..story.model import Step
-from ..story.part import Action, DataPath, format_duration
+from ..story.part import DataPath, format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
 from ..trace.snapshot import PluginState
 
+_NOTABLY_LONGER: Final = 1.2
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
@@ -46,9 +46,6 @@ async def play(
         backend: A world made for this story and not yet entered; it is left in any case.
         progress: Called with the title of each step as it begins.
         afterwards: Awaited at the end of a story that went well.
-
-    Raises:
-        InputError: What the user gave cannot be used.
     """
     began = time.monotonic()
     name = document.scenario.name
@@ -99,15 +96,9 @@ class _Run:
             self.backend.trace.append(StepStarted(self.index, step.title))
             self.progress(step.title)
             if step.action is not None:
-                await self._perform(step.action)
+                await self.backend.perform(step.action)
             elif step.expect is not None:
                 await self._expect(step, step.expect)
-
-    async def _perform(self, action: Action) -> None:
-        try:
-            await self.backend.perform(action)
-        except InputError as error:
-            raise InputError(f"{self.document.location('steps', self.index)}: {error}") from None
 
     async def _expect(self, step: Step, expectation: Expectation) -> None:
         """Wait until the expectation is met and has held.
@@ -119,7 +110,7 @@ class _Run:
         patience = self.backend.patience(expectation.within)
         while mismatches := await self._look(expectation):
             if not await patience.wait():
-                waited = f"waited {time.monotonic() - began:.2f} s (within: {format_duration(expectation.within)})"
+                waited = _waited(time.monotonic() - began, expectation.within)
                 raise await self._unmet(step, expectation, mismatches, waited)
         if expectation.holds:
             began = time.monotonic()
@@ -163,3 +154,10 @@ class _Run:
             return Failure(self.document.location("plugins"), "start", (), latest)
         step = self.document.scenario.steps[self.index]
         return Failure(self.document.location("steps", self.index), step.title, (), latest)
+
+
+def _waited(real_s: float, within_s: float) -> str:
+    """How long was waited for an expectation, and why that is longer than it says."""
+    is_busy = real_s > _NOTABLY_LONGER * within_s
+    why = "; longer, as this machine is busy" if is_busy else ""
+    return f"waited {real_s:.2f} s (within: {format_duration(within_s)}{why})"

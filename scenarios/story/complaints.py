@@ -1,4 +1,7 @@
-"""What pydantic reports about a story, in the words of its author: where, what was expected, what was found."""
+"""What is wrong with a story, in the words of its author: where, what was expected, what was found.
+
+Pydantic reports it about the story's own parts, the API server's strict decoding about the manifests of pods.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,10 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 from pydantic_core import ErrorDetails
+
+from simkubelet.cluster import FieldFault, field_faults
+from simkubelet.model.errors import InputError
+from simkubelet.model.pod import pod_from_manifest
 
 from .part import DataPath
 
@@ -31,6 +38,14 @@ _WITH_LIMIT = {
     "string_too_long": "expected at most {max_length} characters",
     "too_short": "expected at least {min_length} item",
 }
+_PYDANTIC_TYPES = {
+    "array": "tuple_type",
+    "boolean": "bool_type",
+    "integer": "int_type",
+    "object": "dict_type",
+    "string": "string_type",
+}
+"""A type in OpenAPI -> what pydantic reports where a value is of another one."""
 _OWN_WORDS_FOR_THE_FOUND = {"duration", "verb", "missing", "nothing", "program", "file", "gone", "object"}
 
 
@@ -50,6 +65,36 @@ def complaints(errors: Iterable[ErrorDetails], model: type[BaseModel]) -> Iterat
     for error in found:
         if not error.is_aftermath and (error.kind != "missing" or error.path not in fixed_by_renaming):
             yield error.complaint
+
+
+def manifest_complaints(manifest: Mapping[str, Any], path: DataPath) -> Iterator[Complaint]:
+    """What the API server refuses about a pod's manifest when it decodes it strictly, as kubectl asks it to.
+
+    Args:
+        manifest: As the story has it.
+        path: Where it is in the story.
+    """
+    faults = list(field_faults(dict(manifest), "", "v1", "Pod"))
+    for fault in faults:
+        yield _fault_complaint(fault, (*path, *fault.path))
+    if faults:
+        return
+    try:
+        pod_from_manifest(manifest)
+    except InputError as error:
+        yield Complaint(path, str(error))
+
+
+def _fault_complaint(fault: FieldFault, path: DataPath) -> Complaint:
+    if not fault.reason:
+        close = difflib.get_close_matches(str(path[-1]), fault.known, n=1)
+        return Complaint(path, _unknown_key(close[0] if close else None), is_about_key=True)
+    kind = _PYDANTIC_TYPES.get(fault.wanted, "")
+    return Complaint(path, _expected_but_found({"type": kind, "input": fault.value, "msg": fault.reason, "loc": path}))
+
+
+def _unknown_key(meant: object) -> str:
+    return f"unknown key; did you mean '{meant}'?" if meant else "unknown key"
 
 
 class _ModelError:
@@ -79,7 +124,7 @@ class _ModelError:
 
     def _message(self) -> str:
         if self.kind == "extra_forbidden":
-            return f"unknown key; did you mean '{self.meant[-1]}'?" if self.meant else "unknown key"
+            return _unknown_key(self.meant[-1] if self.meant else None)
         return _expected_but_found(self._error)
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.model.errors import InputError
-from simkubelet.model.pod import pod_from_manifest
 
 from .expectations import NodeExpectation, PluginExpectation, PodExpectation
 from .expected_values import CheckpointContent
@@ -65,21 +63,12 @@ def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
             yield ("versions", index), f"the story is about Kubernetes {scenario.kubernetes} only, not {version}"
 
 
-def _pod(apply: Apply, path: DataPath) -> Iterator[Finding]:
-    try:
-        pod_from_manifest(apply.manifest)
-    except InputError as error:
-        yield path, str(error)
-
-
 def _created_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:
-    """Check a step that creates a pod, or removes a static one, which goes by its node's name, too."""
+    """Note the pod that a step creates, and check a step that removes a static one, which goes by its node's name."""
     match step.action:
         case Apply() as apply:
-            yield from _pod(apply, (*path, step.verb))
             applied[apply.pod] = apply.containers
         case AddStaticPod(manifest=manifest, node=node):
-            yield from _pod(manifest, (*path, step.verb, "manifest"))
             applied[f"{manifest.pod}-{node or first_node}"] = manifest.containers
         case RemoveStaticPod(pod=pod, node=node) if f"{pod}-{node or first_node}" not in applied:
             yield (*path, step.verb, "pod"), f"no step before this one adds a static pod '{pod}' to the node"

@@ -8,7 +8,7 @@ an error here, as it is for Kubernetes' strict decoding, because one of the two 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,10 +18,12 @@ from pydantic import ValidationError
 
 from simkubelet.model.errors import InputError
 
-from .complaints import Complaint, complaints
+from .complaints import Complaint, complaints, manifest_complaints
 from .crosscheck import Known, crosscheck
 from .model import Scenario
 from .part import DataPath
+from .verbs.file_action import AddStaticPod
+from .verbs.pod_action import Apply
 
 
 class DocumentError(InputError):
@@ -68,9 +70,11 @@ def load(path: Path, known: Known | None = None) -> Document:
         found = complaints(error.errors(include_url=False), Scenario)
         _refuse(path, (_located(complaint, source) for complaint in found))
     findings = crosscheck(scenario, path.stem, known or installed())
-    if problems := [_Problem(source.of_value(where), where, message) for where, message in findings]:
-        _refuse(path, problems)
-    return Document(path, scenario, source)
+    wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
+    if wrong:
+        _refuse(path, (_located(complaint, source) for complaint in wrong))
+    plugins = tuple(plugin.in_folder(path.parent) for plugin in scenario.plugins)
+    return Document(path, scenario.model_copy(update={"plugins": plugins}), source)
 
 
 def installed() -> Known:
@@ -79,6 +83,15 @@ def installed() -> Known:
     from simkubelet.model.version import FEATURE_GATES, SUPPORTED
 
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=tuple(FEATURE_GATES))
+
+
+def _about_pods(scenario: Scenario) -> Iterator[Complaint]:
+    for index, step in enumerate(scenario.steps):
+        match step.action:
+            case Apply() as pod:
+                yield from manifest_complaints(pod.manifest, ("steps", index, step.verb))
+            case AddStaticPod(manifest=pod):
+                yield from manifest_complaints(pod.manifest, ("steps", index, step.verb, "manifest"))
 
 
 def _located(complaint: Complaint, source: Positioned) -> _Problem:

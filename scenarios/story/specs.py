@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
+from pydantic import Discriminator, Field, PrivateAttr, StrictBool, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from .part import Capability, Count, KubernetesVersion, Name, NodePath, Part, ResourceName
@@ -244,6 +246,27 @@ class Serves(Part):
     preferred_allocation: StrictBool = False
 
 
+_PYTHONS: Final = frozenset({"python", "python3"})
+
+
+def runnable_words(words: Sequence[str], folder: Path | None = None) -> tuple[str, ...]:
+    """A command with a first word that can be run: the Python that runs this, or a path from the root.
+
+    ``python`` and ``python3`` are the interpreter that runs simkubelet, which has its packages; another one is given by
+    its path, or as ``env python3``.
+
+    Args:
+        words: The command.
+        folder: Where a relative path begins; the working directory where it is left out.
+    """
+    first, *rest = words
+    if first in _PYTHONS:
+        first = sys.executable
+    elif "/" in first and folder is not None:
+        first = str(folder / first)
+    return (first, *rest)
+
+
 _OVER_THE_API = frozenset({"gpu-memory", "gpushare", "volcano"})
 
 
@@ -252,7 +275,8 @@ class PluginSpec(Part):
 
     Attributes:
         builtin: One of the bundled plugins.
-        command: Any other program's argv.
+        command: Any other program's argv; ``python`` is the interpreter that runs simkubelet, and relative paths begin
+            in the story's folder, where the plugin runs.
         serves: What the builtin ``stub`` serves.
         tap: Whether it talks to the kubelet through a tap, which records its calls and can answer them in another way.
         api: Whether it is given the API server, and its node's name as ``NODE_NAME``: a kubeconfig as ``KUBECONFIG``,
@@ -274,6 +298,8 @@ class PluginSpec(Part):
     args: tuple[StrictStr, ...] = ()
     env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
 
+    _folder: Path | None = PrivateAttr(default=None)
+
     @model_validator(mode="after")
     def _one_program(self) -> PluginSpec:
         if (self.builtin is None) == (self.command is None):
@@ -283,6 +309,16 @@ class PluginSpec(Part):
         if self.quirks is not None and self.builtin is None:
             raise PydanticCustomError("program", "only a 'builtin' has 'quirks'; give a program of yours 'args'")
         return self
+
+    def in_folder(self, folder: Path) -> PluginSpec:
+        """The same plugin of a story in this folder."""
+        copy = self.model_copy()
+        copy._folder = folder.absolute()  # our own
+        return copy
+
+    def working_folder(self, replacement: Sequence[str] | None) -> Path | None:
+        """Where its process runs; None for the working directory of this process, as for a program in its place."""
+        return None if replacement else self._folder
 
     @property
     def builtin_args(self) -> tuple[str, ...]:
@@ -296,7 +332,7 @@ class PluginSpec(Part):
             replacement: What takes the place of the story's own program.
         """
         program = replacement or self.command
-        return (*program, *self.args) if program else ()
+        return (*runnable_words(program, self.working_folder(replacement)), *self.args) if program else ()
 
     @property
     def is_stub(self) -> bool:

@@ -103,7 +103,7 @@ def up(
       simkubelet kubelet restart node-1
       simkubelet node reboot node-2
 
-    Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C or SIGTERM.
+    Exit status: 2 bad input, 3 the machine failed, 130 ended by Ctrl-C, 143 by SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from ..story.crosscheck import is_supported, unsupported
     from ..story.document import installed
@@ -233,11 +233,13 @@ def _image(text: str) -> tuple[str, PluginSpec]:
 def _argv(command: str, option: str) -> tuple[str, ...]:
     import shutil
 
+    from ..story.specs import runnable_words
+
     try:
         argv = tuple(shlex.split(command))
     except ValueError as error:
         raise click.BadParameter(f"'{command}': {error}", param_hint=option) from error
-    if not argv or shutil.which(argv[0]) is None:
+    if not argv or shutil.which(runnable_words(argv)[0]) is None:
         missing = argv[0] if argv else command
         raise click.BadParameter(f"no program '{missing}'; give its path or put its folder on PATH", param_hint=option)
     return argv

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
+    from .api.decoding.schema import FieldFault, field_faults
     from .api.endpoints.server import ApiServer
     from .api.registry.kinds import kind_named
     from .controllers.daemonset_controller import DaemonSetController
@@ -24,6 +25,7 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
+            ".api.decoding.schema": ("FieldFault", "field_faults"),
             ".api.endpoints.server": ("ApiServer",),
             ".api.registry.kinds": ("kind_named",),
             ".controllers.daemonset_controller": ("DaemonSetController",),
@@ -44,6 +46,7 @@ __all__ = [
     "JSON",
     "ApiServer",
     "DaemonSetController",
+    "FieldFault",
     "GarbageCollector",
     "Key",
     "NamespaceController",
@@ -57,6 +60,7 @@ __all__ = [
     "WallTime",
     "all_strategies",
     "ensure_priority_classes",
+    "field_faults",
     "kind_named",
     "pod_key",
 ]

@@ -14,15 +14,13 @@ do to real kubelets.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 __all__ = ["AllocationError", "HostError", "InputError", "KubeletPanicError", "PluginError", "SimkubeletError"]
 
 
 class SimkubeletError(Exception):
     """Base of all errors that a command turns into one line and an exit status."""
 
-    exit_status: ClassVar[int] = 1
+    exit_status = 1
 
 
 class InputError(SimkubeletError):

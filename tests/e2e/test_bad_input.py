@@ -180,6 +180,26 @@ def test_plugin_that_exits_early_fails_its_story(run: Any, story: Any) -> None:
     assert_only_the_log_is_left(run, done, "no devices today\n")
 
 
+def test_impossible_steps_are_errors_of_their_stories(run: Any) -> None:
+    stub = "plugins: [{name: stub, builtin: stub, serves: {resource: example.com/gpu, devices: [gpu-0]}}]"
+    steps = {
+        "twice": "{startPlugin: {plugin: stub}}",
+        "no-file": "{removeFile: {path: /dev/seat}}",
+        "fine": "{advance: 1s}",
+    }
+    for name, step in steps.items():
+        (run.scratch / f"{name}.yaml").write_text(f"name: {name}\ndescription: x\n{stub}\nsteps: [{step}]\n")
+
+    done = run("simkubelet run twice.yaml no-file.yaml fine.yaml --junit report.xml")
+
+    assert (done.returncode, done.stderr) == (2, "")
+    for part in ("twice.yaml:4: ERROR", "plugin 'stub' runs already; stop it first", "node-1:/dev/seat: cannot be"):
+        assert part in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 passed, 2 error in ")
+    assert (run.scratch / "report.xml").read_text().count("<error ") == 2
+    assert run.processes() == []
+
+
 def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str], content: str) -> None:
     (log,) = [Path(line.strip()) for line in done.stdout.splitlines() if line.endswith("/logs/plugins/mine.log")]
     assert log.read_text() == content
@@ -244,13 +264,16 @@ def test_output_that_cannot_be_written_is_one_line(run: Any, command: str, unbuf
 @pytest.mark.parametrize("parallel", ["", "-n 2"])
 def test_interrupted_run_ends_everything(run: Any, story: Any, parallel: str) -> None:
     story('[sh, -c, "touch /tmp/started; exec sleep infinity"]', within="1h")
-    process = run.start(f"simkubelet run mine.yaml gopher-pending {parallel}")
+    process = run.start(f"simkubelet run mine.yaml gopher-pending {parallel} --junit report.xml --trace trace.jsonl")
     eventually(lambda: has_started_plugin(run))
 
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=LIMIT_S)
+    told, said = process.communicate(timeout=LIMIT_S)
 
     assert process.returncode == 130
+    assert "INTERRUPTED mine " in told
+    assert (run.scratch / "report.xml").read_text().count("<testcase ") == 2
+    assert '"plugin-started", "plugin": "mine"' in (run.scratch / "trace.jsonl").read_text()
     assert said == "interrupted; everything was ended\n"
     assert run.leftovers() == []
     assert run.processes() == []
@@ -269,7 +292,7 @@ def test_interruption_during_start_is_one_line(run: Any, number: signal.Signals)
     os.killpg(process.pid, number)
     told, said = process.communicate(timeout=LIMIT_S)
 
-    assert (process.returncode, told, said) == (130, "", "interrupted; everything was ended\n")
+    assert (process.returncode, told, said) == (128 + number, "", "interrupted; everything was ended\n")
 
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to tie a plugin to its run")

@@ -46,7 +46,7 @@ def test_cluster_that_is_interrupted_leaves_nothing(number: signal.Signals) -> N
 
         said = cluster.interrupt(number)
 
-        assert (cluster.process.returncode, said) == (130, "interrupted; everything was ended\n")
+        assert (cluster.process.returncode, said) == (128 + number, "interrupted; everything was ended\n")
         assert cluster.leftovers() == []
         assert cluster.command("simkubelet kubelet stop node-1", fails=True) == (
             "error: no cluster runs; start one with 'simkubelet up' in another terminal\n"

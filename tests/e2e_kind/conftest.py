@@ -31,6 +31,7 @@ RECORD = Path(__file__).with_name("equal.json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--every-story", action="store_true", help="play all portable stories")
     parser.addoption("--record", action="store_true", help=f"note in {RECORD.name} which stories were equal")
 
 

@@ -1,4 +1,8 @@
-"""The portable stories of the catalogue: a real cluster and the simulator give equal traces."""
+"""Portable stories of the catalogue: a real cluster and the simulator give equal traces.
+
+The kubelet is what differs between the two; a plugin is the same program on both. So all stories about kubelets are
+played, and of those about one plugin the ones that `simkubelet run` chooses of its topic; ``--every-story`` plays all.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
+from plugin.cli import PLUGINS
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
+from scenarios.play.failure import failure_lines
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story
-from scenarios.play.run import failure_lines
 from scenarios.story import stories
 from scenarios.story.document import load
 
@@ -23,9 +28,14 @@ pytestmark = [
 
 JOBS = {name: Job(load(path), Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
 PORTABLE = [name for name, job in JOBS.items() if job.document.scenario.needed <= CAPABILITIES]
+CHOSEN = [name for name in PORTABLE if name.partition("/")[0] not in PLUGINS or name in stories.CHOSEN]
 
 
-@pytest.mark.parametrize("story", PORTABLE)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "story" in metafunc.fixturenames:
+        metafunc.parametrize("story", PORTABLE if metafunc.config.getoption("--every-story") else CHOSEN)
+
+
 async def test_both_backends_have_equal_traces(
     story: str, session: KindSession, record: Callable[[str, str, bool], None]
 ) -> None:

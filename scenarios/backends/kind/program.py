@@ -53,9 +53,10 @@ def programs_of(specs: Iterable[PluginSpec], replacements: Mapping[str, Sequence
     """
     found = {}
     for spec in specs:
-        if argv := spec.foreign_program(replacements.get(spec.name)):
+        replacement = replacements.get(spec.name)
+        if argv := spec.foreign_program(replacement):
             try:
-                found[spec.name] = carried(argv)
+                found[spec.name] = carried(argv, spec.working_folder(replacement))
             except InputError as error:
                 raise InputError(f"plugin '{spec.name}': {error}") from None
     return found
@@ -75,15 +76,16 @@ def volume_of(path: Path) -> str:
     return f"file-{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
 
 
-def carried(argv: Sequence[str]) -> Program:
-    """What a command needs to run elsewhere.
+def carried(argv: Sequence[str], folder: Path | None = None) -> Program:
+    """What a command needs to run elsewhere; relative paths of files begin in `folder`.
 
     Raises:
         InputError: It cannot.
     """
     words, files = _runnable(_found(argv[0]))
     # Not Path.is_file, which raises where a word, a whole script perhaps, is too long for a path.
-    given = [_whole(Path(word)) if os.path.isfile(word) else None for word in argv[1:]]  # noqa: PTH113
+    places = [os.path.join(folder or "", word) for word in argv[1:]]  # noqa: PTH118
+    given = [_whole(Path(place)) if os.path.isfile(place) else None for place in places]  # noqa: PTH113
     rest = [word if path is None else str(path) for word, path in zip(argv[1:], given, strict=True)]
     return Program((*words, *rest), frozenset(files) | {path for path in given if path is not None})
 

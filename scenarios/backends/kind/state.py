@@ -210,7 +210,7 @@ class ClusterState:
         about = item["involvedObject"]
         if about.get("kind") != "Pod":
             return
-        if about["uid"] in self._statuses or any(about["uid"] == uid_on_node(pod) for pod in self._pods.values()):
+        if about["uid"] in self._statuses or about["uid"] in self._named:
             self._record_event(item)
         else:
             # Of a pod that the other watch reports next, or of one of an earlier story, which it does not report.

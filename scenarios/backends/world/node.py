@@ -11,12 +11,13 @@ import errno
 import json
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from simkubelet.devices import CHECKPOINT_NAME
+from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
+from simkubelet.devices import CHECKPOINT_NAME, check_socket_path
 from simkubelet.host import NodeView
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
@@ -196,6 +197,18 @@ def new_folder(base: Path | None) -> Path:
     except OSError as error:
         kind = HostError if error.errno == errno.ENOSPC else InputError
         raise kind(f"{place}: no folder can be made here: {error.strerror}; choose another with --dir") from None
+
+
+def check_base(base: Path | None, nodes: Iterable[str]) -> None:
+    """Check that the folders of nodes can be made below a folder, and hold their sockets.
+
+    Raises:
+        InputError: They cannot.
+        HostError: There is no space left.
+    """
+    with removed_at_end(new_folder(base)) as folder:
+        for node in nodes:
+            check_socket_path(folder / node / DEVICE_PLUGINS / KUBELET_SOCKET_NAME)
 
 
 @contextmanager

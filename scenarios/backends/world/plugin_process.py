@@ -41,6 +41,7 @@ class PluginCommand:
     """How a plugin is run: `argv` and `env` are complete, `log` takes what it writes.
 
     `takes_commands` says that it reads commands and reports, see `StubControl`; `is_tapped` that a tap reports instead.
+    `folder` is its working directory, that of this process where it is None.
     """
 
     name: str
@@ -50,6 +51,7 @@ class PluginCommand:
     log: Path
     takes_commands: bool = False
     is_tapped: bool = False
+    folder: Path | None = None
 
 
 class PluginProcess:
@@ -286,6 +288,7 @@ class PluginProcess:
                     stdout=asyncio.subprocess.PIPE if self.command.takes_commands else log,
                     stderr=log,
                     limit=LINE_LIMIT_BYTES,
+                    cwd=self.command.folder,
                     env={**self.command.env, MARK: self._mark},
                     start_new_session=True,
                 )

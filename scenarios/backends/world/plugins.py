@@ -205,7 +205,8 @@ def plugin_command(node: SimNode, spec: PluginSpec, replacement: tuple[str, ...]
         argv = _seen(node, program, folder)
     takes_commands = spec.is_stub and replacement is None
     log = node.plugin_logs / f"{spec.name}.log"
-    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap)
+    where = spec.working_folder(replacement)
+    return PluginCommand(spec.name, node.name, tuple(argv), {**env, **spec.env}, log, takes_commands, spec.tap, where)
 
 
 def _socket_folder(node: SimNode, spec: PluginSpec) -> Path:

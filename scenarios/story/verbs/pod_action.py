@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StrictInt, StrictStr, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from simkubelet.model.events import PodScheduled
@@ -13,6 +13,7 @@ from simkubelet.model.events import PodScheduled
 from ..part import LABEL_VALUE, Action, Capability, DataPath, MetadataKey, Name, NodeAction, Part
 
 _Text = Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]
+_Quantity = Annotated[StrictInt | StrictFloat | StrictStr, Field(union_mode="left_to_right")]
 _LabelValue = Annotated[
     Annotated[StrictStr, Field(pattern=LABEL_VALUE)] | None,
     WithJsonSchema({"type": ["string", "null"], "pattern": LABEL_VALUE}),
@@ -20,7 +21,10 @@ _LabelValue = Annotated[
 
 
 class _ManifestPart(Part):
-    """A piece of a Kubernetes object: what we need is checked, the rest is kept word for word."""
+    """A piece of a Kubernetes object, kept word for word.
+
+    What a story needs of it is checked here, the rest in `complaints.manifest_complaints`.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -35,23 +39,21 @@ class ObjectMeta(_ManifestPart):
 class ResourceRequirements(_ManifestPart):
     """``resources`` of a container: resource -> quantity."""
 
-    limits: Mapping[StrictStr, Annotated[StrictInt | StrictStr, Field(union_mode="left_to_right")]] = Field(
-        default_factory=dict
-    )
+    limits: Mapping[StrictStr, _Quantity] | None = None
 
 
 class Container(_ManifestPart):
     """One container of a pod."""
 
     name: Name
-    resources: ResourceRequirements = Field(default_factory=ResourceRequirements)
+    resources: ResourceRequirements | None = None
 
 
 class PodSpec(_ManifestPart):
     """``spec`` of a pod."""
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1)]
-    init_containers: tuple[Container, ...] = Field(default=(), alias="initContainers")
+    init_containers: tuple[Container, ...] | None = Field(default=None, alias="initContainers")
 
 
 class Apply(Action, _ManifestPart):
@@ -76,7 +78,7 @@ class Apply(Action, _ManifestPart):
     @property
     def containers(self) -> tuple[str, ...]:
         """The names of the pod's containers, init containers first."""
-        return tuple(container.name for container in (*self.spec.init_containers, *self.spec.containers))
+        return tuple(container.name for container in (*(self.spec.init_containers or ()), *self.spec.containers))
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -132,6 +132,17 @@ def test_an_event_is_reported_once_in_the_storys_names_whichever_watch_is_quicke
     assert messages(trace) == ["Successfully assigned default/trainer to node-1"]
 
 
+def test_an_event_about_a_static_pod_counts_after_its_mirror_is_gone(state: ClusterState, trace: Trace) -> None:
+    mirror = pod("agent", phase="Running")
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "uid-of-the-file"}
+    state.seen("pod", mirror, True)
+    state.seen("pod", mirror, False)
+    about = SCHEDULED["involvedObject"]
+    state.seen("event", {**SCHEDULED, "involvedObject": {**about, "name": "agent", "uid": "uid-of-the-file"}}, True)
+
+    assert len(messages(trace)) == 1
+
+
 def test_an_event_about_a_pod_of_an_earlier_story_is_none_of_this_one(state: ClusterState, trace: Trace) -> None:
     late = {**SCHEDULED, "involvedObject": {"kind": "Pod", "name": "trainer", "uid": "uid-of-its-namesake"}}
 

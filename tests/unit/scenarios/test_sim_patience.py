@@ -7,7 +7,9 @@ import os
 import time
 from collections.abc import Callable
 
-from scenarios.backends.sim.patience import SimPatience, settled
+import pytest
+
+from scenarios.backends.sim.patience import FairTime, SimPatience, settled
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.events import DevicesListed, NodeStatusUpdated
@@ -22,8 +24,8 @@ class World:
         self.trace = Trace(now=self.clock.now)
         self.observed = 0
 
-    def patience(self, within_s: float) -> SimPatience:
-        return SimPatience(self.clock, self.trace, lambda: self.observed, within_s)
+    def patience(self, within_s: float, real_time: FairTime | None = None) -> SimPatience:
+        return SimPatience(self.clock, self.trace, lambda: self.observed, within_s, real_time)
 
     def look(self) -> None:
         self.observed = len(self.trace)
@@ -223,6 +225,50 @@ async def test_real_time_ends_the_wait_however_much_happens() -> None:
     async with asyncio.timeout(LIMIT_S):
         while await patience.wait():
             world.look()
+    task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("wanting", "within_s", "most_s"),
+    [
+        pytest.param(1, 10, 30, id="idle"),
+        pytest.param(25, 10, 30, id="busy"),
+        pytest.param(25, 1, 10, id="busy, short wait"),
+        pytest.param(1000, 20, 60, id="very busy, long wait"),
+    ],
+)
+async def test_slow_looks_and_restless_plugins_do_not_extend_a_wait(
+    wanting: int, within_s: float, most_s: float
+) -> None:
+    world = World()
+    now_s, look_s = 0.0, 2.0
+    watch = FairTime(within_s, lambda: now_s, lambda: wanting * len(os.sched_getaffinity(0)))
+    patience = world.patience(within_s, watch)
+    task = await ticking(world, 1.0, world.event)
+
+    while await patience.wait():
+        world.look()
+        now_s += look_s
+
+    # One more look after the end.
+    assert now_s <= most_s + look_s
+    task.cancel()
+
+
+async def test_what_comes_as_a_wait_ends_gets_the_node_time_of_a_wait() -> None:
+    world = World()
+    now_s = 0.0
+    patience = world.patience(10, FairTime(10, lambda: now_s, lambda: 1000))
+    task = await ticking(world, 10)
+    assert await patience.wait()
+    now_s = 30.0
+    world.event()
+
+    assert await patience.wait()
+    world.event()
+    assert not await patience.wait()
+
+    assert world.clock.now() == 20
     task.cancel()
 
 

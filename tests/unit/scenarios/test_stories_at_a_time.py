@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from scenarios.evaluation.verdict import Outcome
+from scenarios.evaluation.verdict import Outcome, Verdict
 from scenarios.play import job as job_module
+from scenarios.play.console import Screen
 from scenarios.play.job import Job, Options, at_a_time, play_all
+from scenarios.play.results import Results
 from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError
 
@@ -74,51 +77,89 @@ def jobs(write_story: Any, known: Any) -> Callable[..., list[Job]]:
     return make
 
 
-def silent(story: str, title: str) -> None:
-    return None
+class Notes(Screen):
+    """What a screen is notified of, in order."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[str, str]] = []
+        self.order: list[str] = []
+
+    def began(self, name: str) -> None:
+        self.order.append(f"{name} began")
+
+    def stepped(self, name: str, title: str) -> None:
+        self.steps.append((name, title))
+
+    def ended(self, verdict: Verdict) -> None:
+        self.order.append(f"{verdict.scenario} {verdict.outcome}")
+
+
+async def play(jobs: list[Job], count: int, notes: Notes | None = None) -> Results:
+    results = Results(jobs, notes or Notes())
+    await play_all(jobs, count, results)
+    return results
+
+
+def outcomes(results: Results) -> dict[str, Outcome]:
+    return {verdict.scenario: verdict.outcome for verdict in results.verdicts}
 
 
 async def test_results_are_in_the_order_of_the_jobs(worlds: Worlds, jobs: Any) -> None:
-    told: list[tuple[str, str]] = []
+    notes = Notes()
 
-    played = await play_all(jobs("d", "a", "c", "b"), 3, lambda *step: told.append(step))
+    results = await play(jobs("d", "a", "c", "b"), 3, notes)
 
-    assert [one.verdict.scenario for one in played] == ["d", "a", "c", "b"]
-    assert sorted(told) == [(name, "restartKubelet") for name in "abcd"]
+    assert [verdict.scenario for verdict in results.verdicts] == ["d", "a", "c", "b"]
+    assert sorted(notes.steps) == [(name, "restartKubelet") for name in "abcd"]
     assert worlds.left != ["d", "a", "c", "b"]
+    assert [entry.partition(" ")[0] for entry in notes.order if entry.endswith(" valid")] == worlds.left
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 async def test_no_more_stories_than_asked_for_are_under_way(worlds: Worlds, jobs: Any, count: int) -> None:
-    await play_all(jobs(*"abcdefgh"), count, silent)
+    await play(jobs(*"abcdefgh"), count)
 
     assert worlds.most == count
 
 
-async def test_story_whose_machine_fails_leaves_the_others_alone(worlds: Worlds, jobs: Any) -> None:
-    broken, fine = await play_all(jobs("break", "a"), 2, silent)
+async def test_story_that_fails_leaves_the_others_alone(worlds: Worlds, jobs: Any) -> None:
+    results = await play(jobs("break", "refuse", "a"), 2)
 
-    assert [one.verdict.outcome for one in (broken, fine)] == [Outcome.UNKNOWN, Outcome.VALID]
-
-
-@pytest.mark.parametrize(("name", "error"), [("refuse", InputError), ("bug", ZeroDivisionError)])
-async def test_refused_input_and_bugs_end_the_other_stories_first(
-    worlds: Worlds, jobs: Any, name: str, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        await play_all(jobs("wait", name, "wait-2"), 3, silent)
-
-    assert (worlds.inside, sorted(worlds.left)) == (set(), sorted(["wait", name, "wait-2"]))
+    assert outcomes(results) == {"break": Outcome.UNKNOWN, "refuse": Outcome.ERROR, "a": Outcome.VALID}
 
 
-async def test_cancelled_run_leaves_every_world(worlds: Worlds, jobs: Any) -> None:
-    run = asyncio.create_task(play_all(jobs("wait-1", "wait-2", "later"), 2, silent))
+@pytest.mark.parametrize("name", ["break", "refuse"])
+async def test_run_that_stops_at_a_failure_ends_the_other_stories(worlds: Worlds, jobs: Any, name: str) -> None:
+    told = [replace(job, options=Options(stops_at_failure=True)) for job in jobs("a", "wait", name, "later")]
+
+    results = await play(told, 2)
+
+    assert list(outcomes(results).values())[::2] == [Outcome.VALID, results.verdicts[2].outcome]
+    assert outcomes(results)["wait"] is Outcome.ENDED
+    assert outcomes(results)["later"] is Outcome.UNPLAYED
+    assert worlds.inside == set()
+
+
+async def test_bug_ends_the_other_stories_first(worlds: Worlds, jobs: Any) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await play(jobs("wait", "bug", "wait-2"), 3)
+
+    assert (worlds.inside, sorted(worlds.left)) == (set(), ["bug", "wait", "wait-2"])
+
+
+async def test_cancelled_run_leaves_every_world_and_what_was_done(worlds: Worlds, jobs: Any) -> None:
+    stories = jobs("a", "wait-1", "wait-2", "later")
+    results = Results(stories, Notes())
+    run = asyncio.create_task(play_all(stories, 2, results))
     await worlds.all_wait.wait()
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
 
-    assert (worlds.inside, sorted(worlds.left)) == (set(), ["wait-1", "wait-2"])
+    assert (worlds.inside, sorted(worlds.left)) == (set(), ["a", "wait-1", "wait-2"])
+    assert list(outcomes(results).values()) == [Outcome.VALID, Outcome.ENDED, Outcome.ENDED, Outcome.UNPLAYED]
+    assert results.verdicts[1].reason == "the run was ended in step 'restartKubelet'"
+    assert [[entry.kind for entry in one.events] for one in results.played] == [["step-started"]] * 3 + [[]]
 
 
 @pytest.mark.parametrize(("cores", "count"), [(1, 3), (2, 6), (4, 8), (64, 8)])

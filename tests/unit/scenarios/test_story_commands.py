@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -55,13 +56,13 @@ def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str,
 
 
 @pytest.mark.usefixtures("played")
-def test_run_prints_a_table_and_exits_with_0(run_cli: Any, write_story: Any) -> None:
+def test_run_prints_a_line_for_each_story_and_exits_with_0(run_cli: Any, write_story: Any) -> None:
     status, out, err = run_cli("run", write_story(STEPS, "one"), write_story(STEPS, "two"))
 
-    assert status == 0
-    assert [line.split()[:2] for line in out.splitlines()[1:3]] == [["one", "PASSED"], ["two", "PASSED"]]
-    assert out.splitlines()[1].rstrip().endswith("A story")
-    assert err == ""
+    assert (status, err) == (0, "")
+    lines = out.splitlines()
+    assert sorted(line.split()[:3] for line in lines[:2]) == [["1/2", "PASSED", "one"], ["2/2", "PASSED", "two"]]
+    assert lines[0].endswith(" s  A story")
 
 
 @pytest.mark.usefixtures("played")
@@ -88,17 +89,22 @@ def test_failed_machine_exits_with_3(
     assert "no space left" in out
 
 
-def test_bad_input_found_by_the_world_is_one_line_and_2(
+def test_impossible_step_is_its_storys_error_and_2(
     jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, run_cli: Any, write_story: Any, world: Any, frames: Any
 ) -> None:
-    broken = world([frames.frame()], errors={"enter": InputError("--dir: '/x' cannot be written")})
-    monkeypatch.setattr(jobs, "_backend", lambda document, options: broken)
+    errors = {"restartKubelet": InputError("it runs already")}
+    monkeypatch.setattr(jobs, "_backend", lambda document, options: world([frames.frame()], errors=errors))
+    wrong = write_story("steps:\n- restartKubelet: {}\n", "wrong")
 
-    assert run_cli("run", write_story(STEPS)) == (2, "", "error: --dir: '/x' cannot be written\n")
+    status, out, err = run_cli("run", wrong, write_story(STEPS, "fine"))
+
+    assert (status, err) == (2, "")
+    assert f"{wrong}:4: ERROR in step 'restartKubelet'\n  it runs already\n" in out
+    assert out.splitlines()[-1].startswith("1 passed, 1 error in ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_run_leaves_its_world_and_exits_with_130(
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupted_run_leaves_its_world_and_what_was_done(
     jobs: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     run_cli: Any,
@@ -106,6 +112,8 @@ def test_interrupted_run_leaves_its_world_and_exits_with_130(
     world: Any,
     frames: Any,
     number: signal.Signals,
+    status: int,
+    tmp_path: Path,
 ) -> None:
     a_world = world([frames.frame()])
 
@@ -118,30 +126,33 @@ def test_interrupted_run_leaves_its_world_and_exits_with_130(
     monkeypatch.setattr(a_world, "patience", lambda within_s: Interrupting())
     monkeypatch.setattr(jobs, "_backend", lambda document, options: a_world)
 
-    result = run_cli("run", write_story(STEPS.replace("8", "7")))
+    stories = [write_story(STEPS.replace("8", "7"), name) for name in ("begun", "later")]
+    junit, trace = tmp_path / "junit.xml", tmp_path / "trace.jsonl"
+    result, out, err = run_cli("run", *stories, "-n", "1", "--junit", junit, "--trace", trace)
 
-    assert result == (130, "", "interrupted; everything was ended\n")
+    assert (result, err) == (status, "interrupted; everything was ended\n")
+    assert out.splitlines()[0].startswith("1/2 INTERRUPTED begun ")
+    assert out.splitlines()[-2] == "not played: later"
+    assert out.splitlines()[-1].startswith("1 interrupted, 1 not played in ")
+    assert 'type="INTERRUPTED"' in junit.read_text()
+    assert 'type="NOT PLAYED"' in junit.read_text()
+    assert [json.loads(line)["kind"] for line in trace.read_text().splitlines()] == ["step-started"]
     assert a_world.is_left
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any, tmp_path: Path) -> None:
-    arguments = (
-        "--plugin",
-        f"nvidia={sys.executable} -c 'a b'",
-        "--kubelet-version",
-        "1.28",
-        "--dir",
-        tmp_path,
-        "--keep",
-    )
+def test_options_reach_the_backend(run_cli: Any, write_story: Any, played: Any) -> None:
+    program = f"nvidia={sys.executable} -c 'a b'"
+    # Not below the test's own folder, whose path is too long for sockets.
+    with tempfile.TemporaryDirectory(prefix="sk") as folder:
+        arguments = ("--plugin", program, "--kubelet-version", "1.28", "--dir", folder, "--keep")
 
-    status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
+        status, _, _ = run_cli("run", write_story(WITH_PLUGIN), *arguments)
 
     ((document, options),) = played
     assert status == 0
     assert options.plugin_commands == {"nvidia": (sys.executable, "-c", "a b")}
-    assert (options.directory, options.keep) == (tmp_path, True)
+    assert (options.directory, options.keep) == (Path(folder), True)
     assert document.scenario.nodes[0].kubernetes == "1.28"
 
 
@@ -190,6 +201,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--plugin", "nvidia=/no/x"], "--plugin: plugin 'nvidia': no program '/no/x'", id="program"),
         pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
         pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
+        pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
         pytest.param(["--frob"], "No such option '--frob'", id="option"),
     ],
@@ -210,7 +222,8 @@ def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for
     story = write_story(f'versions: ["1.26.4", "1.35"]\n{STEPS}')
 
     _, out, _ = run_cli("run", story)
-    assert [line.split("  ")[0] for line in out.splitlines()[1:3]] == ["story on 1.26.4", "story on 1.35"]
+    names = sorted(line.partition("PASSED")[2].strip().split("  ")[0] for line in out.splitlines()[:2])
+    assert names == ["story on 1.26.4", "story on 1.35"]
     run_cli("run", story, "--kubelet-version", "1.28.3")
 
     assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
@@ -238,6 +251,34 @@ def test_missing_program_of_a_story_is_reported_with_its_place(run_cli: Any, wri
     complaint = f"{path}:5: plugin 'mine': no program 'no-such-plugin'; give its path or put its folder on PATH"
     assert result == (2, "", f"error: {complaint}\n")
     assert played == []
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("./gone", "no program './gone'; there is no file {folder}/gone"),
+        ("./script", "'./script' is not executable; allow it with: chmod +x {folder}/script"),
+        ("bin/", "'bin/' is a folder; name a program in it"),
+    ],
+)
+def test_path_of_a_program_begins_in_the_storys_folder(
+    run_cli: Any,
+    write_story: Any,
+    played: Any,
+    word: str,
+    why: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = write_story(f"plugins:\n- name: mine\n  command: [{word}]\n{STEPS}")
+    (path.parent / "script").write_text("#!/bin/sh\n")
+    (path.parent / "bin").mkdir()
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+
+    result = run_cli("run", path)
+
+    complaint = f"{path}:5: plugin 'mine': {why.format(folder=path.parent)}"
+    assert (result, played) == ((2, "", f"error: {complaint}\n"), [])
 
 
 def test_problems_of_all_files_are_reported_before_anything_starts(run_cli: Any, write_story: Any, played: Any) -> None:

@@ -343,6 +343,24 @@ DANGLING = [
         id="versions that the story is not about",
     ),
     pytest.param(
+        "steps:\n- apply:\n    apiVersion: v1\n    kind: Pod\n    metadata: {name: p, labels: {n: 1}}\n    spec:\n"
+        "      containers:\n      - name: c\n        resource:\n          limits: {example.com/gpu: 1}\n"
+        "        env: [{name: A, value: 5, xyzzy: 1}]\n        command: sleep 1\n"
+        "- addStaticPod:\n    manifest: {apiVersion: v1, kind: Pod, metadata: {name: q, creationTimestamp: soon}, "
+        'spec: {hostNetwork: "yes", containers: [{name: c, resources: {requests: {cpu: much}}}]}}',
+        [
+            "7:37: steps[0].apply.metadata.labels.n: expected text; found 1; put it in quotes",
+            "11:9: steps[0].apply.spec.containers[0].resource: unknown key; did you mean 'resources'?",
+            "13:32: steps[0].apply.spec.containers[0].env[0].value: expected text; found 5; put it in quotes",
+            "13:35: steps[0].apply.spec.containers[0].env[0].xyzzy: unknown key",
+            '14:18: steps[0].apply.spec.containers[0].command: expected a list; found "sleep 1"',
+            "16:82: steps[1].addStaticPod.manifest.metadata.creationTimestamp: parsing time",
+            '16:109: steps[1].addStaticPod.manifest.spec.hostNetwork: expected true or false; found "yes"',
+            "16:167: steps[1].addStaticPod.manifest.spec.containers[0].resources.requests.cpu: quantities must match",
+        ],
+        id="fields that no pod has, and values of other types",
+    ),
+    pytest.param(
         "nodes: [{name: a}, {name: b}]\nsteps:\n- removeStaticPod: {pod: q, node: a}\n- addStaticPod:\n"
         "    manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}, spec: {containers: [{name: c}]}}\n"
         "- pausePlugin: {plugin: p, node: a}\n- expect: {pod: q, phase: Running}",

@@ -7,7 +7,8 @@ import pytest
 
 from scenarios.evaluation.mismatch import Mismatch, shown
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.run import entry_line, failure_lines, junit_xml, print_run
+from scenarios.play.failure import entry_line, failure_lines
+from scenarios.play.junit import junit_xml
 from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import Trace
 from simkubelet.model.events import EventRecorded, NodeStatusUpdated
@@ -28,6 +29,7 @@ def verdicts(failed: Verdict) -> list[Verdict]:
     return [
         Verdict("fine", Outcome.VALID, 0.25),
         failed,
+        Verdict("wrong", Outcome.ERROR, 0.0, "it runs already"),
         Verdict("dark", Outcome.UNKNOWN, 0.5, "no \x1b[31mspace"),
         Verdict("far", Outcome.SKIPPED, 0.0, "the backend cannot restart a kubelet"),
     ]
@@ -75,29 +77,6 @@ def test_entry_line_quotes_texts_and_leaves_out_what_is_empty() -> None:
     assert entry_line(trace[1]).endswith("node-status          node=n capacity={a: 1, b: 0} allocatable={none}")
 
 
-def test_run_is_a_table_then_failures_then_totals(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
-    print_run(verdicts, {"fine": "All is [well]."}, 2.0)
-
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[0].split() == ["story", "verdict", "time", "what"]
-    assert lines[1].split(maxsplit=4) == ["fine", "PASSED", "0.25", "s", "All is [well]."]
-    assert lines[4].split(maxsplit=4)[1:4] == ["SKIPPED", "0.00", "s"]
-    assert "stories/x.yaml:31: FAILED in step 'GPU falls off'" in lines
-    assert lines[-1] == "1 passed, 1 failed, 1 unknown, 1 skipped in 2.00 s"
-
-
-def test_run_says_once_what_the_machine_lacks(capsys: pytest.CaptureFixture[str]) -> None:
-    lacking = [
-        Verdict(name, Outcome.SKIPPED, 0.0, "this machine cannot run", remedies=("bwrap not found: install it",))
-        for name in "ab"
-    ]
-
-    print_run([*lacking, Verdict("c", Outcome.SKIPPED, 0.0, "it is about others")], {}, 2.0)
-
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2:] == ["2 skipped: bwrap not found: install it", "3 skipped in 2.00 s"]
-
-
 def test_junit_says_how_to_fix_what_the_machine_lacks() -> None:
     verdict = Verdict("a", Outcome.SKIPPED, 0.0, "this machine cannot run", remedies=("bwrap not found: install it",))
 
@@ -112,22 +91,24 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     suite = root[0]
     assert {key: suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped", "time")} == {
         "name": "simkubelet",
-        "tests": "4",
+        "tests": "5",
         "failures": "1",
-        "errors": "1",
+        "errors": "2",
         "skipped": "1",
         "time": "2.250",
     }
     assert [(case.get("name"), [child.tag for child in case]) for case in suite] == [
         ("fine", []),
         ("x", ["failure"]),
+        ("wrong", ["error"]),
         ("dark", ["error"]),
         ("far", ["skipped"]),
     ]
     failure = suite[1][0]
     assert failure.get("message") == "allocatable: expected 7; actual 8"
     assert "stories/x.yaml:31" in (failure.text or "")
-    assert suite[2][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
+    assert [case[0].get("type") for case in suite[1:]] == ["FAILED", "ERROR", "UNKNOWN", "SKIPPED"]
+    assert suite[3][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
 
 
 def test_of_a_long_list_the_first_items_are_shown_and_how_many_there_are() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from scenarios.play.comparison import compare, explained
 from scenarios.play.normal_form import normal_form
 from scenarios.story.document import Document, load
+from scenarios.story.model import Step
+from scenarios.story.verbs.file_action import AddStaticPod
 from scenarios.trace.events import ExpectationMet, FaultHealed, FaultInjected, StepStarted
 from scenarios.trace.trace import Entry, Event
 from simkubelet.model.events import (
@@ -313,6 +315,22 @@ def test_the_end_of_a_container_of_a_refused_pod_is_chance(story: Document) -> N
     assert not differ(story, trace(step(1), start, refused, end, step(2)), trace(step(1), start, refused, step(2)))
     assert differ(story, trace(step(1), start, refused, step(2)), trace(step(1), refused, step(2)))
     assert differ(story, trace(step(1), start, end, failed, step(2)), trace(step(1), start, failed, step(2)))
+
+
+def test_the_end_of_a_container_of_a_static_pod_that_is_removed_is_chance(story: Document) -> None:
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "first"}}
+    spec = {"containers": [{"name": "main", "image": "none"}]}
+    static = AddStaticPod.model_validate({"manifest": {**manifest, "spec": spec}})
+    steps = (Step(addStaticPod=static), *story.scenario.steps)
+    with_static_pod = replace(story, scenario=story.scenario.model_copy(update={"steps": steps}))
+    start, end = (replace(one, pod="first-node-1") for one in (started(), exited()))
+    gone = PodRemoved("first-node-1")
+
+    shown, hidden = trace(step(1), start, end, gone, step(2)), trace(step(1), start, gone, step(2))
+    assert differ(story, shown, hidden)
+    assert not differ(with_static_pod, shown, hidden)
+    again = trace(step(1), start, end, start, gone, step(2))
+    assert differ(with_static_pod, again, trace(step(1), start, start, gone, step(2)))
 
 
 @given(names=st.permutations(["gpu-0", "gpu-1", "gpu-2"]), seed=st.integers(0, 2**32))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -24,12 +24,14 @@ from ....model.resources import canonical_quantity
 from ...objects.objects import JSON
 
 __all__ = [
+    "FieldFault",
     "Schema",
     "check_date",
     "child",
     "completed",
     "definitions",
     "element",
+    "field_faults",
     "go_name",
     "read_value",
     "resolved",
@@ -133,7 +135,67 @@ def read_value(value: Any, schema: Schema, struct: str, faults: list[str]) -> An
     return _read(value, schema, _Place(struct), faults)
 
 
-def _read(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
+@dataclass(frozen=True, slots=True)
+class FieldFault:
+    """A value of an object that the API server refuses, or a field that the object's kind does not have.
+
+    Attributes:
+        path: Keys and list indices from the object down.
+        value: What stands there.
+        wanted: The type in OpenAPI that the value should have (``string``, ``integer`` …); empty where it has it.
+        reason: What is wrong, in Go's words; empty for a field that is unknown.
+        known: Of an unknown field: the fields that its place has.
+    """
+
+    path: tuple[str | int, ...]
+    value: Any
+    wanted: str = ""
+    reason: str = ""
+    known: tuple[str, ...] = ()
+
+
+def field_faults(manifest: JSON, group: str, version: str, kind: str) -> Iterator[FieldFault]:
+    """Find all for which strict decoding refuses an object, which kubectl asks for by default.
+
+    Raises:
+        KeyError: The kind is not among the served ones.
+    """
+    yield from _faults(manifest, schema_of(group, version, kind), ())
+
+
+def _faults(value: Any, schema: Schema, path: tuple[str | int, ...]) -> Iterator[FieldFault]:
+    if value is None:
+        return
+    plain = resolved(schema)
+    try:
+        _accepted(value, schema, _Place(""))
+    except TypeError as error:
+        yield FieldFault(path, value, plain.get("type", ""), str(error))
+        return
+    except ValueError as error:
+        yield FieldFault(path, value, reason=str(error))
+        return
+    if plain.get("type") == "array":
+        for index, inner in enumerate(value):
+            yield from _faults(inner, plain["items"], (*path, index))
+    elif "additionalProperties" in plain:
+        for key, inner in value.items():
+            yield from _faults(inner, plain["additionalProperties"], (*path, key))
+    elif "properties" in plain:
+        for name, inner in value.items():
+            if name in plain["properties"]:
+                yield from _faults(inner, plain["properties"][name], (*path, name))
+            else:
+                yield FieldFault((*path, name), inner, known=tuple(plain["properties"]))
+
+
+def _accepted(value: Any, schema: Schema, place: _Place) -> Any:
+    """The value itself, a quantity in its canonical form; what is inside a list or an object is not looked at.
+
+    Raises:
+        TypeError: it is of another type.
+        ValueError: it is a text of another form.
+    """
     plain = resolved(schema)
     if "oneOf" in plain:
         # The other such type, IntOrString, has a format.
@@ -149,7 +211,13 @@ def _read(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
         check_date(value)
     if plain.get("format") == "byte":
         _check_base64(value)
-    if wanted == "array":
+    return value
+
+
+def _read(value: Any, schema: Schema, place: _Place, faults: list[str]) -> Any:
+    value = _accepted(value, schema, place)
+    plain = resolved(schema)
+    if plain.get("type") == "array":
         return [_read_inside(inner, plain["items"], place.element(i), faults) for i, inner in enumerate(value)]
     if "additionalProperties" in plain:
         inner_schema = plain["additionalProperties"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from simkubelet.cluster.api.decoding.decoding import Decoder
+from simkubelet.cluster.api.decoding.schema import field_faults
 from simkubelet.cluster.api.errors import StatusError
 
 
@@ -65,6 +66,38 @@ def test_what_cannot_be_a_pod(document: object, words: str) -> None:
         400,
         f'Pod in version "v1" cannot be handled as a Pod: {words}',
     )
+
+
+def test_faults_are_what_strict_decoding_refuses() -> None:
+    pod = container(resource={}, env=[{"name": "A", "value": 1}, None], image=None, resources={"limits": {"cpu": "x"}})
+
+    faults = list(field_faults(pod | {"status": None}, "", "v1", "Pod"))
+
+    path = ("spec", "containers", 0)
+    assert [(fault.path, fault.value, fault.wanted) for fault in faults] == [
+        ((*path, "resource"), {}, ""),
+        ((*path, "env", 0, "value"), 1, "string"),
+        ((*path, "resources", "limits", "cpu"), "x", ""),
+    ]
+    assert "resources" in faults[0].known
+    assert not faults[0].reason
+    assert all(fault.reason for fault in faults[1:])
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        container(resources={"limits": {"cpu": 0.5, "memory": None}}, env=None, ports=[{"containerPort": 80}]),
+        container(livenessProbe={"httpGet": {"port": "http"}}) | {"metadata": {"creationTimestamp": None}},
+        # Taken with a warning: a field under its old name, a variable given twice, a fraction of a byte.
+        {"spec": {"serviceAccount": "a", "containers": [{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]}},
+        container(resources={"requests": {"memory": "100m"}}),
+    ],
+)
+def test_what_is_decoded_has_no_faults(document: Any) -> None:
+    read(document)
+
+    assert not list(field_faults(document, "", "v1", "Pod"))
 
 
 def test_bytes_of_a_secret_are_base64() -> None:

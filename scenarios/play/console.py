@@ -1,0 +1,155 @@
+"""What a run prints: a line for each story as it ends, then what is known about each failure, and the totals.
+
+Lines come in the order in which stories end, and in one layout, as all names are known before. On a terminal the
+stories under way are shown below them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from ..evaluation.verdict import Outcome, Verdict
+from .failure import failure_lines
+
+_STYLES: Final = {
+    Outcome.VALID: "bold green",
+    Outcome.INVALID: "bold red",
+    Outcome.ERROR: "bold magenta",
+    Outcome.UNKNOWN: "bold yellow",
+    Outcome.SKIPPED: "cyan",
+    Outcome.ENDED: "yellow",
+}
+_WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
+_SPINNER_WIDTH: Final = 2
+_QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
+"""Of these a quiet run shows only how many there are."""
+
+
+class Screen:
+    """Standard output during a run; leave it before anything else is printed.
+
+    Once nobody reads it any more, the run goes on without it: its exit status and files still count.
+
+    Args:
+        summaries: Story name -> what it is about, in a sentence; of all stories that are to be played.
+        total: How many verdicts there will be.
+        is_quiet: Whether stories that pass or are skipped have no line, and none is shown under way.
+        terminal: Where to print, in place of standard output.
+    """
+
+    def __init__(
+        self, summaries: Mapping[str, str], total: int, *, is_quiet: bool = False, terminal: Console | None = None
+    ) -> None:
+        self._summaries = summaries
+        self._total = total
+        self._is_quiet = is_quiet
+        self._terminal = terminal or _Console(highlight=False)
+        self._width = max(map(len, summaries), default=0)
+        self._count = 0
+        self._steps: dict[str, str] = {}
+        self._status: Status | None = None
+        if self._terminal.is_terminal and not is_quiet:
+            self._status = self._terminal.status(self.under_way)
+
+    def __enter__(self) -> Self:
+        if self._status is not None:
+            self._status.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    @property
+    def under_way(self) -> Text:
+        """How far the run is, and the step of each story that is played now."""
+        stories = ", ".join(f"{name} ({title})" for name, title in self._steps.items())
+        text = Text(f"{self._count}/{self._total}  {stories}")
+        text.truncate(self._terminal.width - _SPINNER_WIDTH, overflow="ellipsis")
+        return text
+
+    def began(self, name: str) -> None:
+        """A story is under way."""
+        self.stepped(name, "starting")
+
+    def stepped(self, name: str, title: str) -> None:
+        """It has come to a step."""
+        self._steps[name] = title
+        self._show_under_way()
+
+    def ended(self, verdict: Verdict) -> None:
+        """Print its line."""
+        self._count += 1
+        self._steps.pop(verdict.scenario, None)
+        self._show_under_way()
+        if not (self._is_quiet and verdict.outcome in _QUIET):
+            self._print(self._line(verdict))
+
+    def summarize(self, verdicts: Sequence[Verdict], wall_s: float, hint: str = "") -> None:
+        """Print all there is to know once a run has ended: failures, what was left out, and the totals."""
+        for verdict in verdicts:
+            if lines := failure_lines(verdict):
+                self._print(Text("\n".join(("", *lines))))
+        self._print(Text())
+        for verdict in verdicts:
+            if verdict.kept is not None:
+                self._print(Text(f"kept {verdict.kept}  {verdict.scenario}"))
+        for line in (*_skipped_lines(verdicts), *_unplayed_lines(verdicts), totals(verdicts, wall_s)):
+            self._print(Text(line))
+        if hint:
+            self._print(Text(hint))
+
+    def _line(self, verdict: Verdict) -> Text:
+        place, name = f"{self._count:>{len(str(self._total))}}/{self._total}", verdict.scenario
+        about = verdict.reason or self._summaries.get(name, "")
+        word = (verdict.outcome.word.ljust(_WORD_WIDTH), _STYLES[verdict.outcome])
+        return Text.assemble(f"{place} ", word, f" {name:<{self._width}}  {verdict.duration_s:>6.2f} s  {about}")
+
+    def _show_under_way(self) -> None:
+        if self._status is not None:
+            self._status.update(self.under_way)
+
+    def _print(self, text: Text) -> None:
+        text.rstrip()
+        try:
+            self._terminal.print(text, soft_wrap=True)
+        except BrokenPipeError:
+            # Without this the interpreter would complain at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Console(Console):
+    """A console that leaves the exit status to the run when nobody reads on."""
+
+    def on_broken_pipe(self) -> None:
+        raise
+
+
+def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
+    """The last line of a run: how many stories of each outcome, and the time from first to last."""
+    counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
+    parts = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
+    return f"{parts} in {wall_s:.2f} s"
+
+
+def _skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What this machine lacks and how to fix it, a line for each reason, with how many stories were skipped for it."""
+    counts = Counter(remedy for verdict in verdicts for remedy in verdict.remedies)
+    return tuple(f"{count} skipped: {remedy}" for remedy, count in counts.items())
+
+
+def _unplayed_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """The stories that the run did not come to, in one line."""
+    names = [verdict.scenario for verdict in verdicts if verdict.outcome is Outcome.UNPLAYED]
+    return (f"not played: {', '.join(names)}",) if names else ()

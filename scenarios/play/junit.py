@@ -1,0 +1,59 @@
+"""The verdicts of a run as JUnit XML, as CI systems read it.
+
+An ``error`` is a story that says nothing about its plugin: a step of it cannot be done, or the machine failed; `type`
+has the word for which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+from xml.etree import ElementTree
+
+from ..evaluation.verdict import Outcome, Verdict
+from .failure import failure_lines
+
+_ELEMENTS: Final = {
+    Outcome.INVALID: "failure",
+    Outcome.ERROR: "error",
+    Outcome.UNKNOWN: "error",
+    Outcome.SKIPPED: "skipped",
+    Outcome.ENDED: "error",
+    Outcome.UNPLAYED: "skipped",
+}
+_COUNTS: Final = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+"""Element of a test case -> attribute of a suite with their number."""
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
+    """One test suite with one test case per story, in order; UTF-8 with an XML declaration."""
+    found = Counter(_ELEMENTS.get(verdict.outcome) for verdict in verdicts)
+    counts = {name: str(found[element]) for element, name in _COUNTS.items()}
+    totals = {"tests": str(len(verdicts)), **counts, "time": _seconds(sum(v.duration_s for v in verdicts))}
+    root = ElementTree.Element("testsuites", totals)
+    suite = ElementTree.SubElement(root, "testsuite", {"name": "simkubelet", **totals})
+    for verdict in verdicts:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            {"classname": "simkubelet", "name": verdict.scenario, "time": _seconds(verdict.duration_s)},
+        )
+        if element := _ELEMENTS.get(verdict.outcome):
+            given = {"type": verdict.outcome.word, "message": _clean(verdict.reason)}
+            result = ElementTree.SubElement(case, element, given)
+            result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
+    ElementTree.indent(root)
+    xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.3f}"
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that XML cannot hold, such as a plugin's colour codes."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)
