@@ -1,4 +1,4 @@
-"""The commands about stories: run, list, show, check, schema; and doctor, about the machine to play them on.
+"""The commands about stories: run, list, bugs, show, check, schema; and doctor, about the machine to play them on.
 
 Only click is imported at load: a command imports what it needs, so that every command starts fast.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-COMMANDS = ("run", "list", "show", "check", "schema", "doctor")
+COMMANDS = ("run", "list", "bugs", "show", "check", "schema", "doctor")
 """The names of the commands here, in the order of the help."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -157,6 +157,43 @@ def list_stories() -> None:
     width = max(map(len, found), default=0)
     for name, summary in found.items():
         click.echo(f"{name:<{width}}  {summary}")
+
+
+@click.command()
+@click.option(
+    "--kubelet-version",
+    "kubernetes",
+    metavar="VERSION",
+    help="Only bugs that the kubelet of this Kubernetes minor has, or of a patch of one.",
+)
+@click.option("--search", "text", default="", metavar="TEXT", help="Only bugs with this text: 'reboot', '#124716'.")
+def bugs(kubernetes: str | None, text: str) -> None:
+    """List the known bugs that built-in stories reproduce.
+
+    Each line has the bug's id, what has it, the affected versions, the story, and what happens. Ids that begin with K
+    are bugs of the kubelet, with P of device plugins; those with R were found with the kubelet's own device manager.
+    Versions of the kubelet are a condition as in stories: '<1.26.5 || >=1.27, <1.27.2', or 'all'.
+
+    Play a bug by the name of its story; most are played before and after their fix.
+
+    \b
+    Examples:
+      simkubelet bugs --kubelet-version 1.34
+      simkubelet bugs --search checkpoint
+      simkubelet run bugs/k3-every-registration-leaves-a-connection
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from .story.known_bugs import known_bugs
+
+    found = [known for known in known_bugs() if known.mentions(text)]
+    if kubernetes is not None:
+        found = [known for known in found if known.bug.is_in_kubelet(kubernetes)]
+    if not found:
+        click.echo("no such bug is known; 'simkubelet bugs' lists all that are", err=True)
+    rows = [(known.bug.id, known.bug.component, known.bug.affected, known.story) for known in found]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for known, row in zip(found, rows, strict=True):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join((*cells, known.title)))
 
 
 @click.command()

@@ -30,6 +30,7 @@ INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: story_commands.run,
     "list": lambda: story_commands.list_stories,
+    "bugs": lambda: story_commands.bugs,
     "show": lambda: story_commands.show,
     "check": lambda: story_commands.check,
     "schema": lambda: story_commands.schema,
@@ -77,6 +78,7 @@ def commands() -> None:
     Start here:
       simkubelet run                          play some built-in stories; --all plays all
       simkubelet list                         see what they are about
+      simkubelet bugs --kubelet-version 1.34  see which known bugs a kubelet has
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
       simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C

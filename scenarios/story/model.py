@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
+from .bug import Bug
 from .expectations import AnyExpectation
 from .part import Action, Capability, KubernetesCondition, KubernetesVersion, Name, Part, is_met
 from .specs import NodeSpec, PluginSpec
@@ -88,6 +89,7 @@ class Scenario(Part):
 
     name: Name
     description: StrictStr
+    bug: Bug | None = None
     kubernetes: KubernetesCondition | None = None
     versions: Annotated[tuple[KubernetesVersion, ...], Field(min_length=1)] | None = None
     nodes: Annotated[tuple[NodeSpec, ...], Field(min_length=1)] = (NodeSpec(name=DEFAULT_NODE),)

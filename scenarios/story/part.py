@@ -139,8 +139,13 @@ _COMPARE: Final[dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]]] =
 }
 
 
+def is_condition(text: str) -> bool:
+    """Whether a text is a `KubernetesCondition`."""
+    return re.match(_CONDITION, text, re.ASCII) is not None
+
+
 def _condition(text: str) -> str:
-    if re.match(_CONDITION, text, re.ASCII):
+    if is_condition(text):
         return text
     raise PydanticCustomError(
         "condition", "expected a condition on the version, such as '>=1.37' or '<1.26.5 || >=1.27, <1.28'"

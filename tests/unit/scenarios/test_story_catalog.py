@@ -18,28 +18,6 @@ from scenarios.story.part import Capability, Part
 from simkubelet.model.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
-BUGS = [
-    "k1",
-    "k3",
-    "k4",
-    "k6",
-    "k7",
-    "k8",
-    "k12",
-    "k16",
-    "k18",
-    "k19",
-    "k20",
-    "k26",
-    "k27",
-    "k31",
-    "r1",
-    "r2",
-    "r3",
-    "r4",
-    "r5",
-    "r6",
-]
 TOPICS = [
     *("amd", "bugs", "generic", "gopher", "gpu-memory", "gpushare", "iluvatar", "kubelet", "node", "nodes", "nvidia"),
     *("plugins", "pods", "tap", "topology", "volcano"),
@@ -57,7 +35,8 @@ def validator() -> jsonschema.Draft202012Validator:
 def test_catalog_has_the_stories_in_order() -> None:
     assert list(PATHS)[: len(NAMES)] == NAMES
     in_topics = [name.split("/") for name in PATHS if "/" in name]
-    assert [name.partition("-")[0] for topic, name in in_topics if topic == "bugs"] == BUGS
+    bugs = [name.partition("-")[0] for topic, name in in_topics if topic == "bugs"]
+    assert bugs == sorted(bugs, key=lambda bug: (bug[0], int(bug[1:])))
     assert sorted({topic for topic, _ in in_topics}) == TOPICS
     assert list(stories.summaries()) == list(PATHS)
     assert stories.summaries()["kubelet-restart"] == "A kubelet restart takes no device from a running pod"

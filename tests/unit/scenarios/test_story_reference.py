@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from pydantic import BaseModel
 
+from scenarios.story.bug import Bug
 from scenarios.story.expectations import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.story.model import STEP_KEYS, Scenario
 from scenarios.story.specs import Builtin, NodeSpec, PluginSpec, Serves
@@ -41,6 +42,7 @@ def quoted(text: str) -> set[str]:
     ("title", "model", "elsewhere"),
     [
         pytest.param("The story", Scenario, set(), id="story"),
+        pytest.param("A bug", Bug, set(), id="bug"),
         pytest.param("A node", NodeSpec, set(), id="node"),
         pytest.param("A plugin", PluginSpec, set(), id="plugin"),
         pytest.param("Of a node", NodeExpectation, {"within", "holds"}, id="expectation of a node"),

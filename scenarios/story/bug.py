@@ -1,0 +1,57 @@
+"""The section ``bug`` of a story: which known bug of the kubelet or of a plugin it reproduces."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from .part import Part, is_condition, is_met
+
+KUBELET: Final = "kubelet"
+ALL: Final = "all"
+_LINK: Final = r"^[A-Za-z0-9][-A-Za-z0-9]*/[-._A-Za-z0-9]+#[1-9][0-9]*$"
+
+
+def _not_blank(text: str) -> str:
+    if text.strip():
+        return text
+    raise PydanticCustomError("blank", "expected words")
+
+
+Words = Annotated[StrictStr, AfterValidator(_not_blank), Field(min_length=1)]
+
+
+class Bug(Part):
+    """A bug of the kubelet or of a plugin that a story reproduces.
+
+    Attributes:
+        links: Issues and pull requests, as ``owner/repository#number``.
+        affected: Of the kubelet, a condition on its version or `ALL`; of a plugin, words.
+        fixed: The first releases with the fix, one of each line; empty where there is none.
+    """
+
+    id: Annotated[StrictStr, Field(pattern=r"^[A-Z]+[0-9]+$")]
+    links: tuple[Annotated[StrictStr, Field(pattern=_LINK)], ...] = ()
+    component: Words
+    affected: Words
+    fixed: tuple[Words, ...] = ()
+
+    @model_validator(mode="after")
+    def _affected_kubelets(self) -> Bug:
+        if self.component == KUBELET and self.affected != ALL and not is_condition(self.affected):
+            raise PydanticCustomError(
+                "affected", "'affected' of the kubelet: expected 'all' or a condition such as '<1.36.0'"
+            )
+        return self
+
+    def is_in_kubelet(self, kubernetes: str) -> bool:
+        """Whether a kubelet of this version has it; no bug of a plugin is one of the kubelet.
+
+        Raises:
+            InputError: The version is not simulated.
+        """
+        if self.component != KUBELET:
+            return False
+        return self.affected == ALL or is_met(self.affected, kubernetes)
