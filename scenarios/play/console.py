@@ -29,6 +29,8 @@ _STYLES: Final = {
     Outcome.ENDED: "yellow",
 }
 _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
+_PLAIN_WIDTH: Final = 160
+"""Columns where the output is no terminal."""
 _SPINNER_WIDTH: Final = 2
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
@@ -52,7 +54,7 @@ class Screen:
         self._summaries = summaries
         self._total = total
         self._is_quiet = is_quiet
-        self._terminal = terminal or _Console(highlight=False)
+        self._terminal = terminal or console()
         self._width = max(map(len, summaries), default=0)
         self._count = 0
         self._steps: dict[str, str] = {}
@@ -127,6 +129,12 @@ class Screen:
         except BrokenPipeError:
             # Without this the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def console() -> Console:
+    """Standard output; plain and wide where it is not a terminal."""
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=_PLAIN_WIDTH)
 
 
 class _Console(Console):

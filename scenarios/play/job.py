@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -24,6 +25,7 @@ from ..backends.backend import Backend
 from ..evaluation.verdict import Outcome, Verdict, single_errors
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
+from ..story.stories import name_of
 from ..trace.trace import Entry
 from .runner import Afterwards, Progress, nothing, play
 
@@ -84,6 +86,32 @@ class Job:
         if self.kubernetes is None:
             return self.story
         return replace(self.story, scenario=self.story.scenario.on_kubernetes(self.kubernetes))
+
+    def labelled(self, verdict: Verdict) -> Verdict:
+        """A verdict with what its job says about it: name, file, versions, and the command that repeats it."""
+        versions = dict.fromkeys(node.kubernetes for node in self.document.scenario.nodes)
+        return replace(
+            verdict,
+            scenario=self.name,
+            path=self.story.path,
+            kubernetes=", ".join(versions),
+            repeat=shlex.join(self._command()),
+        )
+
+    def _command(self) -> Iterator[str]:
+        """The words of the command that plays just this story again."""
+        options, usual = self.options, Options()
+        yield from ("simkubelet", "run", name_of(self.story.path))
+        if self.kubernetes is not None and options.backend is BackendName.SIM:
+            yield from ("--kubelet-version", self.kubernetes)
+        if options.backend is not usual.backend:
+            yield from ("--backend", options.backend)
+        if options.cluster != usual.cluster:
+            yield from ("--cluster", options.cluster)
+        if options.node_image is not None:
+            yield from ("--image", options.node_image)
+        for name, argv in options.plugin_commands.items():
+            yield from ("--plugin", f"{name}={shlex.join(argv)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +217,8 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
     except asyncio.CancelledError as error:
         reason = f"the run was ended in {step}"
         verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)
-        raise StoryEnded(Played(verdict, tuple(backend.trace))) from error
-    return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
+        raise StoryEnded(Played(job.labelled(verdict), tuple(backend.trace))) from error
+    return Played(job.labelled(replace(verdict, kept=backend.kept)), tuple(backend.trace))
 
 
 def _backend(document: Document, options: Options) -> Backend:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -45,9 +46,19 @@ CHOSEN = (
 
 def builtin() -> dict[str, Path]:
     """The built-in stories, by topic and name (``bugs/…``), those without a topic first."""
-    catalog = Path(str(resources.files(__package__))).parent / "catalog"
-    named = {path.relative_to(catalog).with_suffix("").as_posix(): path for path in catalog.rglob("*.yaml")}
+    named = {name_of(path): path for path in _catalog().rglob("*.yaml")}
     return dict(sorted(named.items(), key=lambda item: ("/" in item[0], _in_number_order(item[0]))))
+
+
+def name_of(path: Path) -> str:
+    """How a user names a story of this file: by its built-in name, or by its path."""
+    catalog = _catalog()
+    return path.relative_to(catalog).with_suffix("").as_posix() if path.is_relative_to(catalog) else str(path)
+
+
+@cache
+def _catalog() -> Path:
+    return Path(str(resources.files(__package__))).parent / "catalog"
 
 
 def _in_number_order(name: str) -> list[str | int]:

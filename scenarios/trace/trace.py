@@ -61,9 +61,7 @@ class Trace:
         real: Real time in seconds, from any zero point.
     """
 
-    def __init__(
-        self, now: Callable[[], float] = time.monotonic, real: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, real: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._real = real
         self._began = now()
@@ -122,13 +120,6 @@ class Trace:
     def lists(self, node: str, resource: str) -> int:
         """How many lists of a resource's devices have come to a node's kubelet."""
         return sum((event.node, event.resource) == (node, resource) for event in self.of(DevicesListed))
-
-    def around(self, subject: str, count: int = 12) -> tuple[Entry, ...]:
-        """The latest `count` entries that concern a subject, filled up with the latest others, in order."""
-        related = [entry.seq for entry in self._entries if entry.concerns(subject)][-count:]
-        others = [entry.seq for entry in self._entries if not entry.concerns(subject)]
-        filling = others[max(0, len(others) - (count - len(related))) :]
-        return tuple(self._entries[seq] for seq in sorted({*related, *filling}))
 
 
 def merged(values: Iterable[int]) -> tuple[int, ...]:

@@ -97,6 +97,14 @@ class KubeletLogs(logging.Handler):
         super().close()
 
 
+def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
+    """The last lines of a log, truncated where they are long; fewer where these are more than can be shown."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()[-count:]
+    return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
+
+
 def exit_message(log: Path, begin: int = 0) -> str:
     """The line of a log that says why its program ended: the cause of a crash, else the last line.
 

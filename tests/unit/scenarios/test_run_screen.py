@@ -14,7 +14,8 @@ from scenarios.play.console import Screen
 
 SUMMARIES = {"fine": "All is [well].", "a-failing-one": "It fails.", "far": "It is far.", "later": "It waits."}
 FINE = Verdict("fine", Outcome.VALID, 0.25)
-FAILED = Verdict("a-failing-one", Outcome.INVALID, 1.5, "7 expected", Failure("x.yaml:31", "GPU falls off", (), ()))
+FAILURE = Failure("x.yaml:31", "GPU falls off", (), (), number=5, total=9)
+FAILED = Verdict("a-failing-one", Outcome.INVALID, 1.5, "7 expected", FAILURE)
 FAR = Verdict("far", Outcome.SKIPPED, 0.0, "it cannot run", remedies=("bwrap not found: install it",))
 LATER = Verdict("later", Outcome.UNPLAYED, 0.0, "the run ended")
 
@@ -42,7 +43,7 @@ def test_each_story_has_a_line_as_it_ends_in_one_layout() -> None:
 def test_failures_and_totals_follow_in_the_order_of_the_run() -> None:
     assert lines(played=(FINE, FAILED, FAR, FAR, LATER)) == [
         "",
-        "x.yaml:31: FAILED in step 'GPU falls off'",
+        "x.yaml:31: FAILED in step 5 of 9, 'GPU falls off'",
         "  7 expected",
         "",
         "2 skipped: bwrap not found: install it",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -72,8 +73,19 @@ def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: An
     status, out, _ = run_cli("run", path)
 
     assert status == 1
-    assert f"{path}:4: FAILED in step 'expect node node-1'" in out
+    assert f"{path}:4: FAILED on Kubernetes 1.34 in step 1 of 1, 'expect node node-1'" in out
     assert "    expected  7\n    actual    8\n" in out
+
+
+@pytest.mark.usefixtures("played")
+def test_failure_shows_the_command_that_repeats_it(run_cli: Any, write_story: Any) -> None:
+    story = write_story(f'versions: ["1.26", "1.35"]\n{WITH_PLUGIN.replace("8", "7")}')
+
+    _, out, _ = run_cli("run", story, "--plugin", f"nvidia={sys.executable} -c 'a b'")
+
+    command = f"simkubelet run {story} --kubelet-version 1.35 --plugin "
+    (line,) = [line for line in out.splitlines() if line.startswith(f"  repeat it: {command}")]
+    assert shlex.split(line)[-1] == f"nvidia={sys.executable} -c 'a b'"
 
 
 def test_failed_machine_exits_with_3(
@@ -99,7 +111,7 @@ def test_impossible_step_is_its_storys_error_and_2(
     status, out, err = run_cli("run", wrong, write_story(STEPS, "fine"))
 
     assert (status, err) == (2, "")
-    assert f"{wrong}:4: ERROR in step 'restartKubelet'\n  it runs already\n" in out
+    assert f"{wrong}:4: ERROR on Kubernetes 1.34 in step 1 of 1, 'restartKubelet'\n  it runs already\n" in out
     assert out.splitlines()[-1].startswith("1 passed, 1 error in ")
 
 

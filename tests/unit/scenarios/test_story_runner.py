@@ -52,7 +52,8 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     assert verdict.failure.location.endswith("story.yaml:4")
     assert verdict.failure.step == "expect node node-1"
     (mismatch,) = verdict.failure.mismatches
-    assert mismatch.path == ("steps", 0, "expect", "capacity", "nvidia.com/gpu")
+    assert (verdict.failure.number, verdict.failure.total) == (1, 2)
+    assert mismatch.path == ("expect", "capacity", "nvidia.com/gpu")
     assert (mismatch.expected, mismatch.actual) == ("8", "5")
     assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
     assert a_world.performed == []
@@ -78,13 +79,28 @@ async def test_failure_says_how_long_was_waited(
     assert re.fullmatch(expected, verdict.failure.waited)
 
 
-async def test_verdict_of_a_failed_story_names_the_logs(read_story: Read, world: Any, frames: Any) -> None:
+async def test_failure_has_a_diagnosis_where_one_is_known(read_story: Read, world: Any, frames: Any) -> None:
+    silent = frames.frame(node=frames.node(0), plugin=frames.plugin(registrations=0))
+
+    verdict = await play(read_story(f"steps:\n{EXPECT_8}"), world([silent]))
+
+    (diagnosis,) = verdict.failure.diagnoses
+    assert diagnosis == "plugin 'nvidia' runs but has not registered with the kubelet"
+    assert verdict.reason.endswith(f"actual 0; {diagnosis}")
+
+
+async def test_verdict_of_a_failed_story_has_the_ends_of_its_logs(
+    read_story: Read, world: Any, frames: Any, tmp_path: Path
+) -> None:
     a_world = world([frames.frame(node=frames.node(0))])
-    a_world.logs = (Path("/tmp/sk-1/node-1/logs/plugins/nvidia.log"),)
+    log = tmp_path / "nvidia.log"
+    log.write_text("".join(f"line {number}\n" for number in range(100)))
+    a_world.logs = (log,)
 
     verdict = await play(read_story(f"steps:\n{EXPECT_8}"), a_world)
 
     assert verdict.logs == a_world.logs
+    assert verdict.log_ends == {log: tuple(f"line {number}" for number in range(92, 100))}
     assert isinstance(a_world.left_with, UnmetError)
 
 
