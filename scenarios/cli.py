@@ -32,8 +32,19 @@ def _plugin_commands(
     return commands
 
 
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    from .story.part import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command()
-@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR]...")
+@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR|GLOB]...")
 @click.option("--all", "every", is_flag=True, help="Play all built-in stories; about a minute on two cores.")
 @click.option(
     "-n",
@@ -70,6 +81,21 @@ def _plugin_commands(
     metavar="VERSION",
     help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
 )
+@click.option(
+    "-k",
+    "expression",
+    metavar="EXPRESSION",
+    help="Play only stories whose name matches: words with and, or, not and parentheses, as for pytest. "
+    "Without names of stories, it selects from all built-in ones.",
+)
+@click.option("--repeat", type=click.IntRange(1, 10_000), default=1, metavar="N", help="Play each story N times.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    callback=_duration,
+    metavar="DURATION",
+    help="End a story whose steps take longer in real time, such as 90s or 5m; its verdict is UNKNOWN.",
+)
 @click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
@@ -95,6 +121,9 @@ def run(
     node_image: str | None,
     plugin_commands: dict[str, tuple[str, ...]],
     kubernetes: str | None,
+    expression: str | None,
+    repeat: int,
+    timeout_s: float | None,
     stops_at_failure: bool,
     is_quiet: bool,
     junit: Path | None,
@@ -104,10 +133,10 @@ def run(
 ) -> None:
     """Play stories and print their verdicts.
 
-    Give the names of built-in stories, files, or folders of files. Without any, some built-in stories of each
-    topic are played, which takes seconds; --all plays all of them. A story that names several Kubernetes versions is
-    played on each of them; with --kubelet-version it is played once, on that version, and skipped if it is only about
-    others. The logs of a failed story stay below --dir, and its report names the files.
+    Give the names of built-in stories, files, folders of files, or patterns of these in quotes. Without any, some
+    built-in stories of each topic are played, which takes seconds; --all plays all of them. A story that names several
+    Kubernetes versions is played on each of them; with --kubelet-version it is played once, on that version, and
+    skipped if it is only about others. The logs of a failed story stay below --dir, and its report names the files.
 
     \b
     Examples:
@@ -115,7 +144,10 @@ def run(
       simkubelet run --all --junit results.xml        all built-in stories
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
+      simkubelet run -k 'restart and not amd'         built-in stories by name
+      simkubelet run 'bugs/k1*'                       those that fit a pattern
       simkubelet run my-stories/ -n 1                 your own, one after the other
+      simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
 
@@ -127,12 +159,14 @@ def run(
     from .play.job import BackendName, Options
     from .play.run import Outputs
     from .play.run import run as play_run
-    from .story.stories import builtin, chosen, find
+    from .story.stories import builtin, chosen, find, selected
 
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
-    files = find(stories) if stories else known if every else chosen()
+    files = find(stories) if stories else known if every or expression else chosen()
+    if expression:
+        files = selected(files, expression)
     some = f"these were {len(files)} of {len(known)} built-in stories; --all plays all of them"
     options = Options(
         backend=BackendName(backend),
@@ -142,9 +176,11 @@ def run(
         keep=keep,
         cluster=cluster,
         node_image=node_image,
+        repeat=repeat,
+        timeout_s=timeout_s,
         stops_at_failure=stops_at_failure,
     )
-    hint = "" if stories or every else some
+    hint = "" if stories or every or expression else some
     context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
 
 

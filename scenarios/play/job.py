@@ -25,6 +25,7 @@ from ..backends.backend import Backend
 from ..evaluation.verdict import Outcome, Verdict, single_errors
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
+from ..story.part import format_duration
 from ..story.stories import name_of
 from ..trace.trace import Entry
 from .runner import Afterwards, Progress, nothing, play
@@ -53,6 +54,8 @@ class Options:
         keep: Whether the node folders, or the cluster, stay for a look afterwards.
         cluster: Of the backend ``kind``: the cluster's name.
         node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
+        repeat: How often each story is played.
+        timeout_s: Real time that a story has for its steps; None for as long as they take.
         stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
     """
 
@@ -63,6 +66,8 @@ class Options:
     keep: bool = False
     cluster: str = "simkubelet"
     node_image: str | None = None
+    repeat: int = 1
+    timeout_s: float | None = None
     stops_at_failure: bool = False
 
 
@@ -73,12 +78,14 @@ class Job:
     story: Document
     options: Options
     kubernetes: str | None = None
+    round: int = 1
 
     @property
     def name(self) -> str:
-        """The story's name, with its version where it names several."""
+        """The story's name, with its version where it names several, and its round where there are several."""
         name, of_several = self.story.scenario.name, self.kubernetes is not None and self.options.kubernetes is None
-        return f"{name} on {self.kubernetes}" if of_several else name
+        name = f"{name} on {self.kubernetes}" if of_several else name
+        return f"{name} #{self.round}" if self.options.repeat > 1 else name
 
     @property
     def document(self) -> Document:
@@ -110,6 +117,8 @@ class Job:
             yield from ("--cluster", options.cluster)
         if options.node_image is not None:
             yield from ("--image", options.node_image)
+        if options.timeout_s is not None:
+            yield from ("--timeout", format_duration(options.timeout_s))
         for name, argv in options.plugin_commands.items():
             yield from ("--plugin", f"{name}={shlex.join(argv)}")
 
@@ -213,7 +222,7 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
         progress(title)
 
     try:
-        verdict = await play(job.document, backend, stepped, afterwards)
+        verdict = await play(job.document, backend, stepped, afterwards, job.options.timeout_s)
     except asyncio.CancelledError as error:
         reason = f"the run was ended in {step}"
         verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)
@@ -241,7 +250,12 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
     """
     documents = load_all(stories)
     check(documents, options)
-    return tuple(Job(document, options, version) for document in documents for version in _versions(document, options))
+    return tuple(
+        Job(document, options, version, number)
+        for number in range(1, options.repeat + 1)
+        for document in documents
+        for version in _versions(document, options)
+    )
 
 
 def check(documents: Collection[Document], options: Options) -> None:

@@ -6,10 +6,13 @@ The runner owns no task and reads no node clock; all waiting is the backend's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
+
+from simkubelet.model.errors import HostError
 
 from ..backends.backend import Backend
 from ..backends.world.logs import last_lines
@@ -40,6 +43,7 @@ async def play(
     backend: Backend,
     progress: Progress = lambda title: None,
     afterwards: Afterwards = nothing,
+    timeout_s: float | None = None,
 ) -> Verdict:
     """Play a story from its first step to its last, or to the first expectation that is not met.
 
@@ -48,6 +52,8 @@ async def play(
         backend: A world made for this story and not yet entered; it is left in any case.
         progress: Called with the title of each step as it begins.
         afterwards: Awaited at the end of a story that went well.
+        timeout_s: Real time that there is for the steps and `afterwards`; None for as long as they take. A story that
+            needs more is unknown: each wait of a story is bounded, so the machine is too slow for this time.
     """
     began = time.monotonic()
     name = document.scenario.name
@@ -63,8 +69,9 @@ async def play(
     try:
         async with backend:
             try:
-                await run.steps()
-                await afterwards(backend)
+                async with _limited(timeout_s):
+                    await run.steps()
+                    await afterwards(backend)
             finally:
                 run.end = len(backend.trace)
     except Exception as error:
@@ -79,6 +86,22 @@ async def play(
         duration_s = time.monotonic() - began
         return Verdict(name, outcome, duration_s, reason, failure, logs=backend.logs, log_ends=log_ends)
     return Verdict(name, Outcome.VALID, time.monotonic() - began)
+
+
+@contextlib.asynccontextmanager
+async def _limited(timeout_s: float | None) -> AsyncIterator[None]:
+    """A limit for what is done inside.
+
+    Raises:
+        HostError: It takes longer.
+    """
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            yield
+    except TimeoutError:
+        if timeout_s is None or not limit.expired():
+            raise
+        raise HostError(f"the story takes longer than {format_duration(timeout_s)} (--timeout)") from None
 
 
 @dataclass(slots=True)

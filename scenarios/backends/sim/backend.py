@@ -265,6 +265,7 @@ class SimBackend:
         return kubeconfig
 
     async def _end(self) -> None:
+        self._logs.finish()
         # A stack, so that what fails to end keeps nothing else from ending.
         async with AsyncExitStack() as stack:
             stack.callback(self._logs.close)

@@ -88,12 +88,16 @@ class KubeletLogs(logging.Handler):
             if node in (None, name):
                 file.write(line)
 
-    def close(self) -> None:
-        """Take no more; may be called twice."""
-        self._logger.removeHandler(self)
+    def finish(self) -> None:
+        """Write no more: what is logged while the world ends is not the story's."""
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def close(self) -> None:
+        """Take no more; may be called twice."""
+        self._logger.removeHandler(self)
+        self.finish()
         super().close()
 
 

@@ -214,6 +214,9 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
         pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
         pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
+        pytest.param(["--timeout", "2"], "Invalid value for '--timeout': expected a duration like", id="timeout"),
+        pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
+        pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
         pytest.param(["--frob"], "No such option '--frob'", id="option"),
     ],
@@ -239,6 +242,28 @@ def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for
     run_cli("run", story, "--kubelet-version", "1.28.3")
 
     assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
+
+
+def test_each_story_is_played_as_often_as_asked(run_cli: Any, write_story: Any, played: Any) -> None:
+    stories = [write_story(STEPS, name) for name in ("a", "b")]
+
+    _, out, _ = run_cli("run", *stories, "--repeat", "2", "-n", "1")
+
+    names = [line.partition("PASSED")[2].strip().split("  ")[0] for line in out.splitlines()[:4]]
+    assert names == ["a #1", "b #1", "a #2", "b #2"]
+    assert len(played) == 4
+
+
+def test_expression_selects_from_all_builtin_stories(
+    run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: write_story(STEPS, name) for name in ("one", "two", "three")}
+    monkeypatch.setattr(bundle.load("scenarios", "story.stories"), "builtin", lambda: known)
+
+    status, out, _ = run_cli("run", "-k", "t and not two")
+
+    assert (status, [document.scenario.name for document, _ in played]) == (0, ["three"])
+    assert out.splitlines()[-1].startswith("1 passed in ")
 
 
 def test_story_is_read_once_for_all_its_versions(

@@ -168,6 +168,21 @@ async def test_our_own_bugs_are_no_verdicts(read_story: Read, world: Any, frames
     assert a_world.is_left
 
 
+async def test_story_that_takes_longer_than_its_timeout_is_unknown(read_story: Read, world: Any, frames: Any) -> None:
+    a_world = world([frames.frame()])
+
+    async def never(action: object) -> None:
+        await asyncio.Event().wait()
+
+    a_world.perform = never
+
+    verdict = await play(read_story("steps:\n- advance: 5m\n"), a_world, timeout_s=0.01)
+
+    assert (verdict.outcome, verdict.reason) == (Outcome.UNKNOWN, "the story takes longer than 10ms (--timeout)")
+    assert verdict.failure.location.endswith(":4")
+    assert isinstance(a_world.left_with, HostError)
+
+
 async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, frames: Any) -> None:
     document = read_story(f"steps:\n{EXPECT_8}- advance: 5m\n")
     a_world = world([frames.frame()], errors={"advance": asyncio.CancelledError()})
