@@ -98,7 +98,9 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option(
+    "--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, also when the run is interrupted."
+)
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
     "--dir",
@@ -150,6 +152,8 @@ def run(
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
+
+    In a GitHub workflow, failures are also printed as annotations of the stories' lines.
 
     A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
 

@@ -137,6 +137,11 @@ class Verdict:
     kubernetes: str = ""
     repeat: str = ""
 
+    @property
+    def line(self) -> int:
+        """The line of the story's file at which it stopped; the first where it did not."""
+        return 1 if self.failure is None else int(self.failure.location.rpartition(":")[2])
+
 
 def from_error(error: BaseException) -> tuple[Outcome, str]:
     """The outcome and reason of a story that an error ended.

@@ -13,7 +13,7 @@ from simkubelet.model.errors import HostError, InputError, SimkubeletError
 from ..evaluation.verdict import exit_status
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
-from .console import Screen
+from .console import Screen, workspace
 from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, at_a_time, play_all, prepare
 from .junit import junit_xml
@@ -70,7 +70,7 @@ def run(
     jobs = prepare(stories, options)
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
-    with Screen(summaries, len(jobs), is_quiet=is_quiet) as screen:
+    with Screen(summaries, len(jobs), is_quiet=is_quiet, workspace=workspace()) as screen:
         results = Results(jobs, screen)
         _write_first(outputs, results.played)
         failure: SimkubeletError | None = None

@@ -124,16 +124,28 @@ def test_junit_counts_and_tells_each_story(verdicts: list[Verdict]) -> None:
     }
     assert [(case.get("name"), [child.tag for child in case]) for case in suite] == [
         ("fine", []),
-        ("x", ["failure"]),
+        ("x", ["properties", "failure", "system-out"]),
         ("wrong", ["error"]),
         ("dark", ["error"]),
         ("far", ["skipped"]),
     ]
-    failure = suite[1][0]
-    assert failure.get("message") == "allocatable: expected 7; actual 8"
+    (failure,) = suite.iter("failure")
+    assert (failure.get("type"), failure.get("message")) == ("FAILED", "allocatable: expected 7; actual 8")
     assert "stories/x.yaml:31" in (failure.text or "")
-    assert [case[0].get("type") for case in suite[1:]] == ["FAILED", "ERROR", "UNKNOWN", "SKIPPED"]
+    assert [case[-1].get("type") for case in suite[2:]] == ["ERROR", "UNKNOWN", "SKIPPED"]
     assert suite[3][0].get("message") == "no \N{REPLACEMENT CHARACTER}[31mspace"
+
+
+def test_junit_has_place_version_and_log(failed: Verdict) -> None:
+    fine = Verdict("fine", Outcome.VALID, 0.25, path=Path("fine.yaml"), kubernetes="1.26, 1.34")
+
+    first, second = ElementTree.fromstring(junit_xml([failed, fine])).iter("testcase")  # noqa: S314  # our own output
+
+    assert (first.get("file"), first.get("line")) == ("stories/x.yaml", "31")
+    assert [child.tag for child in first] == ["properties", "failure", "system-out"]
+    assert first.findtext("system-out") == "/tmp/sk-1/node-1/logs/plugins/nvidia.log:\nstarting\nno GPU"
+    assert (second.get("file"), second.get("line")) == ("fine.yaml", "1")
+    assert [one.attrib for one in second.iter("property")] == [{"name": "kubernetes", "value": "1.26, 1.34"}]
 
 
 def test_of_a_long_list_the_first_items_are_shown_and_how_many_there_are() -> None:
