@@ -99,8 +99,12 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
 @click.option(
-    "--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, also when the run is interrupted."
+    "--pause-on-failure",
+    "is_pausing",
+    is_flag=True,
+    help="Keep the nodes of a failed story, with sockets and plugins, until Enter; plays one story at a time.",
 )
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, whatever ends the run.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
     "--dir",
@@ -128,6 +132,7 @@ def run(
     timeout_s: float | None,
     stops_at_failure: bool,
     is_quiet: bool,
+    is_pausing: bool,
     junit: Path | None,
     trace: Path | None,
     directory: Path | None,
@@ -149,6 +154,7 @@ def run(
       simkubelet run -k 'restart and not amd'         built-in stories by name
       simkubelet run 'bugs/k1*'                       those that fit a pattern
       simkubelet run my-stories/ -n 1                 your own, one after the other
+      simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
@@ -161,10 +167,14 @@ def run(
     used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .play.job import BackendName, Options
+    from .play.pause import until_enter
     from .play.run import Outputs
     from .play.run import run as play_run
+    from .play.runner import no_look
     from .story.stories import builtin, chosen, find, selected
 
+    if is_pausing and count not in (None, 1):
+        raise click.UsageError("--pause-on-failure plays one story at a time; leave -n out")
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
@@ -182,9 +192,11 @@ def run(
         node_image=node_image,
         repeat=repeat,
         timeout_s=timeout_s,
+        at_failure=until_enter() if is_pausing else no_look,
         stops_at_failure=stops_at_failure,
     )
     hint = "" if stories or every or expression else some
+    count = 1 if is_pausing else count
     context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
 
 

@@ -45,7 +45,8 @@ class Screen:
     Args:
         summaries: Story name -> what it is about, in a sentence; of all stories that are to be played.
         total: How many verdicts there will be.
-        is_quiet: Whether stories that pass or are skipped have no line, and none is shown under way.
+        is_quiet: Whether stories that pass or are skipped have no line.
+        is_live: Whether a terminal shows what is under way.
         workspace: The checkout of a GitHub workflow, which gets an annotation for each failure; None elsewhere.
         terminal: Where to print, in place of standard output.
     """
@@ -56,6 +57,7 @@ class Screen:
         total: int,
         *,
         is_quiet: bool = False,
+        is_live: bool = True,
         workspace: Path | None = None,
         terminal: Console | None = None,
     ) -> None:
@@ -68,7 +70,7 @@ class Screen:
         self._count = 0
         self._steps: dict[str, str] = {}
         self._status: Status | None = None
-        if self._terminal.is_terminal and not is_quiet:
+        if self._terminal.is_terminal and is_live:
             self._status = self._terminal.status(self.under_way)
 
     def __enter__(self) -> Self:

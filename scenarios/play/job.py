@@ -28,7 +28,7 @@ from ..story.document import Document, DocumentError, installed, load
 from ..story.part import format_duration
 from ..story.stories import name_of
 from ..trace.trace import Entry
-from .runner import Afterwards, Progress, nothing, play
+from .runner import Afterwards, AtFailure, Progress, no_look, nothing, play
 
 _FOR_EACH_CORE: Final = 3
 _MOST_AT_A_TIME: Final = 8
@@ -56,6 +56,7 @@ class Options:
         node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
         repeat: How often each story is played.
         timeout_s: Real time that a story has for its steps; None for as long as they take.
+        at_failure: Given the world of each story that fails before it is left.
         stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
     """
 
@@ -68,6 +69,7 @@ class Options:
     node_image: str | None = None
     repeat: int = 1
     timeout_s: float | None = None
+    at_failure: AtFailure = no_look
     stops_at_failure: bool = False
 
 
@@ -222,7 +224,7 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
         progress(title)
 
     try:
-        verdict = await play(job.document, backend, stepped, afterwards, job.options.timeout_s)
+        verdict = await play(job.document, backend, stepped, afterwards, job.options.timeout_s, job.options.at_failure)
     except asyncio.CancelledError as error:
         reason = f"the run was ended in {step}"
         verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from simkubelet.model.errors import HostError
+from simkubelet.model.errors import HostError, SimkubeletError
 
 from ..backends.backend import Backend
 from ..backends.world.logs import last_lines
@@ -34,6 +34,14 @@ Afterwards = Callable[[Backend], Awaitable[None]]
 """Given the world of a story that has come to its end well, before it is left."""
 
 
+AtFailure = Callable[[Backend, str], Awaitable[None]]
+"""Given the world of a story that fails, and why, before it is left."""
+
+
+async def no_look(backend: Backend, reason: str) -> None:
+    """The world is left at once."""
+
+
 async def nothing(backend: Backend) -> None:
     """The world is left at once."""
 
@@ -44,6 +52,7 @@ async def play(
     progress: Progress = lambda title: None,
     afterwards: Afterwards = nothing,
     timeout_s: float | None = None,
+    at_failure: AtFailure = no_look,
 ) -> Verdict:
     """Play a story from its first step to its last, or to the first expectation that is not met.
 
@@ -54,6 +63,8 @@ async def play(
         afterwards: Awaited at the end of a story that went well.
         timeout_s: Real time that there is for the steps and `afterwards`; None for as long as they take. A story that
             needs more is unknown: each wait of a story is bounded, so the machine is too slow for this time.
+        at_failure: Awaited where a step fails. A world that fails by itself, as by a plugin that ends before it
+            registers, is left at once.
     """
     began = time.monotonic()
     name = document.scenario.name
@@ -72,8 +83,12 @@ async def play(
                 async with _limited(timeout_s):
                     await run.steps()
                     await afterwards(backend)
-            finally:
+            except SimkubeletError as error:
                 run.end = len(backend.trace)
+                await at_failure(backend, str(error))
+                raise
+            finally:
+                run.end = run.end or len(backend.trace)
     except Exception as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

@@ -12,6 +12,7 @@ from scenarios.evaluation.verdict import Outcome, UnmetError
 from scenarios.play.runner import _waited, play
 from scenarios.story.document import Document
 from scenarios.story.part import Capability
+from scenarios.trace.events import StepStarted
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]
@@ -102,6 +103,23 @@ async def test_verdict_of_a_failed_story_has_the_ends_of_its_logs(
     assert verdict.logs == a_world.logs
     assert verdict.log_ends == {log: tuple(f"line {number}" for number in range(92, 100))}
     assert isinstance(a_world.left_with, UnmetError)
+
+
+async def test_world_of_a_failed_story_can_be_looked_at_before_it_is_left(
+    read_story: Read, world: Any, frames: Any
+) -> None:
+    looks: list[tuple[bool, str]] = []
+
+    async def look(backend: Any, reason: str) -> None:
+        backend.trace.append(StepStarted(9, "a look"))
+        looks.append((backend.is_left, reason))
+
+    a_world = world([frames.frame()], errors={"advance": InputError("it cannot be")})
+    failed = await play(read_story("steps:\n- advance: 5m\n"), a_world, at_failure=look)
+    await play(read_story(f"steps:\n{EXPECT_8}"), world([frames.frame()]), at_failure=look)
+
+    assert looks == [(False, "it cannot be")]
+    assert [entry.event.title for entry in failed.failure.events] == ["advance"]
 
 
 @pytest.mark.parametrize(
