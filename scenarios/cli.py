@@ -313,7 +313,7 @@ def schema() -> None:
     """  # noqa: D301  # click's mark for lines that stay as they are
     import json
 
-    from .story.model import json_schema
+    from .story.schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))
 
