@@ -6,6 +6,7 @@ stories under way are shown below them.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections import Counter
@@ -32,6 +33,8 @@ _STYLES: Final = {
 _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
 _PLAIN_WIDTH: Final = 160
 """Columns where the output is no terminal."""
+_NOBODY_READS: Final = (errno.EPIPE, errno.EIO)
+"""Of a pipe and of a terminal that was closed."""
 _SPINNER_WIDTH: Final = 2
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
@@ -140,7 +143,9 @@ class Screen:
         text.rstrip()
         try:
             self._terminal.print(text, soft_wrap=True)
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in _NOBODY_READS:
+                raise
             # Without this the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
