@@ -72,6 +72,7 @@ class Screen:
         self._width = max(map(len, summaries), default=0)
         self._count = 0
         self._steps: dict[str, str] = {}
+        self._has_printed = False
         self._status: Status | None = None
         if self._terminal.is_terminal and is_live:
             self._status = self._terminal.status(self.under_way)
@@ -117,7 +118,8 @@ class Screen:
         for verdict in verdicts:
             if lines := failure_lines(verdict):
                 self._print(Text("\n".join(("", *lines))))
-        self._print(Text())
+        if self._has_printed:
+            self._print(Text())
         for verdict in verdicts:
             if self._workspace is not None and verdict.outcome.is_failure:
                 self._print(Text(annotation(verdict, self._workspace)))
@@ -141,6 +143,7 @@ class Screen:
 
     def _print(self, text: Text) -> None:
         text.rstrip()
+        self._has_printed = True
         try:
             self._terminal.print(text, soft_wrap=True)
         except OSError as error:
