@@ -5,6 +5,7 @@ Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -143,6 +144,8 @@ def _with_help(error: click.UsageError) -> str:
 
 
 def _complain(*lines: str, status: int) -> int:
-    for line in lines:
-        click.echo(line, err=True)
+    # The status counts though nobody reads the lines any more, as where a terminal was closed.
+    with contextlib.suppress(OSError):
+        for line in lines:
+            click.echo(line, err=True)
     return status

@@ -6,6 +6,7 @@ stories under way are shown below them.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections import Counter
@@ -32,6 +33,8 @@ _STYLES: Final = {
 _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
 _PLAIN_WIDTH: Final = 160
 """Columns where the output is no terminal."""
+_NOBODY_READS: Final = (errno.EPIPE, errno.EIO)
+"""Of a pipe and of a terminal that was closed."""
 _SPINNER_WIDTH: Final = 2
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
@@ -69,6 +72,7 @@ class Screen:
         self._width = max(map(len, summaries), default=0)
         self._count = 0
         self._steps: dict[str, str] = {}
+        self._has_printed = False
         self._status: Status | None = None
         if self._terminal.is_terminal and is_live:
             self._status = self._terminal.status(self.under_way)
@@ -114,7 +118,8 @@ class Screen:
         for verdict in verdicts:
             if lines := failure_lines(verdict):
                 self._print(Text("\n".join(("", *lines))))
-        self._print(Text())
+        if self._has_printed:
+            self._print(Text())
         for verdict in verdicts:
             if self._workspace is not None and verdict.outcome.is_failure:
                 self._print(Text(annotation(verdict, self._workspace)))
@@ -138,9 +143,12 @@ class Screen:
 
     def _print(self, text: Text) -> None:
         text.rstrip()
+        self._has_printed = True
         try:
             self._terminal.print(text, soft_wrap=True)
-        except BrokenPipeError:
+        except OSError as error:
+            if error.errno not in _NOBODY_READS:
+                raise
             # Without this the interpreter would complain at its end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

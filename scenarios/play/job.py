@@ -11,18 +11,17 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from simkubelet.host import raise_limit
 from simkubelet.model.errors import InputError
 
 from ..backends.backend import Backend
-from ..evaluation.verdict import Outcome, Verdict, single_errors
+from ..evaluation.verdict import Outcome, Verdict
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
 from ..story.part import format_duration
@@ -141,67 +140,9 @@ class StoryEnded(asyncio.CancelledError):
         self.played = played
 
 
-class Watch(Protocol):
-    """Notified of what becomes of the stories of a run, as it happens."""
-
-    def began(self, job: Job) -> None:
-        """A story begins: its world is made."""
-
-    def stepped(self, job: Job, title: str) -> None:
-        """A step of it begins."""
-
-    def ended(self, job: Job, played: Played) -> None:
-        """It has come to its end, or was ended."""
-
-
 def at_a_time() -> int:
     """Return how many stories are played at a time by default; a story computes a third of its time."""
     return min(_FOR_EACH_CORE * len(os.sched_getaffinity(0)), _MOST_AT_A_TIME)
-
-
-async def play_all(jobs: Sequence[Job], count: int, watch: Watch) -> None:
-    """Play stories.
-
-    Args:
-        jobs: The stories.
-        count: How many are played at a time.
-        watch: Notified of each story; those that it hears nothing of were not played.
-    """
-    waiting = iter(jobs)
-
-    async def play_what_waits() -> None:
-        for job in waiting:
-            await watched(job, watch, partial(play_job, job))
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            for _ in range(count):
-                group.create_task(play_what_waits())
-    except BaseExceptionGroup as errors:
-        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
-        if (others := errors.split(FirstFailure)[1]) is not None:
-            raise next(single_errors(others)) from None
-
-
-class FirstFailure(Exception):  # noqa: N818  # what was asked for has happened
-    """A story failed, and the run was to end with the first that does."""
-
-
-async def watched(job: Job, watch: Watch, play: Callable[[Progress], Awaitable[Played]]) -> None:
-    """Play one story of a run, and notify who watches it.
-
-    Raises:
-        FirstFailure: It failed, and the run is to end with it.
-    """
-    watch.began(job)
-    try:
-        played = await play(lambda title: watch.stepped(job, title))
-    except StoryEnded as ended:
-        watch.ended(job, replace(ended.played, verdict=replace(ended.played.verdict, scenario=job.name)))
-        raise
-    watch.ended(job, played)
-    if job.options.stops_at_failure and played.verdict.outcome.is_failure:
-        raise FirstFailure
 
 
 async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:

@@ -14,8 +14,9 @@ from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
 from ..evaluation.verdict import Outcome
 from .comparison import Comparison, explained
-from .job import BackendName, FirstFailure, Job, Options, Played, Watch, play_in, play_job, watched
+from .job import BackendName, Job, Options, Played, play_in, play_job
 from .runner import Progress
+from .watch import FirstFailure, Watch, watched
 
 
 async def play_on_cluster(jobs: Sequence[Job], options: Options, watch: Watch) -> None:

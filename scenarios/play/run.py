@@ -10,15 +10,15 @@ from typing import Final
 
 from simkubelet.model.errors import HostError, InputError, SimkubeletError
 
-from ..evaluation.verdict import exit_status
+from ..evaluation.verdict import Outcome, Verdict, exit_status
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
 from .console import Screen, workspace
 from .interruption import run_interruptibly
-from .job import BackendName, Job, Options, Played, at_a_time, play_all, prepare
+from .job import BackendName, Job, Options, Played, at_a_time, prepare
 from .junit import junit_xml
-from .results import Results
 from .runner import no_look
+from .watch import play_all
 
 _OF_KIND: Final = ("kr8s", "httpx")
 """What only an installation with the extra `kind` has."""
@@ -39,6 +39,50 @@ class Outputs:
             with self.trace.open("w", encoding="utf-8") as stream:
                 for one in played:
                     write_lines(one.events, stream, one.verdict.scenario)
+
+
+class Results:
+    """What has become of each story of a run, at any moment; collected as a `Watch`, and shown on a screen.
+
+    Args:
+        jobs: The stories of the run.
+        screen: Shows what happens.
+    """
+
+    def __init__(self, jobs: Sequence[Job], screen: Screen) -> None:
+        self._jobs = jobs
+        self._screen = screen
+        self._played: dict[Job, Played] = {}
+        self.has_begun = False
+
+    @property
+    def played(self) -> tuple[Played, ...]:
+        """What there is of each story, in the order of the jobs."""
+        return tuple(self._played.get(job) or Played(unplayed(job)) for job in self._jobs)
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The same, the answers alone."""
+        return tuple(one.verdict for one in self.played)
+
+    def began(self, job: Job) -> None:
+        """See `Watch`."""
+        self.has_begun = True
+        self._screen.began(job.name)
+
+    def stepped(self, job: Job, title: str) -> None:
+        """See `Watch`."""
+        self._screen.stepped(job.name, title)
+
+    def ended(self, job: Job, played: Played) -> None:
+        """See `Watch`."""
+        self._played[job] = played
+        self._screen.ended(played.verdict)
+
+
+def unplayed(job: Job) -> Verdict:
+    """The verdict of a story that has not begun."""
+    return job.labelled(Verdict(job.name, Outcome.UNPLAYED, 0.0, "the run ended before the story began"))
 
 
 def run(

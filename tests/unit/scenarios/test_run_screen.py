@@ -88,10 +88,14 @@ def test_workspace_is_that_of_a_github_workflow(
     assert workspace() == (tmp_path if expected else None)
 
 
+def test_quiet_run_without_failures_prints_the_totals_alone() -> None:
+    assert lines(FINE, is_quiet=True, played=(FINE,)) == ["1 passed in 2.00 s"]
+
+
 def test_kept_folder_is_named() -> None:
     kept = Verdict("fine", Outcome.VALID, 0.25, kept=Path("/tmp/sk-1"))
 
-    assert lines(played=(kept,)) == ["", "kept /tmp/sk-1  fine", "1 passed in 2.00 s"]
+    assert lines(played=(kept,)) == ["kept /tmp/sk-1  fine", "1 passed in 2.00 s"]
 
 
 def test_terminal_shows_what_is_under_way() -> None:

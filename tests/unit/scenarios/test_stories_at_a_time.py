@@ -12,8 +12,9 @@ import pytest
 from scenarios.evaluation.verdict import Outcome, Verdict
 from scenarios.play import job as job_module
 from scenarios.play.console import Screen
-from scenarios.play.job import Job, Options, at_a_time, play_all
-from scenarios.play.results import Results
+from scenarios.play.job import Job, Options, at_a_time
+from scenarios.play.run import Results
+from scenarios.play.watch import play_all
 from scenarios.story.document import Document
 from simkubelet.model.errors import HostError, InputError
 
