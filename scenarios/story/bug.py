@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from .part import Part, is_condition, is_met
@@ -38,13 +38,12 @@ class Bug(Part):
     affected: Words
     fixed: tuple[Words, ...] = ()
 
-    @model_validator(mode="after")
-    def _affected_kubelets(self) -> Bug:
-        if self.component == KUBELET and self.affected != ALL and not is_condition(self.affected):
-            raise PydanticCustomError(
-                "affected", "'affected' of the kubelet: expected 'all' or a condition such as '<1.36.0'"
-            )
-        return self
+    @field_validator("affected")
+    @classmethod
+    def _versions_of_the_kubelet(cls, affected: str, others: ValidationInfo) -> str:
+        if others.data.get("component") == KUBELET and affected != ALL and not is_condition(affected):
+            raise PydanticCustomError("affected", "expected 'all' or a condition on the version, such as '<1.36'")
+        return affected
 
     def is_in_kubelet(self, kubernetes: str) -> bool:
         """Whether a kubelet of this version has it; no bug of a plugin is one of the kubelet.
