@@ -32,8 +32,19 @@ def _plugin_commands(
     return commands
 
 
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    from .story.part import parse_duration
+
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command()
-@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR]...")
+@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR|GLOB]...")
 @click.option("--all", "every", is_flag=True, help="Play all built-in stories; about a minute on two cores.")
 @click.option(
     "-n",
@@ -70,9 +81,30 @@ def _plugin_commands(
     metavar="VERSION",
     help="Follow this Kubernetes minor, or a patch of one, on every node (default: the story's, else 1.34).",
 )
+@click.option(
+    "-k",
+    "expression",
+    metavar="EXPRESSION",
+    help="Play only stories whose name matches: words with and, or, not and parentheses, as for pytest. "
+    "Without names of stories, it selects from all built-in ones.",
+)
+@click.option("--repeat", type=click.IntRange(1, 10_000), default=1, metavar="N", help="Play each story N times.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    callback=_duration,
+    metavar="DURATION",
+    help="End a story whose steps take longer in real time, such as 90s or 5m; its verdict is UNKNOWN.",
+)
 @click.option("-x", "--exitfirst", "stops_at_failure", is_flag=True, help="End the run with the first failure.")
 @click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Print only failures and the totals.")
-@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option(
+    "--pause-on-failure",
+    "is_pausing",
+    is_flag=True,
+    help="Keep the nodes of a failed story, with sockets and plugins, until Enter; plays one story at a time.",
+)
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, whatever ends the run.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
     "--dir",
@@ -95,8 +127,12 @@ def run(
     node_image: str | None,
     plugin_commands: dict[str, tuple[str, ...]],
     kubernetes: str | None,
+    expression: str | None,
+    repeat: int,
+    timeout_s: float | None,
     stops_at_failure: bool,
     is_quiet: bool,
+    is_pausing: bool,
     junit: Path | None,
     trace: Path | None,
     directory: Path | None,
@@ -104,10 +140,10 @@ def run(
 ) -> None:
     """Play stories and print their verdicts.
 
-    Give the names of built-in stories, files, or folders of files. Without any, some built-in stories of each
-    topic are played, which takes seconds; --all plays all of them. A story that names several Kubernetes versions is
-    played on each of them; with --kubelet-version it is played once, on that version, and skipped if it is only about
-    others. The logs of a failed story stay below --dir, and its report names the files.
+    Give the names of built-in stories, files, folders of files, or patterns of these in quotes. Without any, some
+    built-in stories of each topic are played, which takes seconds; --all plays all of them. A story that names several
+    Kubernetes versions is played on each of them; with --kubelet-version it is played once, on that version, and
+    skipped if it is only about others. The logs of a failed story stay below --dir, and its report names the files.
 
     \b
     Examples:
@@ -115,9 +151,15 @@ def run(
       simkubelet run --all --junit results.xml        all built-in stories
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
+      simkubelet run -k 'restart and not amd'         built-in stories by name
+      simkubelet run 'bugs/k1*'                       those that fit a pattern
       simkubelet run my-stories/ -n 1                 your own, one after the other
+      simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
+      simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
+
+    In a GitHub workflow, failures are also printed as annotations of the stories' lines.
 
     A step that cannot be done, such as starting a plugin that runs, ends its story as ERROR; the others go on.
 
@@ -125,14 +167,20 @@ def run(
     used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
     from .play.job import BackendName, Options
+    from .play.pause import until_enter
     from .play.run import Outputs
     from .play.run import run as play_run
-    from .story.stories import builtin, chosen, find
+    from .play.runner import no_look
+    from .story.stories import builtin, chosen, find, selected
 
+    if is_pausing and count not in (None, 1):
+        raise click.UsageError("--pause-on-failure plays one story at a time; leave -n out")
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
-    files = find(stories) if stories else known if every else chosen()
+    files = find(stories) if stories else known if every or expression else chosen()
+    if expression:
+        files = selected(files, expression)
     some = f"these were {len(files)} of {len(known)} built-in stories; --all plays all of them"
     options = Options(
         backend=BackendName(backend),
@@ -142,9 +190,13 @@ def run(
         keep=keep,
         cluster=cluster,
         node_image=node_image,
+        repeat=repeat,
+        timeout_s=timeout_s,
+        at_failure=until_enter() if is_pausing else no_look,
         stops_at_failure=stops_at_failure,
     )
-    hint = "" if stories or every else some
+    hint = "" if stories or every or expression else some
+    count = 1 if is_pausing else count
     context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
 
 
@@ -261,7 +313,7 @@ def schema() -> None:
     """  # noqa: D301  # click's mark for lines that stay as they are
     import json
 
-    from .story.model import json_schema
+    from .story.schema import json_schema
 
     click.echo(json.dumps(json_schema(), indent=2))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
-from ..errors import FatalError, PluginExitError
+from ..errors import FatalError, HostError, PluginExitError, UsageError
 from ..framework import DevicePlugin, RestartPolicy, run_plugins
 from .options import CommonOptions
 from .process import loaded, set_up_logging
@@ -63,8 +63,39 @@ def run(
     Returns:
         The exit status.
     """
+    if not kubelet_dir.exists():
+        print(f"error: no kubelet here: {kubelet_dir} does not exist; {_how_to_try()}", file=sys.stderr)
+        return UsageError.exit_status
     try:
         return launch(CommonOptions(kubelet_dir, Path("/"), log_level), policy, build)
     except PluginExitError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_status
+    except OSError as error:
+        print(f"error: {_where(error)}{error.filename or 'a system call'}: {error.strerror or error}", file=sys.stderr)
+        return HostError.exit_status
+
+
+def _how_to_try() -> str:
+    """The command that starts a simulated node with this program as its plugin."""
+    # Imported here and below: a plugin that starts needs neither.
+    import re
+    import shlex
+
+    program = ["python", *sys.argv] if sys.argv[0].endswith(".py") else sys.argv
+    name = re.sub("[^a-z0-9]+", "-", Path(sys.argv[0]).stem.lower()).strip("-") or "mine"
+    command = shlex.join(program)
+    return f"try the plugin on a simulated node with: simkubelet up --plugin {shlex.quote(f'{name}={command}')}"
+
+
+def _where(error: OSError) -> str:
+    """``FILE:LINE: `` of the plugin's own code that an error came from; nothing where that is not in its traceback."""
+    import traceback
+
+    others = {*sys.stdlib_module_names, __name__.partition(".")[0], "simkubelet"} - {"__main__"}
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in others
+    ]
+    return "{}:{}: ".format(*frames[-1]) if frames else ""

@@ -143,11 +143,15 @@ def methods_of(
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """A refusal as the kubelet gets it from a Go plugin."""
+    """A refusal, or a file that cannot be used, as the kubelet gets it from a Go plugin."""
     try:
         yield
     except AllocationRefusedError as refusal:
         raise CallError(Code.UNKNOWN, str(refusal)) from refusal
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        _log.error("A call failed: %s", reason)
+        raise CallError(Code.UNKNOWN, reason) from error
 
 
 def _device_ids(ids: Sequence[str]) -> list[DeviceID]:

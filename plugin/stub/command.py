@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,10 +15,33 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
+_EPILOG: Final = """\b
+Commands, one a line; all keys but "command", "rpc" and "devices" of a list may be left out:
+  {"command": "register", "resource": "example.com/a", "endpoint": "a.sock", "version": "v1beta1", "times": 2}
+  {"command": "list", "devices": [{"id": "gpu-0", "health": "Unhealthy", "numa": [0]}]}
+  {"command": "answer", "rpc": "Allocate", "error": "no", "skip": 1, "times": 2}
+  {"command": "answer", "rpc": "ListAndWatch", "after_s": 0.2, "devices": [{"id": "gpu-1"}]}
+  {"command": "answer", "rpc": "PreStartContainer", "never": true}   or "empty": true
+  {"command": "endStream"}
+  {"command": "stopServer"}
+
+\b
+Lines that come back; docs/line-protocol.md describes them all:
+  {"ready": true}                    the first: commands are read
+  {"done": true}                     to a command, or {"error": "what is wrong with it"}
+  {"called": "Allocate", "devices": ["gpu-0"]}
+  {"registered": "example.com/gpu", "endpoint": "stub.sock", "error": ""}
+
+\b
+Example:
+  simkubelet plugin stub --resource example.com/gpu --device gpu-0 --device gpu-1,numa=1
+"""
+
+
 @click.command(
     "stub",
     short_help="Any resource: devices given by options, controlled through standard input.",
-    epilog="\b\nExample:\n  simkubelet plugin stub --resource example.com/gpu --device gpu-0 --device gpu-1,numa=1",
+    epilog=_EPILOG,
 )
 @click.option("--resource", default="example.com/device", show_default=True, metavar="NAME", help="The resource.")
 @click.option("--socket", "socket_name", default="stub.sock", show_default=True, metavar="NAME", help="The socket.")

@@ -63,6 +63,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def places(self) -> Mapping[str, str]:
+        """What a user can look at while the world is there -> where it is: folders, sockets, or a command for it."""
+        ...
+
+    @property
     def logs(self) -> tuple[Path, ...]:
         """The files that have what plugins and kubelets wrote, once a world with a failure has been left."""
         ...

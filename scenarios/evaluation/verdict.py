@@ -18,7 +18,7 @@ What is known to be wrong before a story begins is no verdict: that `InputError`
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -90,8 +90,11 @@ class Failure:
         location: ``FILE:LINE``.
         step: Its title.
         mismatches: Empty where an error ended the story.
-        events: The part of the trace that matters, in order.
+        events: The part of the trace that matters, in order; see `timeline`.
         waited: How long an expectation was waited for in real time, and how long it should be.
+        number: Of the step, counted from 1; 0 while the world was made.
+        total: How many steps the story has.
+        diagnoses: What may explain it; see `diagnosis`.
     """
 
     location: str
@@ -99,6 +102,9 @@ class Failure:
     mismatches: tuple[Mismatch, ...]
     events: tuple[Entry, ...]
     waited: str = ""
+    number: int = 0
+    total: int = 0
+    diagnoses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +115,12 @@ class Verdict:
         reason: One line, empty where the story is valid.
         kept: The folder with those of the nodes, where the run keeps them.
         logs: Of a story that failed: the files that have what its plugins and kubelets wrote.
+        log_ends: The last lines of each of these.
         difference: What two worlds recorded differently, as the lines of a diff.
         remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
+        path: The story's file.
+        kubernetes: The versions of its nodes, ``1.34``, several with commas.
+        repeat: The command that plays just this story again.
     """
 
     scenario: str
@@ -122,6 +132,15 @@ class Verdict:
     logs: tuple[Path, ...] = ()
     difference: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
+    log_ends: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    path: Path | None = None
+    kubernetes: str = ""
+    repeat: str = ""
+
+    @property
+    def line(self) -> int:
+        """The line of the story's file at which it stopped; the first where it did not."""
+        return 1 if self.failure is None else int(self.failure.location.rpartition(":")[2])
 
 
 def from_error(error: BaseException) -> tuple[Outcome, str]:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -29,6 +30,8 @@ _STYLES: Final = {
     Outcome.ENDED: "yellow",
 }
 _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
+_PLAIN_WIDTH: Final = 160
+"""Columns where the output is no terminal."""
 _SPINNER_WIDTH: Final = 2
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
@@ -42,22 +45,32 @@ class Screen:
     Args:
         summaries: Story name -> what it is about, in a sentence; of all stories that are to be played.
         total: How many verdicts there will be.
-        is_quiet: Whether stories that pass or are skipped have no line, and none is shown under way.
+        is_quiet: Whether stories that pass or are skipped have no line.
+        is_live: Whether a terminal shows what is under way.
+        workspace: The checkout of a GitHub workflow, which gets an annotation for each failure; None elsewhere.
         terminal: Where to print, in place of standard output.
     """
 
     def __init__(
-        self, summaries: Mapping[str, str], total: int, *, is_quiet: bool = False, terminal: Console | None = None
+        self,
+        summaries: Mapping[str, str],
+        total: int,
+        *,
+        is_quiet: bool = False,
+        is_live: bool = True,
+        workspace: Path | None = None,
+        terminal: Console | None = None,
     ) -> None:
         self._summaries = summaries
         self._total = total
         self._is_quiet = is_quiet
-        self._terminal = terminal or _Console(highlight=False)
+        self._workspace = workspace
+        self._terminal = terminal or console()
         self._width = max(map(len, summaries), default=0)
         self._count = 0
         self._steps: dict[str, str] = {}
         self._status: Status | None = None
-        if self._terminal.is_terminal and not is_quiet:
+        if self._terminal.is_terminal and is_live:
             self._status = self._terminal.status(self.under_way)
 
     def __enter__(self) -> Self:
@@ -103,6 +116,9 @@ class Screen:
                 self._print(Text("\n".join(("", *lines))))
         self._print(Text())
         for verdict in verdicts:
+            if self._workspace is not None and verdict.outcome.is_failure:
+                self._print(Text(annotation(verdict, self._workspace)))
+        for verdict in verdicts:
             if verdict.kept is not None:
                 self._print(Text(f"kept {verdict.kept}  {verdict.scenario}"))
         for line in (*_skipped_lines(verdicts), *_unplayed_lines(verdicts), totals(verdicts, wall_s)):
@@ -129,6 +145,12 @@ class Screen:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def console() -> Console:
+    """Standard output; plain and wide where it is not a terminal."""
+    terminal = _Console(highlight=False)
+    return terminal if terminal.is_terminal else _Console(highlight=False, width=_PLAIN_WIDTH)
+
+
 class _Console(Console):
     """A console that leaves the exit status to the run when nobody reads on."""
 
@@ -141,6 +163,35 @@ def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
     counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
     parts = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
     return f"{parts} in {wall_s:.2f} s"
+
+
+def workspace() -> Path | None:
+    """The checkout of the GitHub workflow that this process is part of; None where it is part of none."""
+    is_workflow = os.environ.get("GITHUB_ACTIONS") == "true"
+    return Path(os.environ.get("GITHUB_WORKSPACE", Path.cwd())) if is_workflow else None
+
+
+def annotation(verdict: Verdict, workspace: Path) -> str:
+    """A failure as GitHub shows it beside the line of the story, whose path is relative to the checkout.
+
+    Source: GitHub's documentation, "Workflow commands"; escapes of actions/toolkit, packages/core/src/command.ts.
+    """
+    place = ""
+    if verdict.path is not None:
+        file = verdict.path.resolve()
+        shown = file.relative_to(workspace.resolve()) if file.is_relative_to(workspace.resolve()) else file
+        place = f"file={_escaped(str(shown))},line={verdict.line},"
+    title = f"{verdict.scenario}: {verdict.outcome.word}"
+    lines = "\n".join(failure_lines(verdict) or (verdict.reason,))
+    message = lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return f"::error {place}title={_escaped(title)}::{message}"
+
+
+def _escaped(value: str) -> str:
+    """A property of an annotation; `%` first, as the others make some."""
+    for sign in "%\r\n:,":
+        value = value.replace(sign, f"%{ord(sign):02X}")
+    return value
 
 
 def _skipped_lines(verdicts: Iterable[Verdict]) -> tuple[str, ...]:

@@ -11,14 +11,33 @@ from ..trace.trace import Entry, fields_of
 
 
 def failure_lines(verdict: Verdict) -> tuple[str, ...]:
-    """What there is to know about a story that failed: place, step, differences, trace; nothing for others."""
+    """What there is to know about a story that failed; nothing for others.
+
+    Place, version and step; what was expected and the actual values; what may explain it; the trace around it with both
+    clocks, node time first; where its logs are and how they end; the command that repeats it.
+    """
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
         return ()
     failure = verdict.failure
-    head = f"{failure.location}: {verdict.outcome.word} in step '{failure.step}'"
-    return (head, *_differences(verdict, failure), *_happened(failure), *_logs(verdict))
+    head = f"{failure.location}: {verdict.outcome.word}{_version(verdict)} {_place(failure)}"
+    explained = [f"  diagnosis: {text}" for text in failure.diagnoses]
+    return (head, *_differences(verdict, failure), *explained, *_happened(failure), *_logs(verdict), *_repeat(verdict))
+
+
+def _version(verdict: Verdict) -> str:
+    return f" on Kubernetes {verdict.kubernetes}" if verdict.kubernetes else ""
+
+
+def _place(failure: Failure) -> str:
+    if failure.number == 0:
+        return "while its world was made"
+    return f"in step {failure.number} of {failure.total}, '{failure.step}'"
+
+
+def _repeat(verdict: Verdict) -> list[str]:
+    return [f"  repeat it: {verdict.repeat}"] if verdict.repeat else []
 
 
 def _differences(verdict: Verdict, failure: Failure) -> list[str]:
@@ -39,24 +58,28 @@ def _differences(verdict: Verdict, failure: Failure) -> list[str]:
 def _happened(failure: Failure) -> list[str]:
     if not failure.events:
         return []
-    return ["  what happened around it:", *(f"    {entry_line(entry)}" for entry in failure.events)]
+    head = "  what happened around it, in node time and real time:"
+    return [head, *(f"    {entry_line(entry)}" for entry in failure.events)]
 
 
 def _logs(verdict: Verdict) -> list[str]:
-    if not verdict.logs:
-        return []
-    return ["  what was logged:", *(f"    {file}" for file in verdict.logs)]
+    lines = []
+    for log in verdict.logs:
+        lines += [f"  {log} ends with:", *(f"    {line}" for line in verdict.log_ends.get(log, ()))]
+    return lines
 
 
 def entry_line(entry: Entry) -> str:
-    """An entry of a trace on one line: number, time, kind and fields."""
-    values = fields_of(entry.event).items()
-    fields = " ".join(f"{name}={_value(value)}" for name, value in values if _says_something(value))
-    return f"{entry.seq:>4} {entry.time_s:>9.3f} s  {entry.kind:<20} {fields}".rstrip()
+    """An entry of a trace on one line: number, node time, real time, kind and fields; steps count from 1."""
+    values = fields_of(entry.event)
+    if "step" in values:
+        values["step"] += 1
+    fields = " ".join(f"{name}={_value(value)}" for name, value in values.items() if _says_something(value))
+    return f"{entry.seq:>4} {entry.time_s:>9.3f} s {entry.real_s:>8.3f} s  {entry.kind:<21} {fields}".rstrip()
 
 
 def _says_something(value: object) -> bool:
-    return value is not None and value is not False and value not in ("", (), [])
+    return value is not None and value is not False and value not in ("", (), [], {})
 
 
 def _value(value: object) -> str:

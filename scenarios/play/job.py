@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
@@ -24,8 +25,10 @@ from ..backends.backend import Backend
 from ..evaluation.verdict import Outcome, Verdict, single_errors
 from ..story.crosscheck import is_supported, unknown, unsupported
 from ..story.document import Document, DocumentError, installed, load
+from ..story.part import format_duration
+from ..story.stories import name_of
 from ..trace.trace import Entry
-from .runner import Afterwards, Progress, nothing, play
+from .runner import Afterwards, AtFailure, Progress, no_look, nothing, play
 
 _FOR_EACH_CORE: Final = 3
 _MOST_AT_A_TIME: Final = 8
@@ -51,6 +54,9 @@ class Options:
         keep: Whether the node folders, or the cluster, stay for a look afterwards.
         cluster: Of the backend ``kind``: the cluster's name.
         node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
+        repeat: How often each story is played.
+        timeout_s: Real time that a story has for its steps; None for as long as they take.
+        at_failure: Given the world of each story that fails before it is left.
         stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
     """
 
@@ -61,6 +67,9 @@ class Options:
     keep: bool = False
     cluster: str = "simkubelet"
     node_image: str | None = None
+    repeat: int = 1
+    timeout_s: float | None = None
+    at_failure: AtFailure = no_look
     stops_at_failure: bool = False
 
 
@@ -71,12 +80,14 @@ class Job:
     story: Document
     options: Options
     kubernetes: str | None = None
+    round: int = 1
 
     @property
     def name(self) -> str:
-        """The story's name, with its version where it names several."""
+        """The story's name, with its version where it names several, and its round where there are several."""
         name, of_several = self.story.scenario.name, self.kubernetes is not None and self.options.kubernetes is None
-        return f"{name} on {self.kubernetes}" if of_several else name
+        name = f"{name} on {self.kubernetes}" if of_several else name
+        return f"{name} #{self.round}" if self.options.repeat > 1 else name
 
     @property
     def document(self) -> Document:
@@ -84,6 +95,34 @@ class Job:
         if self.kubernetes is None:
             return self.story
         return replace(self.story, scenario=self.story.scenario.on_kubernetes(self.kubernetes))
+
+    def labelled(self, verdict: Verdict) -> Verdict:
+        """A verdict with what its job says about it: name, file, versions, and the command that repeats it."""
+        versions = dict.fromkeys(node.kubernetes for node in self.document.scenario.nodes)
+        return replace(
+            verdict,
+            scenario=self.name,
+            path=self.story.path,
+            kubernetes=", ".join(versions),
+            repeat=shlex.join(self._command()),
+        )
+
+    def _command(self) -> Iterator[str]:
+        """The words of the command that plays just this story again."""
+        options, usual = self.options, Options()
+        yield from ("simkubelet", "run", name_of(self.story.path))
+        if self.kubernetes is not None and options.backend is BackendName.SIM:
+            yield from ("--kubelet-version", self.kubernetes)
+        if options.backend is not usual.backend:
+            yield from ("--backend", options.backend)
+        if options.cluster != usual.cluster:
+            yield from ("--cluster", options.cluster)
+        if options.node_image is not None:
+            yield from ("--image", options.node_image)
+        if options.timeout_s is not None:
+            yield from ("--timeout", format_duration(options.timeout_s))
+        for name, argv in options.plugin_commands.items():
+            yield from ("--plugin", f"{name}={shlex.join(argv)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +224,12 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
         progress(title)
 
     try:
-        verdict = await play(job.document, backend, stepped, afterwards)
+        verdict = await play(job.document, backend, stepped, afterwards, job.options.timeout_s, job.options.at_failure)
     except asyncio.CancelledError as error:
         reason = f"the run was ended in {step}"
         verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)
-        raise StoryEnded(Played(verdict, tuple(backend.trace))) from error
-    return Played(replace(verdict, scenario=job.name, kept=backend.kept), tuple(backend.trace))
+        raise StoryEnded(Played(job.labelled(verdict), tuple(backend.trace))) from error
+    return Played(job.labelled(replace(verdict, kept=backend.kept)), tuple(backend.trace))
 
 
 def _backend(document: Document, options: Options) -> Backend:
@@ -213,7 +252,12 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
     """
     documents = load_all(stories)
     check(documents, options)
-    return tuple(Job(document, options, version) for document in documents for version in _versions(document, options))
+    return tuple(
+        Job(document, options, version, number)
+        for number in range(1, options.repeat + 1)
+        for document in documents
+        for version in _versions(document, options)
+    )
 
 
 def check(documents: Collection[Document], options: Options) -> None:

@@ -36,18 +36,31 @@ def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
     root = ElementTree.Element("testsuites", totals)
     suite = ElementTree.SubElement(root, "testsuite", {"name": "simkubelet", **totals})
     for verdict in verdicts:
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            {"classname": "simkubelet", "name": verdict.scenario, "time": _seconds(verdict.duration_s)},
-        )
-        if element := _ELEMENTS.get(verdict.outcome):
-            given = {"type": verdict.outcome.word, "message": _clean(verdict.reason)}
-            result = ElementTree.SubElement(case, element, given)
-            result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
+        _add_case(suite, verdict)
     ElementTree.indent(root)
     xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
+
+
+def _add_case(suite: ElementTree.Element, verdict: Verdict) -> None:
+    """Add a story: where it is, the Kubernetes version, the result, and how the logs of its plugins end."""
+    case = ElementTree.SubElement(
+        suite,
+        "testcase",
+        {"classname": "simkubelet", "name": verdict.scenario, "time": _seconds(verdict.duration_s)},
+    )
+    if verdict.path is not None:
+        case.attrib |= {"file": str(verdict.path), "line": str(verdict.line)}
+    if verdict.kubernetes:
+        properties = ElementTree.SubElement(case, "properties")
+        ElementTree.SubElement(properties, "property", {"name": "kubernetes", "value": verdict.kubernetes})
+    if element := _ELEMENTS.get(verdict.outcome):
+        given = {"type": verdict.outcome.word, "message": _clean(verdict.reason)}
+        result = ElementTree.SubElement(case, element, given)
+        result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
+    if verdict.log_ends:
+        lines = [line for log, end in verdict.log_ends.items() for line in (f"{log}:", *end)]
+        ElementTree.SubElement(case, "system-out").text = _clean("\n".join(lines))
 
 
 def _seconds(duration_s: float) -> str:

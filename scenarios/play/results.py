@@ -50,4 +50,4 @@ class Results:
 
 def unplayed(job: Job) -> Verdict:
     """The verdict of a story that has not begun."""
-    return Verdict(job.name, Outcome.UNPLAYED, 0.0, "the run ended before the story began")
+    return job.labelled(Verdict(job.name, Outcome.UNPLAYED, 0.0, "the run ended before the story began"))

@@ -13,11 +13,12 @@ from simkubelet.model.errors import HostError, InputError, SimkubeletError
 from ..evaluation.verdict import exit_status
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
-from .console import Screen
+from .console import Screen, workspace
 from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, at_a_time, play_all, prepare
 from .junit import junit_xml
 from .results import Results
+from .runner import no_look
 
 _OF_KIND: Final = ("kr8s", "httpx")
 """What only an installation with the extra `kind` has."""
@@ -70,7 +71,8 @@ def run(
     jobs = prepare(stories, options)
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
-    with Screen(summaries, len(jobs), is_quiet=is_quiet) as screen:
+    is_live = options.at_failure is no_look
+    with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace()) as screen:
         results = Results(jobs, screen)
         _write_first(outputs, results.played)
         failure: SimkubeletError | None = None

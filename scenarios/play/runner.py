@@ -6,27 +6,40 @@ The runner owns no task and reads no node clock; all waiting is the backend's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from simkubelet.model.errors import HostError, SimkubeletError
+
 from ..backends.backend import Backend
+from ..backends.world.logs import last_lines
+from ..evaluation.diagnosis import diagnoses
 from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
+from ..evaluation.timeline import timeline
 from ..evaluation.verdict import Failure, Outcome, UnmetError, Verdict, from_error, single_errors
 from ..story.document import Document, shown_path
 from ..story.expectations import Expectation
 from ..story.model import Step
-from ..story.part import DataPath, format_duration
+from ..story.part import format_duration
 from ..trace.events import ExpectationFailed, ExpectationMet, StepStarted
-from ..trace.snapshot import PluginState
 
 _NOTABLY_LONGER: Final = 1.2
 Progress = Callable[[str], None]
 """Called with the title of each step as it begins."""
 Afterwards = Callable[[Backend], Awaitable[None]]
 """Given the world of a story that has come to its end well, before it is left."""
+
+
+AtFailure = Callable[[Backend, str], Awaitable[None]]
+"""Given the world of a story that fails, and why, before it is left."""
+
+
+async def no_look(backend: Backend, reason: str) -> None:
+    """The world is left at once."""
 
 
 async def nothing(backend: Backend) -> None:
@@ -38,6 +51,8 @@ async def play(
     backend: Backend,
     progress: Progress = lambda title: None,
     afterwards: Afterwards = nothing,
+    timeout_s: float | None = None,
+    at_failure: AtFailure = no_look,
 ) -> Verdict:
     """Play a story from its first step to its last, or to the first expectation that is not met.
 
@@ -46,6 +61,10 @@ async def play(
         backend: A world made for this story and not yet entered; it is left in any case.
         progress: Called with the title of each step as it begins.
         afterwards: Awaited at the end of a story that went well.
+        timeout_s: Real time that there is for the steps and `afterwards`; None for as long as they take. A story that
+            needs more is unknown: each wait of a story is bounded, so the machine is too slow for this time.
+        at_failure: Awaited where a step fails. A world that fails by itself, as by a plugin that ends before it
+            registers, is left at once.
     """
     began = time.monotonic()
     name = document.scenario.name
@@ -60,8 +79,16 @@ async def play(
     run = _Run(document, backend, progress)
     try:
         async with backend:
-            await run.steps()
-            await afterwards(backend)
+            try:
+                async with _limited(timeout_s):
+                    await run.steps()
+                    await afterwards(backend)
+            except SimkubeletError as error:
+                run.end = len(backend.trace)
+                await at_failure(backend, str(error))
+                raise
+            finally:
+                run.end = run.end or len(backend.trace)
     except Exception as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
@@ -70,18 +97,42 @@ async def play(
         outcome, reason = from_error(error)
         failures = (leaf.failure for leaf in single_errors(error) if isinstance(leaf, UnmetError))
         failure = next(failures, None) or run.interrupted()
-        return Verdict(name, outcome, time.monotonic() - began, reason, failure, logs=backend.logs)
+        log_ends = {log: last_lines(log) for log in backend.logs}
+        duration_s = time.monotonic() - began
+        return Verdict(name, outcome, duration_s, reason, failure, logs=backend.logs, log_ends=log_ends)
     return Verdict(name, Outcome.VALID, time.monotonic() - began)
+
+
+@contextlib.asynccontextmanager
+async def _limited(timeout_s: float | None) -> AsyncIterator[None]:
+    """A limit for what is done inside.
+
+    Raises:
+        HostError: It takes longer.
+    """
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            yield
+    except TimeoutError:
+        if timeout_s is None or not limit.expired():
+            raise
+        raise HostError(f"the story takes longer than {format_duration(timeout_s)} (--timeout)") from None
 
 
 @dataclass(slots=True)
 class _Run:
-    """One story under way; `index` is the step it has come to, -1 while the world comes up."""
+    """One story under way.
+
+    Attributes:
+        index: The step it has come to, -1 while the world comes up.
+        end: The length of the trace at its end, before the world was left.
+    """
 
     document: Document
     backend: Backend
     progress: Progress
     index: int = -1
+    end: int | None = None
 
     async def steps(self) -> None:
         """Play all steps.
@@ -126,34 +177,32 @@ class _Run:
     ) -> UnmetError:
         lines = tuple(f"{shown_path(one.path)}: expected {one.expected}; actual {one.actual}" for one in mismatches)
         self.backend.trace.append(ExpectationFailed(self.index, lines))
-        reason = "; ".join((f"{step.title}: {lines[0]}", *await self._silent_plugins()))
         location = self.document.location("steps", self.index, "expect", *mismatches[0].path)
-        events = self.backend.trace.around(expectation.subject)
-        whole = tuple(Mismatch(self._in_document(found.path), found.expected, found.actual) for found in mismatches)
-        return UnmetError(reason, Failure(location, step.title, whole, events, waited))
+        entries = self.backend.trace[:]
+        plugins = (await self.backend.observe()).plugins
+        failure = Failure(
+            location,
+            step.title,
+            tuple(Mismatch(("expect", *found.path), found.expected, found.actual) for found in mismatches),
+            timeline(entries, expectation.subject),
+            waited,
+            self.index + 1,
+            len(self.document.scenario.steps),
+            diagnoses(entries, plugins, expectation.subject),
+        )
+        return UnmetError("; ".join((f"{step.title}: {lines[0]}", *failure.diagnoses[:1])), failure)
 
     async def _look(self, expectation: Expectation) -> tuple[Mismatch, ...]:
         return evaluate(expectation, await self.backend.observe(), self.backend.trace)
 
-    async def _silent_plugins(self) -> list[str]:
-        """What explains most failures of a new plugin."""
-        plugins = (await self.backend.observe()).plugins
-        return [
-            f"plugin '{plugin.name}' runs but has not registered with the kubelet"
-            for plugin in plugins
-            if plugin.state is PluginState.RUNNING and plugin.registrations == 0
-        ]
-
-    def _in_document(self, path: DataPath) -> DataPath:
-        return ("steps", self.index, "expect", *path)
-
     def interrupted(self) -> Failure:
         """Where an error ended the story."""
-        latest = self.backend.trace[-12:]
+        latest = timeline(self.backend.trace[: self.end])
+        total = len(self.document.scenario.steps)
         if self.index < 0:
-            return Failure(self.document.location("plugins"), "start", (), latest)
-        step = self.document.scenario.steps[self.index]
-        return Failure(self.document.location("steps", self.index), step.title, (), latest)
+            return Failure(self.document.location("plugins"), "start", (), latest, total=total)
+        step, location = self.document.scenario.steps[self.index], self.document.location("steps", self.index)
+        return Failure(location, step.title, (), latest, number=self.index + 1, total=total)
 
 
 def _waited(real_s: float, within_s: float) -> str:

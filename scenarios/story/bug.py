@@ -27,6 +27,8 @@ class Bug(Part):
     """A bug of the kubelet or of a plugin that a story reproduces.
 
     Attributes:
+        id: Its number here, such as `K4`.
+        component: `kubelet`, or the name of a plugin.
         links: Issues and pull requests, as ``owner/repository#number``.
         affected: Of the kubelet, a condition on its version or `ALL`; of a plugin, words.
         fixed: The first releases with the fix, one of each line; empty where there is none.

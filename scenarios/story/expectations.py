@@ -33,6 +33,8 @@ class Expectation(Part):
     """Base of all expectations: the subject, how long it may take to come true, and how long it must stay so.
 
     Attributes:
+        within: How long it may take to come true.
+        holds: How long it must stay true afterwards.
         subject_key: The key that names the subject, and by which a story says which expectation it means.
     """
 

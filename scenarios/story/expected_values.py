@@ -171,14 +171,24 @@ Phase = Literal["Pending", "Running", "Succeeded", "Failed"]
 
 
 class ExpectedMount(FilledPart):
-    """A mount of a container; what is left out may be anything."""
+    """A mount of a container; what is left out may be anything.
+
+    Attributes:
+        host_path: The path on the node.
+        read_only: Whether the container can only read it.
+    """
 
     host_path: StrictStr | None = None
     read_only: StrictBool | None = None
 
 
 class ExpectedDeviceNode(FilledPart):
-    """A device file of a container, the same way; `permissions` are the letters that its plugin gave."""
+    """A device file of a container, the same way; `permissions` are the letters that its plugin gave.
+
+    Attributes:
+        host_path: The path on the node.
+        permissions: Letters of `r`, `w` and `m`, in the order that the plugin gave.
+    """
 
     host_path: StrictStr | None = None
     permissions: StrictStr | None = None
@@ -212,7 +222,13 @@ DeviceNodes = Mapping[
 
 
 class EventPattern(FilledPart):
-    """A Kubernetes Event; what is left out may be anything."""
+    """A Kubernetes Event; what is left out may be anything.
+
+    Attributes:
+        type: Normal or Warning.
+        reason: Such as `FailedScheduling`.
+        message: The whole text, or a text for each minor.
+    """
 
     type: Literal["Normal", "Warning"] | None = None
     reason: StrictStr | None = None

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, StrictStr, create_model, model_validator
 from pydantic.alias_generators import to_camel, to_snake
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticCustomError, core_schema
+from pydantic_core import PydanticCustomError
 
 from .bug import Bug
 from .expectations import AnyExpectation
@@ -25,6 +24,8 @@ class _Step(Part):
     """One verb of a story, with a label for the reader of a failure.
 
     Attributes:
+        name: The label that a failure shows.
+        expect: What must be observed, of a node, a pod or a plugin.
         kubernetes: Leave the step out where the story is played on another version than this.
     """
 
@@ -82,6 +83,11 @@ class Scenario(Part):
     """A whole story; `name` equals the stem of its file.
 
     Attributes:
+        name: The stem of the file's name.
+        description: What the story shows; listings show the first sentence.
+        nodes: The machines and their kubelets; one where it is left out.
+        plugins: The device plugins, each run on every node.
+        steps: What happens, in order.
         kubernetes: The versions on which it can be played; on any other it is skipped.
         versions: The Kubernetes versions that it is played on one after the other, on all nodes; once, on the nodes'
             own, where it is left out.
@@ -138,19 +144,3 @@ class Scenario(Part):
         by_part += [step.action.needed for step in steps if step.action is not None]
         several = frozenset({Capability.SEVERAL_NODES} if len(self.nodes) > 1 else ())
         return several.union(*by_part)
-
-
-class _StorySchema(GenerateJsonSchema):
-    """Optional means that a key may be left out; no key takes null."""
-
-    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        return self.generate_inner(schema["schema"])
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a story document (draft 2020-12)."""
-    schema = Scenario.model_json_schema(schema_generator=_StorySchema)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

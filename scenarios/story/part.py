@@ -267,6 +267,10 @@ class Action(BaseModel):
 
 
 class NodeAction(Action, Part):
-    """Base of the verbs that act on one node; the only one where none is named."""
+    """Base of the verbs that act on one node; the only one where none is named.
+
+    Attributes:
+        node: The node; the only one where none is named.
+    """
 
     node: Name | None = None

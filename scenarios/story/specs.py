@@ -38,6 +38,8 @@ class GpuSpec(Part):
     """The fake GPUs of a node, all of one profile.
 
     Attributes:
+        profile: The model, such as `h100-80gb`; `fakegpu profiles` lists them.
+        count: How many the node has.
         seed: With the same one the UUIDs are the same each time; new ones where it is left out.
         mig: How each GPU is divided, by index; the last ones are not where none is left for them.
     """
@@ -52,6 +54,7 @@ class AmdSpec(Part):
     """The fake AMD GPUs of a node.
 
     Attributes:
+        profile: The model, such as `mi300x`.
         count: As many as the model's server has slots where it is left out.
         compute: Compute partition mode, such as ``cpx``.
         memory: Memory partition mode, such as ``nps4``.
@@ -66,7 +69,12 @@ class AmdSpec(Part):
 
 
 class IluvatarSpec(Part):
-    """The fake Iluvatar chips of a node, each on a board of its own or two on each board."""
+    """The fake Iluvatar chips of a node, each on a board of its own or two on each board.
+
+    Attributes:
+        count: How many the node has.
+        chips_per_board: One or two.
+    """
 
     count: Annotated[StrictInt, Field(ge=1, le=64)]
     chips_per_board: Annotated[StrictInt, Field(ge=1, le=2)] = 1
@@ -76,6 +84,8 @@ class NodeFile(Part):
     """A file of a node: what is in it, or as a symbolic link where it leads.
 
     Attributes:
+        path: An absolute path on the node.
+        content: What is in the file; nothing where it is left out.
         link: What the link says: an absolute path of the node, or one from the link's own folder.
     """
 
@@ -111,6 +121,8 @@ class TopologySpec(Part):
     """The topology manager of a kubelet, in the words of its configuration.
 
     Attributes:
+        policy: The kubelet's `topologyManagerPolicy`.
+        scope: The kubelet's `topologyManagerScope`.
         options: Policy option -> value, such as ``prefer-closest-numa-nodes: "true"``.
     """
 
@@ -129,7 +141,19 @@ class Runtime(StrEnum):
 
 
 class NodeSpec(Part):
-    """A node: its kubelet's version and settings, its machine, and the files that exist when the story begins."""
+    """A node: its kubelet's version and settings, its machine, and the files that exist when the story begins.
+
+    Attributes:
+        name: As the node object has it.
+        kubernetes: The kubelet's version, a minor or a patch of one, as text.
+        gpus: Fake NVIDIA GPUs.
+        numa_nodes: How many NUMA nodes the machine has.
+        topology: The topology manager.
+        feature_gates: Feature gate of the kubelet and whether it is on.
+        runtime: `book-keeping`: containers are recorded; `process`: they run in a sandbox.
+        files: Files that exist from the beginning, such as device files: paths, or mappings with `path` and
+            `content` or `link`.
+    """
 
     name: Name
     kubernetes: KubernetesVersion = DEFAULT_KUBERNETES
@@ -198,7 +222,13 @@ class Registers(StrEnum):
 
 
 class StubDevice(Part):
-    """A device that the stub lists; `numa` is empty where it does not report NUMA nodes."""
+    """A device that the stub lists; `numa` is empty where it does not report NUMA nodes.
+
+    Attributes:
+        id: The id that the kubelet sees.
+        health: Healthy where it is left out.
+        numa: The NUMA nodes that it reports.
+    """
 
     id: StrictStr
     health: Literal["Healthy", "Unhealthy"] = "Healthy"
@@ -232,6 +262,7 @@ class Serves(Part):
     """What a plugin with ``builtin: stub`` serves.
 
     Attributes:
+        resource: The resource, such as `example.com/gpu`.
         socket: The name of its socket in the plugins' folder; the plugin's name with ``.sock`` where it is left out.
         devices: The first list.
         pre_start: Whether it asks for PreStartContainer.
@@ -274,6 +305,7 @@ class PluginSpec(Part):
     """A device plugin, run on every node and started again when it exits, as a DaemonSet would.
 
     Attributes:
+        name: By which steps name it; unique.
         builtin: One of the bundled plugins.
         command: Any other program's argv; ``python`` is the interpreter that runs simkubelet, and relative paths begin
             in the story's folder, where the plugin runs.

@@ -1,4 +1,4 @@
-"""Where stories are: the built-in ones, and the files and folders of a user.
+"""Where stories are: the built-in ones, and the files and folders of a user; and which of them a user selects.
 
 Nothing here needs the model, so that a listing starts fast.
 """
@@ -6,8 +6,12 @@ Nothing here needs the model, so that a listing starts fast.
 from __future__ import annotations
 
 import difflib
+import glob
 import re
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -16,6 +20,7 @@ import yaml
 from simkubelet.model.errors import InputError
 
 ENDINGS = (".yaml", ".yml")
+_PATTERN_SIGNS = "*?["
 CHOSEN = (
     "device-unhealthy",
     "gopher-pending",
@@ -45,9 +50,23 @@ CHOSEN = (
 
 def builtin() -> dict[str, Path]:
     """The built-in stories, by topic and name (``bugs/…``), those without a topic first."""
-    catalog = Path(str(resources.files(__package__))).parent / "catalog"
-    named = {path.relative_to(catalog).with_suffix("").as_posix(): path for path in catalog.rglob("*.yaml")}
+    named = {name_of(path): path for path in _catalog().rglob("*.yaml")}
     return dict(sorted(named.items(), key=lambda item: ("/" in item[0], _in_number_order(item[0]))))
+
+
+def name_of(path: Path) -> str:
+    """How a user names a story of this file: by its built-in name, or by its path."""
+    return path.relative_to(_catalog()).with_suffix("").as_posix() if is_builtin(path) else str(path)
+
+
+def is_builtin(path: Path) -> bool:
+    """Whether the file is one of the built-in stories."""
+    return path.is_relative_to(_catalog())
+
+
+@cache
+def _catalog() -> Path:
+    return Path(str(resources.files(__package__))).parent / "catalog"
 
 
 def _in_number_order(name: str) -> list[str | int]:
@@ -62,7 +81,7 @@ def chosen() -> list[Path]:
 
 
 def find(arguments: Iterable[str]) -> list[Path]:
-    """The files of the stories that a user names: by built-in name or topic, by file, or by a folder that holds some.
+    """The files of the stories that a user names: by built-in name or topic, by file, by a folder, or by a pattern.
 
     Returns:
         Each file once, in the order given.
@@ -86,6 +105,8 @@ def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
         return files
     if of_topic := [known[name] for name in known if name.startswith(f"{argument.rstrip('/')}/")]:
         return of_topic
+    if any(sign in argument for sign in _PATTERN_SIGNS) and (matching := _matching(argument, known)):
+        return matching
     if path.is_dir():
         raise InputError(f"no story in folder '{argument}'; stories are files that end in .yaml")
     if path.suffix in ENDINGS or path.is_file():
@@ -97,6 +118,71 @@ def _find_one(argument: str, known: Mapping[str, Path]) -> list[Path]:
         else "'simkubelet list' shows the built-in ones; or name a file or a folder"
     )
     raise InputError(f"no story '{argument}'; {hint}")
+
+
+def _matching(pattern: str, known: Mapping[str, Path]) -> list[Path]:
+    """The files of a pattern such as ``bugs/k1*``: the user's own, else the built-in stories of such a name."""
+    # Path.glob takes no absolute pattern.
+    paths = map(Path, glob.iglob(pattern, recursive=True))  # noqa: PTH207
+    files = sorted(path for path in paths if path.suffix in ENDINGS)
+    return files or [
+        path
+        for name, path in known.items()
+        if fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)
+    ]
+
+
+def selected(files: Iterable[Path], expression: str) -> list[Path]:
+    """The stories whose name an expression matches, such as ``restart and not (amd or mig)``.
+
+    A word matches each name that contains it, in capitals or not. The name of a built-in story includes its topic.
+
+    Raises:
+        InputError: The expression cannot be read, or matches no story.
+    """
+    matches = _reader(expression)
+    found = [path for path in files if matches((name_of(path) if is_builtin(path) else path.stem).lower())]
+    if not found:
+        raise InputError(f"-k: no story matches '{expression}'; 'simkubelet list' shows the built-in ones")
+    return found
+
+
+def _reader(expression: str) -> Callable[[str], bool]:
+    """What an expression says of a name; ``not`` binds closer than ``and``, and that closer than ``or``."""
+    words = deque(re.findall(r"[()]|[^\s()]+", expression))
+
+    def either() -> Callable[[str], bool]:
+        choices = [every()]
+        while words and words[0] == "or":
+            words.popleft()
+            choices.append(every())
+        return lambda name: any(choice(name) for choice in choices)
+
+    def every() -> Callable[[str], bool]:
+        parts = [single()]
+        while words and words[0] == "and":
+            words.popleft()
+            parts.append(single())
+        return lambda name: all(part(name) for part in parts)
+
+    def single() -> Callable[[str], bool]:
+        word = words.popleft() if words else ""
+        if word == "not":
+            negated = single()
+            return lambda name: not negated(name)
+        if word == "(":
+            inner = either()
+            if words and words.popleft() == ")":
+                return inner
+        if word in ("", "(", ")", "and", "or"):
+            raise unreadable
+        return lambda name: word.lower() in name
+
+    unreadable = InputError(f"-k: '{expression}' cannot be read; write words with and, or, not, and parentheses")
+    matches = either()
+    if words:
+        raise unreadable
+    return matches
 
 
 def first_sentence(text: str) -> str:

@@ -1,7 +1,7 @@
 """The record of a run: typed events in one order, with queries over them and a way to wait for the next.
 
 Events come from the loop's own thread. Time is the backend's node time in seconds since the story began, so that a
-story about five minutes reads as five minutes however fast it was played.
+story about five minutes reads as five minutes however fast it was played; how fast that was, real time records.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ Event = NodeEvent | StoryEvent
 """Anything that a trace records."""
 E = TypeVar("E", bound=Event)
 
+_PLACE: Final = ("story", "seq", "time_s", "real_s", "kind")
+"""What a written line has before the fields of its event."""
 _CLASSES: Final[Mapping[str, type[Event]]] = {event.kind: event for event in get_args(Event)}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An event with its place in the order of a trace, counted from 0, and its time."""
+    """An event with its place in the order of a trace, counted from 0, its node time and its real time."""
 
     seq: int
     time_s: float
     event: Event
+    real_s: float = 0.0
 
     @property
     def kind(self) -> str:
@@ -55,17 +58,21 @@ class Trace:
 
     Args:
         now: Node time in seconds, from any zero point; real time where it is left out.
+        real: Real time in seconds, from any zero point.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, real: Callable[[], float] = time.monotonic) -> None:
         self._now = now
+        self._real = real
         self._began = now()
+        self._really_began = real()
         self._entries: list[Entry] = []
         self._waiters: set[asyncio.Future[None]] = set()
 
     def append(self, event: Event) -> None:
         """Record an event now and wake who waits; an `Observer` for the parts of a node."""
-        self._entries.append(Entry(len(self._entries), round(self._now() - self._began, 6), event))
+        time_s, real_s = round(self._now() - self._began, 6), round(self._real() - self._really_began, 6)
+        self._entries.append(Entry(len(self._entries), time_s, event, real_s))
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -114,13 +121,6 @@ class Trace:
         """How many lists of a resource's devices have come to a node's kubelet."""
         return sum((event.node, event.resource) == (node, resource) for event in self.of(DevicesListed))
 
-    def around(self, subject: str, count: int = 12) -> tuple[Entry, ...]:
-        """The latest `count` entries that concern a subject, filled up with the latest others, in order."""
-        related = [entry.seq for entry in self._entries if entry.concerns(subject)][-count:]
-        others = [entry.seq for entry in self._entries if not entry.concerns(subject)]
-        filling = others[max(0, len(others) - (count - len(related))) :]
-        return tuple(self._entries[seq] for seq in sorted({*related, *filling}))
-
 
 def merged(values: Iterable[int]) -> tuple[int, ...]:
     """Values in order with equal neighbours counted once."""
@@ -138,9 +138,10 @@ def fields_of(event: Event) -> dict[str, Any]:
 
 
 def write_lines(entries: Iterable[Entry], stream: IO[str], story: str) -> None:
-    """Write entries as JSON lines: ``story``, ``seq``, ``time_s``, ``kind`` and the event's own fields."""
+    """Write entries as JSON lines: ``story``, ``seq``, ``time_s``, ``real_s``, ``kind`` and the event's own fields."""
     for entry in entries:
-        line = {"story": story, "seq": entry.seq, "time_s": entry.time_s, "kind": entry.kind, **fields_of(entry.event)}
+        place = {"story": story, "seq": entry.seq, "time_s": entry.time_s, "real_s": entry.real_s}
+        line = {**place, "kind": entry.kind, **fields_of(entry.event)}
         stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
@@ -153,9 +154,9 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
     for line in lines:
         fields = json.loads(line)
         try:
-            story, seq, time_s, kind = (fields.pop(key) for key in ("story", "seq", "time_s", "kind"))
+            story, seq, time_s, real_s, kind = (fields.pop(key) for key in _PLACE)
             values: dict[str, Any] = {name: _value(value) for name, value in fields.items()}
-            yield story, Entry(seq, time_s, _CLASSES[kind](**values))
+            yield story, Entry(seq, time_s, _CLASSES[kind](**values), real_s)
         except (KeyError, TypeError) as error:
             raise ValueError(f"no line of a trace: {line}") from error
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from ..story.specs import PluginSpec
+    from ..story.specs import NodeFile, PluginSpec
     from .running import Verb
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
@@ -26,7 +27,9 @@ def _name(context: click.Context, parameter: click.Parameter, value: str | None)
     return value
 
 
-_cluster = click.option("--cluster", metavar="NAME", callback=_name, help="The cluster; needed only if several run.")
+_cluster = click.option(
+    "--cluster", metavar="NAME", callback=_name, help="The cluster (default: that of KUBECONFIG if several run)."
+)
 
 
 @click.command()
@@ -58,6 +61,13 @@ _cluster = click.option("--cluster", metavar="NAME", callback=_name, help="The c
     show_default=True,
     help="How containers run: only recorded, or as processes in a sandbox.",
 )
+@click.option(
+    "--files",
+    "files",
+    multiple=True,
+    metavar="PATH[=FILE]",
+    help="Make a file PATH on every node: empty, as for a device, or with what is in FILE; of a folder all its files.",
+)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
@@ -84,6 +94,7 @@ def up(
     images: tuple[str, ...],
     kubernetes: str | None,
     runtime: str,
+    files: tuple[str, ...],
     port: int,
     plain: bool,
     kubeconfig: Path | None,
@@ -98,6 +109,7 @@ def up(
     Examples:
       simkubelet up --nodes 3 --profile h100-80gb
       simkubelet up --plugin 'mine=./my-device-plugin --flag'
+      simkubelet up --plugin gopher --files /etc/gophers/g1 --files /etc/my-plugin.yaml=./config.yaml
       simkubelet up --profile t4 --plugin none --image nvcr.io/nvidia/k8s-device-plugin=nvidia
     and in another terminal:
       simkubelet kubelet restart node-1
@@ -121,10 +133,11 @@ def up(
     named = tuple(_plugin(text) for text in wanted if text != "none")
     if twice := sorted({one.name for one in named if [other.name for other in named].count(one.name) > 1}):
         raise click.BadParameter(f"'{twice[0]}' stands twice", param_hint="--plugin")
+    on_nodes = tuple(file for text in files for file in _files(text))
     spec = ClusterSpec(
         name=name,
         nodes=tuple(
-            NodeSpec(name=f"node-{n + 1}", kubernetes=kubernetes, gpus=own, runtime=Runtime(runtime))
+            NodeSpec(name=f"node-{n + 1}", kubernetes=kubernetes, gpus=own, runtime=Runtime(runtime), files=on_nodes)
             for n in range(nodes)
         ),
         plugins=named,
@@ -228,6 +241,40 @@ def _image(text: str) -> tuple[str, PluginSpec]:
     if plugin in {spec.name for spec in BUNDLED_IMAGES.values()}:
         return image, _plugin(plugin)
     return image, PluginSpec(name="image", command=_argv(plugin, "--image"))
+
+
+def _files(text: str) -> Iterator[NodeFile]:
+    """The files that an option means: one, or all below a folder."""
+    path, separator, source = text.partition("=")
+    place = Path(source)
+    if not separator:
+        yield _file(path, "")
+    elif place.is_dir():
+        for file in sorted(one for one in place.rglob("*") if one.is_file()):
+            yield _file(f"{path}/{file.relative_to(place).as_posix()}", _content(file))
+    else:
+        yield _file(path, _content(place))
+
+
+def _file(path: str, content: str) -> NodeFile:
+    from pydantic import ValidationError
+
+    from ..story.specs import NodeFile
+
+    try:
+        return NodeFile(path=path, content=content)
+    except ValidationError:
+        message = f"'{path}': expected an absolute path on the node without '..'"
+        raise click.BadParameter(message, param_hint="--files") from None
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise click.BadParameter(f"'{file}' is no text in UTF-8", param_hint="--files") from None
+    except OSError as error:
+        raise click.BadParameter(f"'{file}' cannot be read: {error.strerror}", param_hint="--files") from None
 
 
 def _argv(command: str, option: str) -> tuple[str, ...]:

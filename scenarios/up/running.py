@@ -258,7 +258,28 @@ def _chosen(cluster: str | None) -> tuple[str, Path]:
         raise InputError(f"no cluster '{cluster}' runs{others}; start it with 'simkubelet up --name {cluster}'")
     if not found:
         raise InputError("no cluster runs; start one with 'simkubelet up' in another terminal")
-    if cluster is None and len(found) > 1:
-        raise InputError(f"{len(found)} clusters run: choose one with --cluster: {', '.join(found)}")
-    name = cluster or next(iter(found))
+    name = cluster or (next(iter(found)) if len(found) == 1 else _of_kubeconfig())
+    if name not in found:
+        raise InputError(f"{len(found)} clusters run: choose one with KUBECONFIG or --cluster: {', '.join(found)}")
     return name, found[name]
+
+
+def _of_kubeconfig() -> str | None:
+    """The cluster of the current context of the files in ``KUBECONFIG``, of which the first that has one counts.
+
+    Source: client-go tools/clientcmd/loader.go, ``ClientConfigLoadingRules.Load`` (v0.34.4).
+    """
+    # Imported here: YAML is slow to load, and with one cluster nobody needs it.
+    import yaml
+
+    current: str | None = None
+    clusters_by_context: dict[str | None, str] = {}
+    for path in filter(None, os.environ.get("KUBECONFIG", "").split(os.pathsep)):
+        try:
+            document = yaml.safe_load(Path(path).read_bytes()) or {}
+            for one in document.get("contexts") or ():
+                clusters_by_context.setdefault(one["name"], one["context"]["cluster"])
+            current = current or document.get("current-context")
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, yaml.YAMLError):
+            continue
+    return clusters_by_context.get(current)

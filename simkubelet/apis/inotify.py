@@ -77,7 +77,7 @@ class Inotify:
         """
         watch: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask)
         if watch < 0:
-            raise _last_error()
+            raise _last_error(path)
         return watch
 
     def remove(self, watch: int) -> None:
@@ -93,9 +93,9 @@ class Inotify:
             self._report(watch, mask, os.fsdecode(data[at - length : at].rstrip(b"\0")))
 
 
-def _last_error() -> OSError:
+def _last_error(path: Path | None = None) -> OSError:
     number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
+    return OSError(number, os.strerror(number), None if path is None else str(path))
 
 
 class PathEvent(NamedTuple):

@@ -177,6 +177,7 @@ def test_plugin_that_exits_early_fails_its_story(run: Any, story: Any) -> None:
     done = run("simkubelet run mine.yaml")
 
     assert_failed(done, "ended with status 3 before it registered", "no devices today")
+    assert "  repeat it: simkubelet run mine.yaml\n" in done.stdout
     assert_only_the_log_is_left(run, done, "no devices today\n")
 
 
@@ -201,7 +202,8 @@ def test_impossible_steps_are_errors_of_their_stories(run: Any) -> None:
 
 
 def assert_only_the_log_is_left(run: Any, done: subprocess.CompletedProcess[str], content: str) -> None:
-    (log,) = [Path(line.strip()) for line in done.stdout.splitlines() if line.endswith("/logs/plugins/mine.log")]
+    ends = " ends with:"
+    (log,) = [Path(line.removesuffix(ends).strip()) for line in done.stdout.splitlines() if line.endswith(ends)]
     assert log.read_text() == content
     assert [path for path in run.scratch.glob("sk-*/**/*") if not path.is_dir()] == [log]
     assert [line for line in run.processes() if "/sk-" in line] == []

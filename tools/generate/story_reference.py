@@ -8,7 +8,6 @@ committed page is fresh.
 from __future__ import annotations
 
 import argparse
-import inspect
 import re
 import sys
 import textwrap
@@ -20,6 +19,7 @@ from pydantic import BaseModel
 
 from scenarios.story.expectations import EXPECTATIONS, ContainerExpectation
 from scenarios.story.part import Action
+from scenarios.story.schema import documented
 from scenarios.story.verbs import VERBS
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
@@ -31,15 +31,13 @@ IN_WORDS: Final = {"apply": "a pod's manifest", "advance": "a time"}
 
 
 def paragraphs(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph of a class' docstring, and attribute -> its text, each on one line."""
-    text, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")
-    attributes = textwrap.dedent(attributes.partition("\n\n")[0])
-    found = re.findall(r"^(\w+): (.*(?:\n(?!\w+: ).*)*)", attributes, re.MULTILINE)
-    return _in_markdown(text.partition("\n\n")[0]), {name: _in_markdown(about) for name, about in found}
+    """Return the first paragraph of a class' docstring, and attribute -> its text, each on one line of a table."""
+    text, attributes = documented(model)
+    return _in_table(text), {name: _in_table(about) for name, about in attributes.items()}
 
 
-def _in_markdown(text: str) -> str:
-    return " ".join(text.split()).replace("``", "`").replace("|", "\\|")
+def _in_table(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def aliases(model: type[BaseModel]) -> dict[str, str]:

@@ -114,6 +114,11 @@ class KindBackend:
         }
         return CAPABILITIES - {capability for capability, is_there in here.items() if not is_there}
 
+    @property
+    def places(self) -> Mapping[str, str]:
+        """How to look at the cluster; see `Backend`."""
+        return {"cluster": f"kubectl --kubeconfig {self._kubeconfig}"}
+
     async def __aenter__(self) -> Self:
         try:
             await self._build()

@@ -138,6 +138,16 @@ class SimBackend:
         """The folder with one for each node; see `Backend`."""
         return self._folder if self._keep else None
 
+    @property
+    def places(self) -> Mapping[str, str]:
+        """The nodes' folders, logs and sockets, and the API server where there is one; see `Backend`."""
+        found = {"API server": f"KUBECONFIG={self._folder}/.kubeconfig"} if self._plugins_use_api else {}
+        for name, node in self._nodes.items():
+            found |= {f"{name} folder": str(node.directory), f"{name} logs": str(node.kubelet_log.parent)}
+            found |= {f"{name} {file.name}": str(file) for file in sorted(node.plugin_folder.glob("*.sock"))}
+            found[f"{name} PodResources"] = str(node.pod_resources_socket)
+        return found
+
     def node_directory(self, name: str) -> Path:
         """The folder of a node, while the world is there."""
         return self._nodes[name].directory
@@ -245,9 +255,13 @@ class SimBackend:
                 self._agents[node.name] = PodResourcesAgent(node.pod_resources_socket, self._scenario.pods_to_get)
         self._tasks += self._plugins.run(self._group)
 
+    @property
+    def _plugins_use_api(self) -> bool:
+        return any(spec.uses_api for spec in self._scenario.plugins)
+
     async def _start_api(self, version: Version) -> Path | None:
         """Serve the API where a plugin talks to it; the file that lets it in."""
-        if self._folder is None or not any(spec.uses_api for spec in self._scenario.plugins):
+        if self._folder is None or not self._plugins_use_api:
             return None
         # Imported here: most stories have no API server.
         from simkubelet.cluster import ApiServer, NodeLogs, all_strategies
@@ -265,6 +279,7 @@ class SimBackend:
         return kubeconfig
 
     async def _end(self) -> None:
+        self._logs.finish()
         # A stack, so that what fails to end keeps nothing else from ending.
         async with AsyncExitStack() as stack:
             stack.callback(self._logs.close)

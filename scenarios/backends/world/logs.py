@@ -88,13 +88,25 @@ class KubeletLogs(logging.Handler):
             if node in (None, name):
                 file.write(line)
 
-    def close(self) -> None:
-        """Take no more; may be called twice."""
-        self._logger.removeHandler(self)
+    def finish(self) -> None:
+        """Write no more: what is logged while the world ends is not the story's."""
         for file in self._files.values():
             file.close()
         self._files.clear()
+
+    def close(self) -> None:
+        """Take no more; may be called twice."""
+        self._logger.removeHandler(self)
+        self.finish()
         super().close()
+
+
+def last_lines(log: Path, count: int = 8) -> tuple[str, ...]:
+    """The last lines of a log, truncated where they are long; fewer where these are more than can be shown."""
+    with log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()[-count:]
+    return tuple(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in lines)
 
 
 def exit_message(log: Path, begin: int = 0) -> str:

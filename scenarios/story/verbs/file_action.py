@@ -23,6 +23,9 @@ class AddStaticPod(FileAction):
     """Put a pod's manifest into the node's folder of static pods, where its kubelet finds it without the API server.
 
     In the cluster the pod goes by its name and its node's: ``agent-node-1``.
+
+    Attributes:
+        manifest: The pod's manifest.
     """
 
     section = "Pods"
@@ -36,7 +39,11 @@ class AddStaticPod(FileAction):
 
 
 class RemoveStaticPod(FileAction):
-    """Remove the manifest of a static pod; `pod` is the name that the manifest gives."""
+    """Remove the manifest of a static pod; `pod` is the name that the manifest gives.
+
+    Attributes:
+        pod: As its manifest names it, without the name of the node.
+    """
 
     section = "Pods"
     events = (FileRemoved,)
@@ -49,7 +56,11 @@ class RemoveStaticPod(FileAction):
 
 
 class _PathAction(FileAction):
-    """Base of the verbs for the file or the folder at a path."""
+    """Base of the verbs for the file or the folder at a path.
+
+    Attributes:
+        path: An absolute path on the node.
+    """
 
     path: NodePath
 
@@ -59,7 +70,11 @@ class _PathAction(FileAction):
 
 
 class CreateFile(_PathAction):
-    """Create a file, and the folders above it where they are missing."""
+    """Create a file, and the folders above it where they are missing.
+
+    Attributes:
+        content: What is in it; nothing where it is left out.
+    """
 
     events = (FileCreated,)
 
@@ -71,7 +86,11 @@ class CreateFile(_PathAction):
 
 
 class WriteFile(_PathAction):
-    """Replace the content of a file."""
+    """Replace the content of a file.
+
+    Attributes:
+        content: What is in it from now on.
+    """
 
     events = (FileWritten,)
 
@@ -79,7 +98,11 @@ class WriteFile(_PathAction):
 
 
 class MoveFile(_PathAction):
-    """Move a file to another path, in a folder that exists."""
+    """Move a file to another path, in a folder that exists.
+
+    Attributes:
+        to: The new path.
+    """
 
     events = (FileMoved,)
 
@@ -91,7 +114,13 @@ class MoveFile(_PathAction):
 
 
 class RemoveFile(FileAction):
-    """Remove a file: by its `path`, or the one in `directory` that is named as a device that `heldBy`, a pod, holds."""
+    """Remove a file: by its `path`, or the one in `directory` that is named as a device that `heldBy`, a pod, holds.
+
+    Attributes:
+        path: Of the file.
+        directory: A folder of files that are named as devices.
+        held_by: The pod.
+    """
 
     events = (FileRemoved,)
 

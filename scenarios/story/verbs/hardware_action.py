@@ -14,13 +14,21 @@ from ..specs import MigPartition
 
 
 class HeldBy(Part):
-    """The first device, in the order of ids, that a pod holds when the step is performed; of a replica its hardware."""
+    """The first device, in the order of ids, that a pod holds when the step is performed; of a replica its hardware.
+
+    Attributes:
+        held_by: The pod's name.
+    """
 
     held_by: Name
 
 
 class Free(Part):
-    """The first GPU, in the order of indices, that no pod holds when the step is performed."""
+    """The first GPU, in the order of indices, that no pod holds when the step is performed.
+
+    Attributes:
+        free: Always true.
+    """
 
     free: Literal[True]
 
@@ -98,7 +106,11 @@ class NvidiaAction(HardwareAction):
 
 
 class _GpuAction(NvidiaAction):
-    """Base of the verbs for one GPU or MIG device."""
+    """Base of the verbs for one GPU or MIG device.
+
+    Attributes:
+        gpu: Its index, its UUID, `{heldBy: POD}` or `{free: true}`; a MIG device also as `"0:1"`.
+    """
 
     gpu: GpuSelector
 
@@ -197,7 +209,11 @@ class HealNvml(NvidiaAction):
 
 
 class DeviceAction(HardwareAction):
-    """Base of the verbs for one AMD GPU or one Iluvatar chip."""
+    """Base of the verbs for one AMD GPU or one Iluvatar chip.
+
+    Attributes:
+        device: Its index, its id, `{heldBy: POD}` or `{free: true}`.
+    """
 
     device: DeviceSelector
 

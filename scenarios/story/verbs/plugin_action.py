@@ -23,7 +23,12 @@ from ..specs import Device, devices_in_full
 
 
 class PluginAction(NodeAction):
-    """Base of the verbs for a plugin of the story, on the node on which it is meant."""
+    """Base of the verbs for a plugin of the story, on the node on which it is meant.
+
+    Attributes:
+        plugin: The plugin's name in the story.
+        node: The node on which it runs; the only one where none is named.
+    """
 
     section = "Plugins"
 
@@ -108,7 +113,14 @@ class StubAction(CommandAction):
 
 
 class RegisterPlugin(StubAction):
-    """Let the stub call Register, `times` in a row; by default with its own resource, socket and version."""
+    """Let the stub call Register, `times` in a row; by default with its own resource, socket and version.
+
+    Attributes:
+        resource: That it registers; its own where it is left out.
+        endpoint: The socket's name; its own where it is left out.
+        version: Of the API, `v1beta1` where it is left out.
+        times: How many calls, one after the other.
+    """
 
     events = (RegistrationAnswered,)
 
@@ -123,7 +135,11 @@ class RegisterPlugin(StubAction):
 
 
 class ListDevices(StubAction):
-    """Let the stub send a new list of devices."""
+    """Let the stub send a new list of devices.
+
+    Attributes:
+        devices: The new list: ids, or mappings with `id`, `health` and `numa`.
+    """
 
     events = (DevicesListed,)
 

@@ -30,34 +30,60 @@ class _ManifestPart(Part):
 
 
 class ObjectMeta(_ManifestPart):
-    """``metadata`` of a manifest."""
+    """``metadata`` of a manifest.
+
+    Attributes:
+        name: The pod's name.
+        namespace: A story has one namespace.
+    """
 
     name: Name
     namespace: Literal["default"] = "default"
 
 
 class ResourceRequirements(_ManifestPart):
-    """``resources`` of a container: resource -> quantity."""
+    """``resources`` of a container: resource -> quantity.
+
+    Attributes:
+        limits: Resource and quantity, as `nvidia.com/gpu: 1`; those of devices are requests too.
+    """
 
     limits: Mapping[StrictStr, _Quantity] | None = None
 
 
 class Container(_ManifestPart):
-    """One container of a pod."""
+    """One container of a pod.
+
+    Attributes:
+        name: Unique in the pod.
+        resources: What it asks for.
+    """
 
     name: Name
     resources: ResourceRequirements | None = None
 
 
 class PodSpec(_ManifestPart):
-    """``spec`` of a pod."""
+    """``spec`` of a pod.
+
+    Attributes:
+        containers: Those that run side by side.
+        init_containers: Those that run before, one after the other.
+    """
 
     containers: Annotated[tuple[Container, ...], Field(min_length=1)]
     init_containers: tuple[Container, ...] | None = Field(default=None, alias="initContainers")
 
 
 class Apply(Action, _ManifestPart):
-    """Create a pod from its manifest."""
+    """Create a pod from its manifest.
+
+    Attributes:
+        api_version: Always `v1`.
+        kind: Always `Pod`.
+        metadata: The pod's name, labels and annotations.
+        spec: Containers, and what they ask for.
+    """
 
     section = "Pods"
 
@@ -87,7 +113,11 @@ class Apply(Action, _ManifestPart):
 
 
 class Delete(Action, Part):
-    """Ask for a pod's deletion; its containers end as they would on a node."""
+    """Ask for a pod's deletion; its containers end as they would on a node.
+
+    Attributes:
+        pod: The pod's name.
+    """
 
     section = "Pods"
 
@@ -106,6 +136,8 @@ class ExitContainer(Action, Part):
     """Let a container (the only one where none is named) end by itself; its pod's restart policy decides what follows.
 
     Attributes:
+        pod: The pod's name.
+        container: The container's name; the only one where it is left out.
         code: Its exit code.
     """
 
@@ -126,7 +158,11 @@ class ExitContainer(Action, Part):
 
 
 class Bind(NodeAction):
-    """Bind a pod to a node, as the scheduler does that its manifest names by `schedulerName`."""
+    """Bind a pod to a node, as the scheduler does that its manifest names by `schedulerName`.
+
+    Attributes:
+        pod: The pod's name.
+    """
 
     section = "Pods"
     events = (PodScheduled,)
@@ -143,7 +179,12 @@ class Bind(NodeAction):
 
 
 class MetadataAction(Action, Part):
-    """Base: entries of the ``metadata`` of a pod or of a node are set or removed; the others stay."""
+    """Base: entries of the ``metadata`` of a pod or of a node are set or removed; the others stay.
+
+    Attributes:
+        pod: The pod's name.
+        node: The node's name.
+    """
 
     section = "Labels and annotations"
     part: ClassVar[str]
@@ -179,7 +220,11 @@ class MetadataAction(Action, Part):
 
 
 class Annotate(MetadataAction):
-    """Set annotations of a pod or a node, as a scheduler of yours would; a value of `null` removes one."""
+    """Set annotations of a pod or a node, as a scheduler of yours would; a value of `null` removes one.
+
+    Attributes:
+        annotations: Key and new value of each annotation.
+    """
 
     part = "annotations"
 
@@ -187,7 +232,11 @@ class Annotate(MetadataAction):
 
 
 class Label(MetadataAction):
-    """Set labels of a pod or a node; a value of `null` removes one."""
+    """Set labels of a pod or a node; a value of `null` removes one.
+
+    Attributes:
+        labels: Key and new value of each label.
+    """
 
     part = "labels"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -63,6 +64,8 @@ class ScriptedPlugin(DevicePlugin):
     def allocate(self, device_ids: Sequence[DeviceID]) -> api.ContainerAllocateResponse:
         if "bad" in device_ids:
             raise AllocationRefusedError("no bad devices")
+        if "gone" in device_ids:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/dev/gone")
         return api.ContainerAllocateResponse(envs={"IDS": ",".join(device_ids)})
 
     def preferred(
@@ -197,8 +200,13 @@ async def test_each_container_of_a_call_gets_its_answer_in_order(kubelet: Any, k
     assert [dict(container.envs) for container in answer.container_responses] == [{"IDS": "d1,d0"}, {"IDS": ""}]
 
 
-async def test_refused_allocation_reaches_the_kubelet_as_unknown_with_its_text(kubelet: Any, kubelet_dir: Path) -> None:
-    request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["bad"])])
+@pytest.mark.parametrize(
+    ("device", "text"), [("bad", "no bad devices"), ("gone", "/dev/gone: No such file or directory")]
+)
+async def test_refused_allocation_reaches_the_kubelet_as_unknown_with_its_text(
+    kubelet: Any, kubelet_dir: Path, device: str, text: str
+) -> None:
+    request = api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=[device])])
 
     async with _running(kubelet_dir, RestartPolicy.IN_PROCESS):
         await kubelet.registration()
@@ -206,7 +214,7 @@ async def test_refused_allocation_reaches_the_kubelet_as_unknown_with_its_text(k
             with pytest.raises(RpcError) as refusal:
                 await stub.Allocate(request)
 
-    assert (refusal.value.code, refusal.value.text) == (Code.UNKNOWN, "no bad devices")
+    assert (refusal.value.code, refusal.value.text) == (Code.UNKNOWN, text)
 
 
 async def test_two_streams_both_get_every_update_also_after_a_third_has_ended(kubelet: Any, kubelet_dir: Path) -> None:

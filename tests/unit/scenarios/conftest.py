@@ -64,6 +64,7 @@ class FakeWorld:
         self.remedies: Mapping[Capability, str] = {}
         self.kept: Path | None = None
         self.logs: tuple[Path, ...] = ()
+        self.places: Mapping[str, str] = {"node-1 folder": "/tmp/sk-1/node-1"}
         self.performed: list[Action] = []
         self.is_entered = False
         self.is_left = False

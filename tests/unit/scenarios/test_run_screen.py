@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from scenarios.evaluation.verdict import Failure, Outcome, Verdict
-from scenarios.play.console import Screen
+from scenarios.play.console import Screen, workspace
 
 SUMMARIES = {"fine": "All is [well].", "a-failing-one": "It fails.", "far": "It is far.", "later": "It waits."}
 FINE = Verdict("fine", Outcome.VALID, 0.25)
-FAILED = Verdict("a-failing-one", Outcome.INVALID, 1.5, "7 expected", Failure("x.yaml:31", "GPU falls off", (), ()))
+FAILURE = Failure("x.yaml:31", "GPU falls off", (), (), number=5, total=9)
+FAILED = Verdict("a-failing-one", Outcome.INVALID, 1.5, "7 expected", FAILURE)
 FAR = Verdict("far", Outcome.SKIPPED, 0.0, "it cannot run", remedies=("bwrap not found: install it",))
 LATER = Verdict("later", Outcome.UNPLAYED, 0.0, "the run ended")
 
@@ -42,7 +44,7 @@ def test_each_story_has_a_line_as_it_ends_in_one_layout() -> None:
 def test_failures_and_totals_follow_in_the_order_of_the_run() -> None:
     assert lines(played=(FINE, FAILED, FAR, FAR, LATER)) == [
         "",
-        "x.yaml:31: FAILED in step 'GPU falls off'",
+        "x.yaml:31: FAILED in step 5 of 9, 'GPU falls off'",
         "  7 expected",
         "",
         "2 skipped: bwrap not found: install it",
@@ -53,6 +55,37 @@ def test_failures_and_totals_follow_in_the_order_of_the_run() -> None:
 
 def test_quiet_run_prints_failures_alone() -> None:
     assert lines(FINE, FAILED, FAR, is_quiet=True)[:2] == ["2/4 FAILED  a-failing-one    1.50 s  7 expected", ""]
+
+
+@pytest.mark.parametrize(("folder", "shown"), [(".", "odd%2C name.yaml"), ("..", "{cwd}/odd%2C name.yaml")])
+def test_workflow_gets_an_annotation_of_each_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, shown: str
+) -> None:
+    here = tmp_path / "a" / "b"
+    here.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    failed = replace(FAILED, reason="100%\n8", path=Path(folder, "odd, name.yaml"))
+    out = io.StringIO()
+
+    screen = Screen({}, 2, workspace=here, terminal=Console(file=out))
+    screen.summarize((failed, FINE), 2.0)
+
+    (line,) = [line for line in out.getvalue().splitlines() if line.startswith("::")]
+    place = shown.format(cwd=here.parent)
+    head = f"::error file={place},line=31,title=a-failing-one%3A FAILED::"
+    assert line == f"{head}x.yaml:31: FAILED in step 5 of 9, 'GPU falls off'%0A  100%25%0A8"
+
+
+@pytest.mark.parametrize(("value", "expected"), [("true", True), ("", False), (None, False)])
+def test_workspace_is_that_of_a_github_workflow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool
+) -> None:
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(tmp_path))
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    if value is not None:
+        monkeypatch.setenv("GITHUB_ACTIONS", value)
+
+    assert workspace() == (tmp_path if expected else None)
 
 
 def test_kept_folder_is_named() -> None:

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 from scenarios.story import stories
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import DocumentError, load
-from scenarios.story.model import STEP_KEYS, Scenario, json_schema
+from scenarios.story.model import STEP_KEYS, Scenario
 from scenarios.story.part import Capability, Part
+from scenarios.story.schema import json_schema
 from simkubelet.model.errors import InputError
 
 NAMES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
@@ -203,3 +204,27 @@ def test_chosen_stories_are_some_of_each_topic() -> None:
     assert {name.rpartition("/")[0] for name in stories.CHOSEN} == topics
     assert stories.chosen() == [PATHS[name] for name in stories.CHOSEN]
     assert len(set(stories.CHOSEN)) == len(stories.CHOSEN) < len(PATHS) / 4
+
+
+def test_schema_describes_every_key() -> None:
+    schema = json_schema()
+
+    parts = {"Scenario": schema, **schema["$defs"]}
+    silent = [
+        f"{part}.{key}"
+        for part, content in parts.items()
+        for key, value in content.get("properties", {}).items()
+        if "description" not in value and "$ref" not in value
+    ]
+    assert silent == []
+    assert schema["properties"]["steps"]["description"] == "What happens, in order."
+    assert "Attributes:" not in json.dumps(schema)
+
+
+def test_schema_has_examples_of_verbs_that_it_accepts(validator: jsonschema.Draft202012Validator) -> None:
+    steps = json_schema()["$defs"]["Step"]["properties"]
+    examples = {key: example for key in STEP_KEYS for example in steps[key].get("examples", ())}
+
+    assert len(examples) > len(STEP_KEYS) * 0.9
+    story = {"name": "x", "description": "x", "steps": [{key: example} for key, example in examples.items()]}
+    assert [error.message for error in validator.iter_errors(story)] == []

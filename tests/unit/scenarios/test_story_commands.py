@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -72,8 +73,19 @@ def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: An
     status, out, _ = run_cli("run", path)
 
     assert status == 1
-    assert f"{path}:4: FAILED in step 'expect node node-1'" in out
+    assert f"{path}:4: FAILED on Kubernetes 1.34 in step 1 of 1, 'expect node node-1'" in out
     assert "    expected  7\n    actual    8\n" in out
+
+
+@pytest.mark.usefixtures("played")
+def test_failure_shows_the_command_that_repeats_it(run_cli: Any, write_story: Any) -> None:
+    story = write_story(f'versions: ["1.26", "1.35"]\n{WITH_PLUGIN.replace("8", "7")}')
+
+    _, out, _ = run_cli("run", story, "--plugin", f"nvidia={sys.executable} -c 'a b'")
+
+    command = f"simkubelet run {story} --kubelet-version 1.35 --plugin "
+    (line,) = [line for line in out.splitlines() if line.startswith(f"  repeat it: {command}")]
+    assert shlex.split(line)[-1] == f"nvidia={sys.executable} -c 'a b'"
 
 
 def test_failed_machine_exits_with_3(
@@ -99,7 +111,7 @@ def test_impossible_step_is_its_storys_error_and_2(
     status, out, err = run_cli("run", wrong, write_story(STEPS, "fine"))
 
     assert (status, err) == (2, "")
-    assert f"{wrong}:4: ERROR in step 'restartKubelet'\n  it runs already\n" in out
+    assert f"{wrong}:4: ERROR on Kubernetes 1.34 in step 1 of 1, 'restartKubelet'\n  it runs already\n" in out
     assert out.splitlines()[-1].startswith("1 passed, 1 error in ")
 
 
@@ -202,6 +214,10 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
         pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
         pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
+        pytest.param(["--timeout", "2"], "Invalid value for '--timeout': expected a duration like", id="timeout"),
+        pytest.param(["--pause-on-failure"], "--pause-on-failure: needs a terminal, where Enter", id="no terminal"),
+        pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
+        pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
         pytest.param(["--frob"], "No such option '--frob'", id="option"),
     ],
@@ -227,6 +243,28 @@ def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for
     run_cli("run", story, "--kubelet-version", "1.28.3")
 
     assert [document.scenario.nodes[0].kubernetes for document, _ in played] == ["1.26.4", "1.35", "1.28.3"]
+
+
+def test_each_story_is_played_as_often_as_asked(run_cli: Any, write_story: Any, played: Any) -> None:
+    stories = [write_story(STEPS, name) for name in ("a", "b")]
+
+    _, out, _ = run_cli("run", *stories, "--repeat", "2", "-n", "1")
+
+    names = [line.partition("PASSED")[2].strip().split("  ")[0] for line in out.splitlines()[:4]]
+    assert names == ["a #1", "b #1", "a #2", "b #2"]
+    assert len(played) == 4
+
+
+def test_expression_selects_from_all_builtin_stories(
+    run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: write_story(STEPS, name) for name in ("one", "two", "three")}
+    monkeypatch.setattr(bundle.load("scenarios", "story.stories"), "builtin", lambda: known)
+
+    status, out, _ = run_cli("run", "-k", "t and not two")
+
+    assert (status, [document.scenario.name for document, _ in played]) == (0, ["three"])
+    assert out.splitlines()[-1].startswith("1 passed in ")
 
 
 def test_story_is_read_once_for_all_its_versions(

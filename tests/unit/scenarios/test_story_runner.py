@@ -12,6 +12,7 @@ from scenarios.evaluation.verdict import Outcome, UnmetError
 from scenarios.play.runner import _waited, play
 from scenarios.story.document import Document
 from scenarios.story.part import Capability
+from scenarios.trace.events import StepStarted
 from simkubelet.model.errors import HostError, InputError, PluginError
 
 Read = Callable[[str], Document]
@@ -52,7 +53,8 @@ async def test_failure_shows_place_path_and_what_was_seen_last(read_story: Read,
     assert verdict.failure.location.endswith("story.yaml:4")
     assert verdict.failure.step == "expect node node-1"
     (mismatch,) = verdict.failure.mismatches
-    assert mismatch.path == ("steps", 0, "expect", "capacity", "nvidia.com/gpu")
+    assert (verdict.failure.number, verdict.failure.total) == (1, 2)
+    assert mismatch.path == ("expect", "capacity", "nvidia.com/gpu")
     assert (mismatch.expected, mismatch.actual) == ("8", "5")
     assert [event.kind for event in verdict.failure.events] == ["step-started", "expectation-failed"]
     assert a_world.performed == []
@@ -78,14 +80,46 @@ async def test_failure_says_how_long_was_waited(
     assert re.fullmatch(expected, verdict.failure.waited)
 
 
-async def test_verdict_of_a_failed_story_names_the_logs(read_story: Read, world: Any, frames: Any) -> None:
+async def test_failure_has_a_diagnosis_where_one_is_known(read_story: Read, world: Any, frames: Any) -> None:
+    silent = frames.frame(node=frames.node(0), plugin=frames.plugin(registrations=0))
+
+    verdict = await play(read_story(f"steps:\n{EXPECT_8}"), world([silent]))
+
+    (diagnosis,) = verdict.failure.diagnoses
+    assert diagnosis == "plugin 'nvidia' runs but has not registered with the kubelet"
+    assert verdict.reason.endswith(f"actual 0; {diagnosis}")
+
+
+async def test_verdict_of_a_failed_story_has_the_ends_of_its_logs(
+    read_story: Read, world: Any, frames: Any, tmp_path: Path
+) -> None:
     a_world = world([frames.frame(node=frames.node(0))])
-    a_world.logs = (Path("/tmp/sk-1/node-1/logs/plugins/nvidia.log"),)
+    log = tmp_path / "nvidia.log"
+    log.write_text("".join(f"line {number}\n" for number in range(100)))
+    a_world.logs = (log,)
 
     verdict = await play(read_story(f"steps:\n{EXPECT_8}"), a_world)
 
     assert verdict.logs == a_world.logs
+    assert verdict.log_ends == {log: tuple(f"line {number}" for number in range(92, 100))}
     assert isinstance(a_world.left_with, UnmetError)
+
+
+async def test_world_of_a_failed_story_can_be_looked_at_before_it_is_left(
+    read_story: Read, world: Any, frames: Any
+) -> None:
+    looks: list[tuple[bool, str]] = []
+
+    async def look(backend: Any, reason: str) -> None:
+        backend.trace.append(StepStarted(9, "a look"))
+        looks.append((backend.is_left, reason))
+
+    a_world = world([frames.frame()], errors={"advance": InputError("it cannot be")})
+    failed = await play(read_story("steps:\n- advance: 5m\n"), a_world, at_failure=look)
+    await play(read_story(f"steps:\n{EXPECT_8}"), world([frames.frame()]), at_failure=look)
+
+    assert looks == [(False, "it cannot be")]
+    assert [entry.event.title for entry in failed.failure.events] == ["advance"]
 
 
 @pytest.mark.parametrize(
@@ -150,6 +184,21 @@ async def test_our_own_bugs_are_no_verdicts(read_story: Read, world: Any, frames
         await play(read_story("steps:\n- advance: 5m\n"), a_world)
 
     assert a_world.is_left
+
+
+async def test_story_that_takes_longer_than_its_timeout_is_unknown(read_story: Read, world: Any, frames: Any) -> None:
+    a_world = world([frames.frame()])
+
+    async def never(action: object) -> None:
+        await asyncio.Event().wait()
+
+    a_world.perform = never
+
+    verdict = await play(read_story("steps:\n- advance: 5m\n"), a_world, timeout_s=0.01)
+
+    assert (verdict.outcome, verdict.reason) == (Outcome.UNKNOWN, "the story takes longer than 10ms (--timeout)")
+    assert verdict.failure.location.endswith(":4")
+    assert isinstance(a_world.left_with, HostError)
 
 
 async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, frames: Any) -> None:

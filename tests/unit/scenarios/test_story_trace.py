@@ -4,7 +4,6 @@ import asyncio
 import io
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,27 +92,6 @@ def test_merged_values_have_no_equal_neighbours_and_keep_the_order(values: list[
     assert set(result) == set(values)
     remaining = iter(values)
     assert all(value in remaining for value in result)
-
-
-def test_slice_prefers_what_concerns_the_subject() -> None:
-    trace = Trace()
-    trace.append(PodStatusUpdated("mine", "Pending", "", ""))
-    for number in range(20):
-        trace.append(StepStarted(number, "other"))
-
-    around = trace.around("mine", count=5)
-
-    assert [event.seq for event in around] == [0, 17, 18, 19, 20]
-
-
-@pytest.mark.parametrize("related", [0, 3, 12, 30])
-def test_slice_is_never_longer_than_asked(related: int) -> None:
-    trace = Trace()
-    for _ in range(related):
-        trace.append(PodStatusUpdated("mine", "Pending", "", ""))
-    trace.append(StepStarted(0, "other"))
-
-    assert len(trace.around("mine")) == min(12, related + 1)
 
 
 def test_written_lines_are_read_again() -> None:

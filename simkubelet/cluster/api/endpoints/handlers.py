@@ -38,6 +38,13 @@ LARGEST_HEAD: Final = 1024 * 1024 + 4096
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_NOT_SIMULATED: Final = {
+    "attach": "attach is not simulated; 'kubectl logs' shows what a container writes",
+    "exec": "exec and cp are not simulated; 'kubectl logs' shows what a container writes",
+    "portforward": "port-forward is not simulated, pods have no network",
+    "proxy": "a proxy to a pod is not simulated, pods have no network",
+}
+"""Subresource of a pod -> what a client is told about it."""
 _OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
 _NO_PATH: Final = "404 page not found\n"
 
@@ -76,6 +83,7 @@ class Handlers:
             return healthy
         target = target_of(path)
         if target is None:
+            _refuse_streams(path)
             return self._about_the_server(request, path)
         verb = _verb(request, target)
         subresource = next((one for one in target.kind.subresources if one.name == target.subresource), None)
@@ -144,6 +152,17 @@ class Handlers:
                 raise StatusError.unauthorized()
         elif request.path.rstrip("/") not in _OPEN:
             raise _forbidden_to_anonymous(request)
+
+
+def _refuse_streams(path: str) -> None:
+    """Refuse what a client would talk to a container by, in words that kubectl shows.
+
+    Raises:
+        StatusError: the path is that of such a subresource of a pod.
+    """
+    match path.strip("/").split("/"):
+        case ["api", "v1", "namespaces", _, "pods", _, subresource, *_] if subresource in _NOT_SIMULATED:
+            raise StatusError(405, "MethodNotAllowed", f"simkubelet: {_NOT_SIMULATED[subresource]}", {})
 
 
 def _head_bytes(request: web.Request) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -45,9 +47,35 @@ async def test_refusal_keeps_its_kind(node: str, kind: type[Exception]) -> None:
 async def test_two_clusters_need_a_name() -> None:
     with running.claimed("one") as one, running.claimed("two") as two:
         async with serving(running.control_socket(one), perform), serving(running.control_socket(two), perform):
-            with pytest.raises(InputError, match="2 clusters run: choose one with --cluster: one, two"):
+            with pytest.raises(InputError, match="2 clusters run: choose one with KUBECONFIG or --cluster: one, two"):
                 await asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1")
             assert await asyncio.to_thread(ask, "two", Verb.STOP_KUBELET, "node-1") == "stop-kubelet node-1"
+
+
+def kubeconfig(folder: Path, cluster: str, current: str = "context") -> str:
+    path = folder / cluster
+    context = {"name": f"{cluster}-context", "context": {"cluster": cluster}}
+    path.write_text(json.dumps({"contexts": [context], "current-context": f"{cluster}-{current}"}))
+    return str(path)
+
+
+async def test_kubeconfig_chooses_of_two_clusters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two, other, lost = (kubeconfig(tmp_path, *of) for of in (("two",), ("other",), ("one", "gone")))
+    (tmp_path / "broken").write_text("a: [")
+
+    async def asked(*files: str) -> str:
+        monkeypatch.setenv("KUBECONFIG", ":".join(files))
+        return await asyncio.to_thread(ask, None, Verb.STOP_KUBELET, "node-1")
+
+    async def of_two(verb: Verb, node: str) -> str:
+        return "two"
+
+    with running.claimed("one") as one, running.claimed("two") as second:
+        async with serving(running.control_socket(one), perform), serving(running.control_socket(second), of_two):
+            for files in ([other, two], [lost], [""]):
+                with pytest.raises(InputError, match="2 clusters run"):
+                    await asked(*files)
+            assert await asked("/no/file", str(tmp_path / "broken"), two, other) == "two"
 
 
 def test_no_cluster_is_reported() -> None:

@@ -169,6 +169,25 @@ async def test_unknown_path_is_not_found(client: Client) -> None:
         assert (answer.code, answer.body) == (404, "404 page not found\n")
 
 
+@pytest.mark.parametrize(
+    ("subresource", "words"),
+    [
+        ("exec?command=sh", "exec and cp are not simulated"),
+        ("attach", "attach is not simulated"),
+        ("portforward", "port-forward is not simulated"),
+        ("proxy/index.html", "a proxy to a pod is not simulated"),
+    ],
+)
+async def test_streams_to_containers_are_refused_in_words(client: Client, subresource: str, words: str) -> None:
+    path = f"/api/v1/namespaces/default/pods/p/{subresource}"
+
+    for method in ("GET", "POST"):
+        answer = await client.send(method, path)
+
+        assert (answer.code, answer.body["reason"]) == (405, "MethodNotAllowed")
+        assert answer.body["message"].startswith(f"simkubelet: {words}")
+
+
 async def test_unknown_resource_of_a_group_is_not_found_as_a_status(client: Client) -> None:
     for path in ("/api/v1/foos", "/apis/apps/v2/daemonsets", "/api/v1/pods/name", "/api/v2"):
         answer = await client.get(path)
