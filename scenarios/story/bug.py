@@ -27,11 +27,11 @@ class Bug(Part):
     """A bug of the kubelet or of a plugin that a story reproduces.
 
     Attributes:
-        id: Its number here, such as `K4`.
-        component: `kubelet`, or the name of a plugin.
-        links: Issues and pull requests, as ``owner/repository#number``.
-        affected: Of the kubelet, a condition on its version or `ALL`; of a plugin, words.
-        fixed: The first releases with the fix, one of each line; empty where there is none.
+        id: Capital letters and a number, such as ``K4``.
+        links: Issues and pull requests, each as ``owner/repository#number``.
+        component: What has the bug: ``kubelet``, or the plugin's project, such as ``NVIDIA/k8s-device-plugin``.
+        affected: Of the kubelet, a condition on its version or ``all``; of a plugin, its versions in words.
+        fixed: The first versions with the fix, one of each line of releases; left out while there is none.
     """
 
     id: Annotated[StrictStr, Field(pattern=r"^[A-Z]+[0-9]+$")]
