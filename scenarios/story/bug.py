@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictStr, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from .part import Part, is_condition, is_met
@@ -27,11 +27,11 @@ class Bug(Part):
     """A bug of the kubelet or of a plugin that a story reproduces.
 
     Attributes:
-        id: Its number here, such as `K4`.
-        component: `kubelet`, or the name of a plugin.
-        links: Issues and pull requests, as ``owner/repository#number``.
-        affected: Of the kubelet, a condition on its version or `ALL`; of a plugin, words.
-        fixed: The first releases with the fix, one of each line; empty where there is none.
+        id: Capital letters and a number, such as ``K4``.
+        links: Issues and pull requests, each as ``owner/repository#number``.
+        component: What has the bug: ``kubelet``, or the plugin's project, such as ``NVIDIA/k8s-device-plugin``.
+        affected: Of the kubelet, a condition on its version or ``all``; of a plugin, its versions in words.
+        fixed: The first versions with the fix, one of each line of releases; left out while there is none.
     """
 
     id: Annotated[StrictStr, Field(pattern=r"^[A-Z]+[0-9]+$")]
@@ -40,13 +40,12 @@ class Bug(Part):
     affected: Words
     fixed: tuple[Words, ...] = ()
 
-    @model_validator(mode="after")
-    def _affected_kubelets(self) -> Bug:
-        if self.component == KUBELET and self.affected != ALL and not is_condition(self.affected):
-            raise PydanticCustomError(
-                "affected", "'affected' of the kubelet: expected 'all' or a condition such as '<1.36.0'"
-            )
-        return self
+    @field_validator("affected")
+    @classmethod
+    def _versions_of_the_kubelet(cls, affected: str, others: ValidationInfo) -> str:
+        if others.data.get("component") == KUBELET and affected != ALL and not is_condition(affected):
+            raise PydanticCustomError("affected", "expected 'all' or a condition on the version, such as '<1.36'")
+        return affected
 
     def is_in_kubelet(self, kubernetes: str) -> bool:
         """Whether a kubelet of this version has it; no bug of a plugin is one of the kubelet.

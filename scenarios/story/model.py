@@ -85,6 +85,7 @@ class Scenario(Part):
     Attributes:
         name: The stem of the file's name.
         description: What the story shows; listings show the first sentence.
+        bug: The bug that it reproduces.
         nodes: The machines and their kubelets; one where it is left out.
         plugins: The device plugins, each run on every node.
         steps: What happens, in order.
