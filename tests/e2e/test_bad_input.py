@@ -64,7 +64,9 @@ def assert_failed(done: subprocess.CompletedProcess[str], *parts: str) -> None:
         pytest.param("simkubelet show nope", ["no story 'nope'", "simkubelet list"], id="story-to-show"),
         pytest.param("simkubelet check nope", ["no story 'nope'", "simkubelet list"], id="story-to-check"),
         pytest.param("simkubelet run .", ["no story in folder '.'", ".yaml"], id="folder-of-stories"),
-        pytest.param("simkubelet run --plugin nvidia=/no/such/program", ["/no/such/program", "PATH"], id="program"),
+        pytest.param(
+            "simkubelet run --plugin nvidia=/no/such/program", ["no program '/no/such/program'"], id="program"
+        ),
         pytest.param("simkubelet run --plugin other=/bin/true", ["no plugin 'other'", "gopher"], id="plugin-name"),
         pytest.param("simkubelet run gopher-pending --dir /dev/null/x", ["/dev/null/x", "--dir"], id="folder"),
     ],
