@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = ("run", "list", "bugs", "show", "check", "schema", "doctor")
 """The names of the commands here, in the order of the help."""
@@ -43,8 +47,19 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
         raise click.BadParameter(str(error)) from error
 
 
+def _stories_and_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What a shell offers for a story: built-in names and topics, and files."""
+    from click.shell_completion import CompletionItem
+
+    from .story.stories import builtin
+
+    topics = dict.fromkeys(f"{name.partition('/')[0]}/" for name in builtin() if "/" in name)
+    fitting = [name for name in (*topics, *builtin()) if name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *map(CompletionItem, fitting)]
+
+
 @click.command()
-@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR|GLOB]...")
+@click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR|GLOB]...", shell_complete=_stories_and_files)
 @click.option("--all", "every", is_flag=True, help="Play all built-in stories; about a minute on two cores.")
 @click.option(
     "-n",
@@ -249,7 +264,7 @@ def bugs(kubernetes: str | None, text: str) -> None:
 
 
 @click.command()
-@click.argument("story")
+@click.argument("story", shell_complete=_stories_and_files)
 def show(story: str) -> None:
     """Print a story's YAML, to read it or to start your own from it."""
     from rich.console import Console
@@ -277,7 +292,7 @@ def _read(path: Path) -> str:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=_stories_and_files)
 @click.pass_context
 def check(context: click.Context, /, files: tuple[str, ...]) -> None:
     """Check stories without playing them.

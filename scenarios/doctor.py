@@ -247,7 +247,7 @@ def _docker() -> Found:
 
 def _kind() -> Found:
     if missing := [package for package in ("kr8s", "httpx") if find_spec(package) is None]:
-        return Found(State.MISSING, f"no Python package {missing[0]}", "pip install 'simkubelet[kind]'")
+        return Found(State.MISSING, f"no Python package {missing[0]}", "pip install kr8s")
     found = _program("kubectl", "kind", "version")
     build = "go install sigs.k8s.io/kind@latest"
     if found.state is State.OK:

@@ -17,6 +17,8 @@ from ._internal.open_files import too_many
 from .model.errors import HostError, InputError, SimkubeletError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from plugin import cli as plugin_commands
     from scenarios import cli as story_commands
     from scenarios.up import cli as cluster_commands
@@ -87,15 +89,41 @@ def commands() -> None:
     """  # noqa: D301  # click's mark for lines that stay as they are
 
 
+def _plugins_or_files(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """What completes the words after ``plugin``: first a name, then files."""
+    from click.shell_completion import CompletionItem
+
+    if context.params.get("arguments"):
+        return [CompletionItem(incomplete, type="file")]
+    return [CompletionItem(name) for name in plugin_commands.PLUGINS if name.startswith(incomplete)]
+
+
 @commands.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
     add_help_option=False,
 )
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, shell_complete=_plugins_or_files)
 @click.pass_context
 def plugin(context: click.Context, /, arguments: tuple[str, ...]) -> None:
     """Run a bundled device plugin, or print the DaemonSet that does."""
     context.exit(plugin_commands.main(arguments, prog_name=context.command_path))
+
+
+@commands.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script with which a shell completes commands, options, and the names of stories and plugins.
+
+    \b
+    To have it in every new shell:
+      echo 'eval "$(simkubelet completion bash)"' >> ~/.bashrc
+      echo 'eval "$(simkubelet completion zsh)"' >> ~/.zshrc
+      simkubelet completion fish > ~/.config/fish/completions/simkubelet.fish
+    """  # noqa: D301  # as above
+    from click.shell_completion import get_completion_class
+
+    if (kind := get_completion_class(shell)) is not None:
+        click.echo(kind(commands, {}, "simkubelet", "_SIMKUBELET_COMPLETE").source())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

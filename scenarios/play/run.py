@@ -144,7 +144,7 @@ async def _play(jobs: Sequence[Job], options: Options, count: int | None, result
             raise
         raise HostError(
             f"--backend {options.backend}: the Python package {error.name} is missing; "
-            "install it with: pip install 'simkubelet[kind]'"
+            "install it with: pip install kr8s"
         ) from None
     if count is not None and count > 1:
         raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")

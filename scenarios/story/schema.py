@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from functools import cache
 from typing import Any
 
 import yaml
@@ -17,7 +16,6 @@ from .model import STEP_KEYS, Scenario
 from .stories import builtin
 
 
-@cache
 def documented(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
     """What the docstring of a class says: its first paragraph, and attribute -> text of ``Attributes``, each a line."""
     text, _, attributes = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")

@@ -32,10 +32,19 @@ _cluster = click.option(
 )
 
 
+def _profiles(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell offers for a model of GPU."""
+    from fakegpu import profile_names
+
+    return [name for name in profile_names() if name.startswith(incomplete)]
+
+
 @click.command()
 @click.option("--name", default="simkubelet", show_default=True, callback=_name, help="Name of the cluster.")
 @click.option("--nodes", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of nodes.")
-@click.option("--profile", help="Give each node fake GPUs of this model; `fakegpu profiles` lists them.")
+@click.option(
+    "--profile", shell_complete=_profiles, help="Give each node fake GPUs of this model; `fakegpu profiles` lists them."
+)
 @click.option("--gpus", type=click.IntRange(1, 1024), help="Number of GPUs on each node (default: 8).")
 @click.option(
     "--plugin",

@@ -162,6 +162,20 @@ def _insecure(cluster: LiveCluster) -> str:
     return f"--server={cluster.server} --insecure-skip-tls-verify=true"
 
 
+def test_streams_to_a_container_are_refused_in_words(cluster: LiveCluster) -> None:
+    cluster.kubectl("apply -f -", gpu_pod("silent"))
+    cluster.wait_until_ready("silent")
+
+    for command, words in {
+        "exec silent -- true": "exec and cp are not simulated",
+        "cp silent:/etc/hosts /dev/null": "exec and cp are not simulated",
+        "attach silent": "attach is not simulated",
+        "port-forward pod/silent :80": "port-forward is not simulated",
+    }.items():
+        assert f"simkubelet: {words}" in cluster.kubectl(command, fails=True)
+    cluster.kubectl("delete pod silent")
+
+
 def test_kubelet_restart_keeps_running_pod_and_gpu(cluster: LiveCluster) -> None:
     cluster.kubectl("apply -f -", gpu_pod("steady", nodeName="node-2"))
     cluster.wait_until_ready("steady")

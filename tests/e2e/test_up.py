@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,10 @@ def test_two_clusters_run_side_by_side() -> None:
             assert right.stdout is not None
             assert "'right' is up" in right.stdout.readline()
 
-            assert left.command("simkubelet kubelet restart node-1", fails=True) == (
-                "error: 2 clusters run: choose one with --cluster: left, right\n"
+            assert left.command("simkubelet kubelet restart node-1") == "the kubelet of node-1 was restarted\n"
+            of_none = replace(left, env={**left.env, "KUBECONFIG": ""})
+            assert of_none.command("simkubelet kubelet restart node-1", fails=True) == (
+                "error: 2 clusters run: choose one with KUBECONFIG or --cluster: left, right\n"
             )
             assert (
                 left.command("simkubelet kubelet stop node-1 --cluster right") == "the kubelet of node-1 is stopped\n"

@@ -258,3 +258,15 @@ def test_tests_wait_as_long_as_patience_says():
 )
 def test_limit_of_its_own_is_found(line: str, is_found: bool):
     assert bool(limits_of_its_own(line)) is is_found
+
+
+def test_readme_of_a_package_links_to_no_file_of_the_repository() -> None:
+    hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = "".join(page(fragment["path"]) for fragment in hook["fragments"])
+    for one in hook["substitutions"]:
+        text = re.sub(one["pattern"], one["replacement"], text)
+
+    links = re.findall(r"\]\(([^)]*)\)", text)
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+    assert "docs/stories.md" in text

@@ -171,5 +171,5 @@ def test_an_installation_without_the_extra_says_what_to_install(machine: Machine
 
     assert done.returncode == 3
     assert done.stderr == (
-        "error: --backend kind: the Python package kr8s is missing; install it with: pip install 'simkubelet[kind]'\n"
+        "error: --backend kind: the Python package kr8s is missing; install it with: pip install kr8s\n"
     )
