@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from .apis.pluginregistration import PLUGINS_REGISTRY
 from .cluster_api import ClusterApi
 from .model.clock import Clock
 from .model.config import KubeletConfig
@@ -49,7 +50,6 @@ _LEASE_DURATION_S: Final = 40
 _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
 
 DEVICE_PLUGINS: Final = "device-plugins"
-PLUGINS_REGISTRY: Final = "plugins_registry"
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
 _SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}

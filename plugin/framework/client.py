@@ -14,7 +14,7 @@ from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 
 from .device_plugin import DevicePlugin, StartError
 
-__all__ = ["DialError", "RegistrationError", "RpcError", "call_once", "register", "send"]
+__all__ = ["REGISTRATION", "DialError", "RegistrationError", "RpcError", "call_once", "register", "send"]
 
 _PAUSE_S: Final = 0.1
 """Between two tries to connect: a socket may be seen a moment before it accepts."""
@@ -58,7 +58,8 @@ async def _opened(connection: ClientConnection) -> ClientConnection:
     return connection
 
 
-_REGISTER: Final = "/v1beta1.Registration/Register"
+REGISTRATION: Final = "v1beta1.Registration"
+"""The kubelet's gRPC service."""
 _DIAL_TIMEOUT_S: Final = 5.0
 
 
@@ -80,8 +81,8 @@ async def register(plugin: DevicePlugin, kubelet_socket: Path) -> None:
     await send(request, kubelet_socket)
 
 
-async def send(request: api.RegisterRequest, kubelet_socket: Path) -> None:
-    """Make one Register call; wait 5 s at most until the kubelet accepts a connection.
+async def send(request: api.RegisterRequest, kubelet_socket: Path, service: str = REGISTRATION) -> None:
+    """Make one Register call of a service; wait 5 s at most until the kubelet accepts a connection.
 
     The call itself has no time limit: the kubelet dials back before it answers.
 
@@ -89,7 +90,7 @@ async def send(request: api.RegisterRequest, kubelet_socket: Path) -> None:
         RegistrationError: no kubelet, or it refused.
     """
     try:
-        await call_once(kubelet_socket, _REGISTER, request.SerializeToString(), _DIAL_TIMEOUT_S)
+        await call_once(kubelet_socket, f"/{service}/Register", request.SerializeToString(), _DIAL_TIMEOUT_S)
     except DialError:
         raise RegistrationError("context deadline exceeded") from None
     except RpcError as error:

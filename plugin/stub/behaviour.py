@@ -2,10 +2,10 @@
 
 A command is one JSON object a line::
 
-    {"command": "register", "resource": "…", "endpoint": "…", "version": "…", "times": 2}
+    {"command": "register", "resource": "…", "endpoint": "…", "version": "…", "service": "…", "times": 2}
     {"command": "list", "devices": [{"id": "dev-1", "health": "Unhealthy", "numa": [0]}]}
-    {"command": "answer", "rpc": "Allocate", "error": "…", "empty": true, "never": true, "after_s": 0.2,
-     "devices": [{"id": "dev-2"}], "skip": 2, "times": 1}
+    {"command": "answer", "rpc": "Allocate", "error": "…", "empty": true, "never": true, "crash": true,
+     "after_s": 0.2, "devices": [{"id": "dev-2"}], "skip": 2, "times": 1}
     {"command": "endStream"}
     {"command": "stopServer"}
 
@@ -18,11 +18,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from simkubelet.apis import deviceplugin as api
 
 from ..framework import Device, DeviceID, DeviceList, Health, PluginOptions, ResourceName
+from ..framework.client import REGISTRATION
 
 __all__ = [
     "Answer",
@@ -32,6 +34,8 @@ __all__ = [
     "CommandError",
     "EndStream",
     "ListDevices",
+    "Looks",
+    "OnLostStream",
     "Register",
     "Registers",
     "Rpc",
@@ -48,6 +52,27 @@ class Registers(StrEnum):
     ONCE = "once"
     """At its start only."""
     NEVER = "never"
+    FOUND = "found"
+    """It never calls Register: its socket is in ``plugins_registry``, where the kubelet finds it and asks."""
+
+
+class OnLostStream(StrEnum):
+    """What the stub does when a ListAndWatch stream ends that it has not ended by stopping its server."""
+
+    IGNORE = "ignore"
+    EXIT = "exit"
+    """End with status 1, so that its supervisor starts it again."""
+    HANG = "hang"
+    """Serve on, and never again notice a kubelet."""
+
+
+class Looks(StrEnum):
+    """When the stub looks for the files of its devices."""
+
+    ALWAYS = "always"
+    """A device is healthy while its file is there, as long as the file's folder is not removed."""
+    AT_START = "at-start"
+    """A device whose file is missing when the stub starts is never listed; later changes are not noticed."""
 
 
 class Rpc(StrEnum):
@@ -68,6 +93,7 @@ class Answer:
         error: Refuse with this text and gRPC code UNKNOWN, as a Go plugin does.
         is_empty: Answer with an empty message; ListAndWatch ends its stream at once.
         is_never: Do not answer until the caller gives up.
+        is_crash: End the process with status 2 in place of an answer, as a Go program does that panics.
         after_s: Real seconds before the answer.
         devices: A list to send before the answer, None for none.
         skip: How many calls are answered as usual first.
@@ -77,6 +103,7 @@ class Answer:
     error: str | None = None
     is_empty: bool = False
     is_never: bool = False
+    is_crash: bool = False
     after_s: float = 0.0
     devices: DeviceList | None = None
     skip: int = 0
@@ -85,13 +112,25 @@ class Answer:
 
 @dataclass(slots=True)
 class Behaviour:
-    """All that the stub needs to know; `socket_name` is relative to the plugins' folder."""
+    """All that the stub needs to know.
+
+    Attributes:
+        socket_name: Relative to the plugins' folder, with `Registers.FOUND` to ``plugins_registry``.
+        on_lost_stream: What the end of a stream does.
+        watched_folder: Where a new ``kubelet.sock`` is waited for; the plugins' folder where it is None.
+        files: Device -> the file that it is, on this machine; the other devices are always there.
+        looks: When these files are looked for.
+    """
 
     resource_name: ResourceName
     socket_name: str
     options: PluginOptions = field(default_factory=PluginOptions)
     devices: DeviceList = ()
     registers: Registers = Registers.ALWAYS
+    on_lost_stream: OnLostStream = OnLostStream.IGNORE
+    watched_folder: Path | None = None
+    files: Mapping[DeviceID, Path] = field(default_factory=dict)
+    looks: Looks = Looks.ALWAYS
     answers: dict[Rpc, Answer] = field(default_factory=dict)
 
     def next_answer(self, rpc: Rpc) -> Answer:
@@ -119,6 +158,7 @@ class Register:
     resource: str | None = None
     endpoint: str | None = None
     version: str = api.VERSION
+    service: str = REGISTRATION
     times: int = 1
 
 
@@ -184,12 +224,13 @@ def _answer(
     error: str | None = None,
     empty: bool = False,
     never: bool = False,
+    crash: bool = False,
     after_s: float = 0.0,
     devices: Any = None,
     skip: int = 0,
     times: int | None = None,
 ) -> Answer:
-    return Answer(error, empty, never, after_s, None if devices is None else _devices(devices), skip, times)
+    return Answer(error, empty, never, crash, after_s, None if devices is None else _devices(devices), skip, times)
 
 
 def _devices(listed: Any) -> DeviceList:

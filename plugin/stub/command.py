@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
 from ..command.options import CommonOptions, common_options
 
 if TYPE_CHECKING:
-    from ..framework import Device
+    from ..framework import Device, DeviceID
 
 __all__ = ["command"]
 
@@ -56,10 +56,38 @@ Example:
 @click.option("--preferred-allocation", is_flag=True, help="Offer GetPreferredAllocation.")
 @click.option(
     "--registers",
-    type=click.Choice(["always", "once", "never"]),
+    type=click.Choice(["always", "once", "never", "found"]),
     default="always",
     show_default=True,
-    help="Register at the start and for each new kubelet, at the start only, or on command only.",
+    help="Register at the start and for each new kubelet, at the start only, or on command only; or have the socket "
+    "in plugins_registry, where the kubelet finds it.",
+)
+@click.option(
+    "--watches",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The folder below --host-root where it waits for a new kubelet.sock.  [default: that of --kubelet-dir]",
+)
+@click.option(
+    "--on-lost-stream",
+    type=click.Choice(["ignore", "exit", "hang"]),
+    default="ignore",
+    show_default=True,
+    help="When a stream of lists ends: go on, exit with status 1, or go on and never again notice a kubelet.",
+)
+@click.option(
+    "--file",
+    "files",
+    multiple=True,
+    metavar="ID=PATH",
+    help="The file below --host-root that a device is; repeatable.",
+)
+@click.option(
+    "--looks",
+    type=click.Choice(["always", "at-start"]),
+    default="always",
+    show_default=True,
+    help="A device is unhealthy while its file is missing, or not listed where it is missing at the start.",
 )
 @common_options
 def command(
@@ -69,6 +97,10 @@ def command(
     pre_start: bool,
     preferred_allocation: bool,
     registers: str,
+    watches: Path | None,
+    on_lost_stream: str,
+    files: tuple[str, ...],
+    looks: str,
     kubelet_dir: Path,
     host_root: Path,
     log_level: str,
@@ -81,7 +113,7 @@ def command(
     """
     # Imported here: gRPC is slow to load and --help does not need it.
     from ..framework import PluginOptions, ResourceName
-    from .behaviour import Behaviour, Registers
+    from .behaviour import Behaviour, Looks, OnLostStream, Registers
     from .control import launch
 
     behaviour = Behaviour(
@@ -90,8 +122,19 @@ def command(
         PluginOptions(pre_start, preferred_allocation),
         tuple(_device(text) for text in devices),
         Registers(registers),
+        OnLostStream(on_lost_stream),
+        None if watches is None else host_root / str(watches).lstrip("/"),
+        dict(_file(text, host_root) for text in files),
+        Looks(looks),
     )
     return launch(behaviour, CommonOptions(kubelet_dir, host_root, log_level))
+
+
+def _file(text: str, host_root: Path) -> tuple[DeviceID, Path]:
+    device_id, separator, path = text.partition("=")
+    if not separator or not path.startswith("/"):
+        raise click.BadParameter(f"'{text}' is not ID=PATH with an absolute path", param_hint="--file")
+    return cast("DeviceID", device_id), host_root / path.lstrip("/")
 
 
 def _device(text: str) -> Device:

@@ -12,9 +12,12 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
+
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
 
 from ..command.options import CommonOptions
 from ..command.process import loaded, set_up_logging
@@ -27,6 +30,7 @@ from .behaviour import (
     EndStream,
     ListDevices,
     Register,
+    Registers,
     Rpc,
     StopServer,
     read_command,
@@ -80,8 +84,8 @@ class Control:
     async def _obey(self, command: Command) -> Coroutine[Any, Any, None] | None:
         """Do what a command says; what waits for the kubelet is returned, so that the next command need not."""
         match command:
-            case Register(resource, endpoint, version, times):
-                return self._stub.register(resource, endpoint, version, times)
+            case Register(resource, endpoint, version, service, times):
+                return self._stub.register(resource, endpoint, version, service, times)
             case ListDevices(devices):
                 self._stub.send_list(devices)
             case AnswerWith(rpc, answer):
@@ -110,7 +114,7 @@ def _lines_of_input() -> asyncio.Queue[str]:
 
 
 def launch(behaviour: Behaviour, options: CommonOptions) -> int:
-    """Run the stub in this process; the exit status is 0 after a signal.
+    """Run the stub in this process; the exit status is 0 after a signal, 1 after a lost stream that ends it.
 
     Raises:
         UsageError: the kubelet's folder cannot be used as it was named.
@@ -119,12 +123,21 @@ def launch(behaviour: Behaviour, options: CommonOptions) -> int:
     set_up_logging(options.log_level)
     if not options.kubelet_dir.is_dir():
         raise UsageError(f"--kubelet-dir: no folder {options.kubelet_dir}; name the kubelet's folder of sockets")
+    for option, folder in _further_folders(behaviour, options.kubelet_dir):
+        if not folder.is_dir():
+            raise UsageError(f"{option}: no folder {folder}; make it before the stub starts")
     loaded()
-    asyncio.run(_run(behaviour, options))
-    return 0
+    return asyncio.run(_run(behaviour, options))
 
 
-async def _run(behaviour: Behaviour, options: CommonOptions) -> None:
+def _further_folders(behaviour: Behaviour, kubelet_dir: Path) -> Iterator[tuple[str, Path]]:
+    if behaviour.registers is Registers.FOUND:
+        yield "--registers", kubelet_dir.parent / PLUGINS_REGISTRY
+    if behaviour.watched_folder is not None:
+        yield "--watches", behaviour.watched_folder
+
+
+async def _run(behaviour: Behaviour, options: CommonOptions) -> int:
     output = StandardOutput()
     stub = Stub(behaviour, options.kubelet_dir, output)
     stop = asyncio.Event()
@@ -144,6 +157,7 @@ async def _run(behaviour: Behaviour, options: CommonOptions) -> None:
         await stub.stop_server()
     for task in done:
         task.result()
+    return 1 if tasks[0] in done else 0
 
 
 async def _obey_until(control: Control, stop: asyncio.Event) -> None:

@@ -21,7 +21,7 @@ from .specs import NodeSpec, PluginSpec
 from .verbs.file_action import AddStaticPod, RemoveFolder, RemoveStaticPod
 from .verbs.hardware_action import DeviceAction, NvidiaAction
 from .verbs.node_action import RebootNode
-from .verbs.plugin_action import CallAction, PluginAction, StubAction
+from .verbs.plugin_action import AnswerRpc, CallAction, PluginAction, StubAction
 from .verbs.pod_action import Apply, MetadataAction
 
 Finding = tuple[DataPath, str]
@@ -149,6 +149,8 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
             yield (*path, step.verb), f"plugin '{name}' is no 'builtin: stub'; only the stub takes this verb"
         case _, CallAction(plugin=name) as action if not plugins[name].reports_calls:
             yield (*path, step.verb), f"plugin '{name}' has no tap; add 'tap: true' to it"
+        case _, AnswerRpc(plugin=name, crash=True) if plugins[name].tap:
+            yield (*path, step.verb, "crash"), f"only a stub can crash, and plugin '{name}' has a tap in front of it"
         case _, CallAction(plugin=name, needs_tap=True) if not plugins[name].tap:
             yield (*path, step.verb), f"that takes a tap, which plugin '{name}' does not have; add 'tap: true' to it"
         case _, NodeAction() as action:

@@ -219,6 +219,25 @@ class Registers(StrEnum):
     ONCE = "once"
     """At its start only."""
     NEVER = "never"
+    FOUND = "found"
+    """Its socket is in ``plugins_registry``, where the kubelet finds it and asks."""
+
+
+class OnLostStream(StrEnum):
+    """What the stub does when a stream of its lists ends."""
+
+    IGNORE = "ignore"
+    EXIT = "exit"
+    """It exits with status 1 and is started again."""
+    HANG = "hang"
+    """It serves on and never again notices a kubelet."""
+
+
+class Looks(StrEnum):
+    """When the stub looks for the files of its devices."""
+
+    ALWAYS = "always"
+    AT_START = "at-start"
 
 
 class StubDevice(Part):
@@ -265,8 +284,15 @@ class Serves(Part):
         resource: The resource, such as `example.com/gpu`.
         socket: The name of its socket in the plugins' folder; the plugin's name with ``.sock`` where it is left out.
         devices: The first list.
+        registers: ``found``: its socket is in ``plugins_registry``, where the kubelet finds it and asks.
         pre_start: Whether it asks for PreStartContainer.
         preferred_allocation: Whether it offers GetPreferredAllocation.
+        on_lost_stream: What it does when a stream of lists ends: go on, exit with status 1 to be started again, or
+            serve on and never again notice a kubelet.
+        watches: The folder on the node where it waits for a new ``kubelet.sock``; the kubelet's by default.
+        files: Device -> the file on the node that it is.
+        looks: When it looks for these files: a device is unhealthy while its file is missing, or it is not listed
+            where its file is missing at the start.
     """
 
     resource: ResourceName = "example.com/device"
@@ -275,6 +301,17 @@ class Serves(Part):
     registers: Registers = Registers.ALWAYS
     pre_start: StrictBool = False
     preferred_allocation: StrictBool = False
+    on_lost_stream: OnLostStream = OnLostStream.IGNORE
+    watches: NodePath | None = None
+    files: Mapping[StrictStr, NodePath] = Field(default_factory=dict)
+    looks: Looks = Looks.ALWAYS
+
+    @model_validator(mode="after")
+    def _files_of_devices(self) -> Serves:
+        known = {device["id"] for device in devices_in_full(self.devices)}
+        if unknown := sorted(self.files.keys() - known):
+            raise PydanticCustomError("files", f"'files' names '{unknown[0]}', which is none of the 'devices'")
+        return self
 
 
 _PYTHONS: Final = frozenset({"python", "python3"})
@@ -338,6 +375,8 @@ class PluginSpec(Part):
             raise PydanticCustomError("program", "needs exactly one of 'builtin' and 'command'")
         if self.serves is not None and self.builtin != "stub":
             raise PydanticCustomError("program", "only 'builtin: stub' serves what 'serves' says")
+        if self.tap and self.serves is not None and self.serves.registers is Registers.FOUND:
+            raise PydanticCustomError("program", "with 'registers: found' there is no Register call for a tap")
         if self.quirks is not None and self.builtin is None:
             raise PydanticCustomError("program", "only a 'builtin' has 'quirks'; give a program of yours 'args'")
         return self

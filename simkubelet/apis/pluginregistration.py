@@ -14,6 +14,7 @@ from ._generated.pluginregistration_v1_pb2 import (
 
 __all__ = [
     "DEVICE_PLUGIN_TYPE",
+    "PLUGINS_REGISTRY",
     "InfoRequest",
     "PluginInfo",
     "RegistrationStatus",
@@ -21,3 +22,5 @@ __all__ = [
 ]
 
 DEVICE_PLUGIN_TYPE: Final = "DevicePlugin"
+PLUGINS_REGISTRY: Final = "plugins_registry"
+"""The folder beside ``device-plugins`` in which the kubelet finds sockets."""

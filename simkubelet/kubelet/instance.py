@@ -25,6 +25,7 @@ from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
+from ..model.events import PluginSocketFound
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..monitoring.exposition import PluginSockets, content_type, exposition
@@ -161,6 +162,7 @@ class _NodeServices:
             version=config.version,
             clock=context.clock,
             tasks=context.tasks,
+            on_found=lambda socket: context.observe(PluginSocketFound(config.node, str(socket))),
         )
         provider = _PodResourcesSource(pods, containers)
         self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)

@@ -25,6 +25,7 @@ __all__ = [
     "Observer",
     "PluginDisconnected",
     "PluginRegistered",
+    "PluginSocketFound",
     "PodRemoved",
     "PodScheduled",
     "PodStatusUpdated",
@@ -58,6 +59,15 @@ class KubeletCrashed:
     kind: ClassVar[str] = "kubelet-crashed"
     node: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginSocketFound:
+    """The kubelet has found a socket in ``plugins_registry``, `endpoint`, and asks it at its next comparison."""
+
+    kind: ClassVar[str] = "plugin-socket-found"
+    node: str
+    endpoint: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +212,7 @@ NodeEvent = (
     KubeletStarted
     | KubeletStopped
     | KubeletCrashed
+    | PluginSocketFound
     | PluginRegistered
     | RegistrationRefused
     | PluginDisconnected

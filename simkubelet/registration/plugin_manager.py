@@ -61,6 +61,7 @@ class PluginManager:
         version: the minor it behaves as.
         clock: the node's time: the second between comparisons and the pauses.
         tasks: owns the loop and the attempts.
+        on_found: called with each socket that is there or appears, relative to the folder.
     """
 
     def __init__(
@@ -71,11 +72,14 @@ class PluginManager:
         version: Version,
         clock: Clock,
         tasks: asyncio.TaskGroup,
+        on_found: Callable[[Path], None],
     ) -> None:
         self._handlers = handlers
         self._version = version
         self._clock = clock
         self._group = tasks
+        self._directory = directory
+        self._on_found = on_found
         self._watcher = PluginWatcher(directory, self._found, self._deleted)
         self._generations = count()
         self._desired: dict[Path, int] = {}
@@ -124,6 +128,7 @@ class PluginManager:
     def _found(self, socket: Path) -> None:
         self._desired[socket] = next(self._generations)
         self._is_changed.set()
+        self._on_found(socket.relative_to(self._directory))
 
     def _deleted(self, socket: Path) -> None:
         if self._desired.pop(socket, None) is not None:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
 from simkubelet.host import module_name
 
-from ...story.specs import PluginSpec, Serves
+from ...story.specs import PluginSpec, Registers, Serves
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace
@@ -38,6 +39,7 @@ _NODE_NAME: Final = [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath
 _HOST: Final = "/host"
 _CDI_SPECS: Final = "/run/cdi"
 """Where plugins write CDI specifications."""
+_REGISTRY: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"
 _PCI_DEVICES: Final = "/sys/bus/pci/devices"
 
 
@@ -70,6 +72,8 @@ def daemon_set(spec: PluginSpec, place: Place, image: PluginImage, program: Prog
     labels = {**LABELS, "plugin": spec.name, "node": place.node}
     env = {**image.environment, **place.environment, **spec.env, MARK: mark_of(spec.name)}
     mounts = {PLACE: PLACE, PLUGIN_FOLDER: f"{TAPS}/{spec.name}" if spec.tap else PLUGIN_FOLDER}
+    if program is None and spec.serves is not None and spec.serves.registers is Registers.FOUND:
+        mounts[_REGISTRY] = _REGISTRY
     mounts |= _paths_of_options(place) if program is None else _built_in_places(place, program)
     container = {
         "name": "plugin",

@@ -25,6 +25,7 @@ from simkubelet.model.events import (
     DevicesListed,
     PluginDisconnected,
     PluginRegistered,
+    PluginSocketFound,
     RegistrationRefused,
 )
 
@@ -43,6 +44,7 @@ _FROM_PROCESSES: Final = frozenset(
         PluginStarted,
         PluginExited,
         PluginCalled,
+        PluginSocketFound,
         PluginRegistered,
         PluginDisconnected,
         RegistrationAnswered,

@@ -239,4 +239,8 @@ def stub_options(name: str, serves: Serves) -> list[str]:
         nodes = [f"numa={node}" for node in device["numa"]]
         options += ["--device", ",".join([device["id"], f"health={device['health']}", *nodes])]
     flags = {"--pre-start": serves.pre_start, "--preferred-allocation": serves.preferred_allocation}
-    return [*options, "--registers", serves.registers.value, *(flag for flag, is_set in flags.items() if is_set)]
+    options += ["--registers", serves.registers.value, *(flag for flag, is_set in flags.items() if is_set)]
+    options += [] if serves.watches is None else ["--watches", serves.watches]
+    for device_id, path in serves.files.items():
+        options += ["--file", f"{device_id}={path}"]
+    return [*options, "--on-lost-stream", serves.on_lost_stream.value, "--looks", serves.looks.value]

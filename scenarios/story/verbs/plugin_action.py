@@ -119,6 +119,8 @@ class RegisterPlugin(StubAction):
         resource: That it registers; its own where it is left out.
         endpoint: The socket's name; its own where it is left out.
         version: Of the API, `v1beta1` where it is left out.
+        service: The gRPC service that is called, `v1beta1.Registration` by default; `deviceplugin.Registration` was
+            that of v1alpha.
         times: How many calls, one after the other.
     """
 
@@ -127,6 +129,7 @@ class RegisterPlugin(StubAction):
     resource: StrictStr | None = None
     endpoint: StrictStr | None = None
     version: StrictStr | None = None
+    service: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9_.]+$")] | None = None
     times: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
 
     @property
@@ -175,6 +178,7 @@ class AnswerRpc(CallAction):
         empty: Answer with an empty message; ListAndWatch ends its stream at once. The plugin is not called, so a
             Register is lost.
         never: Do not answer as long as the plugin lives.
+        crash: Of the stub: end its process in place of an answer, as a plugin that panics; it is started again.
         after: Real time that passes before the answer, whatever the answer is.
         devices: A list that the kubelet gets before the answer.
         twice: With a tap: make the call twice and answer with the second answer; of ListAndWatch, send each list
@@ -189,6 +193,7 @@ class AnswerRpc(CallAction):
     error: StrictStr | None = None
     empty: Literal[True] | None = None
     never: Literal[True] | None = None
+    crash: Literal[True] | None = None
     after: Duration = 0.0
     devices: tuple[Device, ...] | None = None
     twice: Literal[True] | None = None
@@ -209,10 +214,12 @@ class AnswerRpc(CallAction):
 
     @model_validator(mode="after")
     def _one_answer(self) -> AnswerRpc:
-        if sum(value is not None for value in (self.error, self.empty, self.never)) > 1:
-            raise PydanticCustomError("answer", "give at most one of 'error', 'empty' and 'never'")
-        if not {"error", "empty", "never"}.isdisjoint(self.model_fields_set) and self._changes_the_answer:
-            raise PydanticCustomError("answer", "with 'error', 'empty' or 'never' there is no answer to change")
+        if sum(value is not None for value in (self.error, self.empty, self.never, self.crash)) > 1:
+            raise PydanticCustomError("answer", "give at most one of 'error', 'empty', 'never' and 'crash'")
+        if not {"error", "empty", "never", "crash"}.isdisjoint(self.model_fields_set) and self._changes_the_answer:
+            raise PydanticCustomError(
+                "answer", "with 'error', 'empty', 'never' or 'crash' there is no answer to change"
+            )
         if self.parts is not None and self.rpc is not Rpc.LIST_AND_WATCH:
             raise PydanticCustomError("answer", "'parts' is about the lists of ListAndWatch")
         return self

@@ -15,6 +15,8 @@ import pytest
 from fakegpu import Machine
 from plugin.cli import main
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.messages import Code
 from tests.support.patience import LIMIT_S, PROGRAM_LIMIT_S
 
 _ROOT = Path(__file__).parents[3]
@@ -191,3 +193,37 @@ def test_help_names_the_variables_and_defaults(capsys: pytest.CaptureFixture[str
     said = " ".join(capsys.readouterr().out.split())
     for text in ("nvidia.com/gpu", "FAIL_ON_INIT_ERROR", "DP_DISABLE_HEALTHCHECKS", "default: uuid", "Examples:"):
         assert text in said
+
+
+@pytest.mark.slow
+async def test_stub_exits_with_1_when_its_stream_is_lost(run_plugin: Any, kubelet: Any, kubelet_dir: Path) -> None:
+    arguments = ("stub", "--kubelet-dir", kubelet_dir, "--device", "a", "--on-lost-stream", "exit")
+    async with run_plugin(*arguments) as process, asyncio.timeout(LIMIT_S):
+        await kubelet.registration()
+        await kubelet.first_list("stub.sock")
+
+        assert await process.exit_status() == 1
+
+    assert not (kubelet_dir / "stub.sock").exists()
+
+
+@pytest.mark.slow
+async def test_stub_that_crashes_ends_with_2_in_place_of_an_answer(
+    kubelet: Any, kubelet_dir: Path, tmp_path: Path
+) -> None:
+    order = tmp_path / "order"
+    order.write_text('{"command": "answer", "rpc": "Allocate", "crash": true}\n')
+    with order.open() as orders, (tmp_path / "log").open("w") as log:
+        command = [sys.executable, "-m", "plugin", "stub", "--kubelet-dir", str(kubelet_dir), "--device", "a"]
+        process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, stdin=orders, stdout=log, stderr=log)
+    async with asyncio.timeout(LIMIT_S):
+        await kubelet.registration()
+        async with kubelet.plugin("stub.sock") as stub:
+            with pytest.raises(RpcError, match="EOF") as lost:
+                await stub.Allocate(
+                    api.AllocateRequest(container_requests=[api.ContainerAllocateRequest(devices_ids=["a"])])
+                )
+
+        assert await process.wait() == 2
+
+    assert lost.value.code == Code.UNAVAILABLE

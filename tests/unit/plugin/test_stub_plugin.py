@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plugin.framework import Device, DeviceID, DeviceList, ResourceName
-from plugin.stub.behaviour import Answer, Behaviour, Registers, Rpc
+from plugin.stub.behaviour import Answer, Behaviour, Looks, OnLostStream, Registers, Rpc
 from plugin.stub.stub import Registration, Stub
 from simkubelet.apis import deviceplugin as api
+from simkubelet.apis import pluginregistration
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
-from tests.support.grpc_peers import DEVICE_PLUGIN, calls
-from tests.support.patience import LIMIT_S
+from tests.support.grpc_peers import DEVICE_PLUGIN, WATCHED_REGISTRATION, calls
+from tests.support.patience import LIMIT_S, until
 
 RESOURCE = ResourceName("example.com/gpu")
 
@@ -182,3 +184,175 @@ async def test_stream_that_is_to_be_empty_ends_without_a_list(kubelet_dir: Path)
     stub.behaviour.answers[Rpc.LIST] = Answer(is_empty=True)
     async with calls_to(stub, kubelet_dir) as plugin, aclosing(aiter(plugin.ListAndWatch(api.Empty()))) as stream:
         assert [response async for response in stream] == []
+
+
+async def test_waits_for_the_kubelet_in_the_folder_that_it_watches(
+    kubelet: Any, kubelet_dir: Path, tmp_path: Path
+) -> None:
+    notes = Notes()
+    watching = replace(behaviour(Registers.ALWAYS), watched_folder=tmp_path)
+    async with running(Stub(watching, kubelet_dir, notes)):
+        await notes.answer()
+        await kubelet.stop()
+        await kubelet.start()
+        (tmp_path / "kubelet.sock").touch()
+        await notes.answer()
+
+        assert kubelet.requests.qsize() == 2
+
+
+async def test_lost_stream_ends_the_stub_that_is_to_exit(kubelet: Any, kubelet_dir: Path) -> None:
+    exits = replace(behaviour(), on_lost_stream=OnLostStream.EXIT)
+    stub = Stub(exits, kubelet_dir, Notes())
+    async with running(stub) as run, calls_to(stub, kubelet_dir) as plugin:
+        await plugin.ListAndWatch(api.Empty()).read()
+        stub.end_streams()
+
+        await asyncio.wait_for(run, LIMIT_S)
+
+
+async def test_stream_that_the_caller_ends_is_lost(kubelet: Any, kubelet_dir: Path) -> None:
+    exits = replace(behaviour(), on_lost_stream=OnLostStream.EXIT)
+    stub = Stub(exits, kubelet_dir, Notes())
+    async with running(stub) as run:
+        await stub.start_server()
+        async with calls(kubelet_dir / "stub.sock", DEVICE_PLUGIN) as plugin:
+            await plugin.ListAndWatch(api.Empty()).read()
+
+        await asyncio.wait_for(run, LIMIT_S)
+
+
+async def test_stream_that_ends_with_its_server_is_not_lost(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    exits = replace(behaviour(Registers.ALWAYS), on_lost_stream=OnLostStream.EXIT)
+    stub = Stub(exits, kubelet_dir, notes)
+    async with running(stub) as run:
+        await notes.answer()
+        async with calls_to(stub, kubelet_dir) as plugin:
+            await plugin.ListAndWatch(api.Empty()).read()
+            await kubelet.stop()
+            await kubelet.start()
+            await notes.answer()
+
+        assert not run.done()
+
+
+async def test_stub_that_hangs_serves_on_and_misses_the_kubelet(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    hangs = replace(behaviour(Registers.ALWAYS), on_lost_stream=OnLostStream.HANG)
+    stub = Stub(hangs, kubelet_dir, notes)
+    async with running(stub):
+        await notes.answer()
+        async with calls(kubelet_dir / "stub.sock", DEVICE_PLUGIN) as plugin:
+            stream = plugin.ListAndWatch(api.Empty())
+            await stream.read()
+            stub.end_streams()
+            assert await stream.read() is None
+            assert len((await allocate(plugin, "a")).container_responses) == 1
+        await kubelet.stop()
+        await kubelet.start()
+        # By now a stub that goes on has registered.
+        await stub.register()
+        await notes.answer()
+
+        assert kubelet.requests.qsize() == 2
+
+
+async def test_devices_follow_their_files(kubelet: Any, kubelet_dir: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    follows = replace(behaviour(), files={DeviceID("a"): file})
+    stub = Stub(follows, kubelet_dir, Notes())
+    async with running(stub), listed(stub, kubelet_dir) as lists:
+        missing = await anext(lists)
+        file.touch()
+        there = await anext(lists)
+        file.rename(tmp_path / "elsewhere")
+
+        assert missing == {"a": "Unhealthy", "b": "Healthy"}
+        assert there == {"a": "Healthy", "b": "Healthy"}
+        assert await anext(lists) == missing
+
+
+async def test_files_in_a_recreated_folder_are_not_noticed(kubelet: Any, kubelet_dir: Path, tmp_path: Path) -> None:
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    other.mkdir()
+    folder.mkdir()
+    (folder / "a").touch()
+    follows = replace(behaviour(), files={DeviceID("a"): folder / "a", DeviceID("b"): other / "b"})
+    stub = Stub(follows, kubelet_dir, Notes())
+    async with running(stub), listed(stub, kubelet_dir) as lists:
+        first = await anext(lists)
+        (folder / "a").unlink()
+        folder.rmdir()
+        second = await anext(lists)
+        folder.mkdir()
+        (folder / "a").symlink_to("nowhere")
+        (other / "b").touch()
+
+        assert first == {"a": "Healthy", "b": "Unhealthy"}
+        assert second == {"a": "Unhealthy", "b": "Unhealthy"}
+        assert await anext(lists) == {"a": "Unhealthy", "b": "Healthy"}
+
+
+async def test_device_that_is_missing_at_the_start_is_never_listed(
+    kubelet: Any, kubelet_dir: Path, tmp_path: Path
+) -> None:
+    looks_once = replace(behaviour(), files={DeviceID("a"): tmp_path / "a"}, looks=Looks.AT_START)
+    stub = Stub(looks_once, kubelet_dir, Notes())
+    async with running(stub), listed(stub, kubelet_dir) as lists:
+        first = await anext(lists)
+        (tmp_path / "a").touch()
+        stub.send_list(stub.behaviour.devices)
+
+        assert first == await anext(lists) == {"b": "Healthy"}
+
+
+@asynccontextmanager
+async def listed(stub: Stub, folder: Path) -> AsyncIterator[AsyncIterator[dict[str, str]]]:
+    """The lists that the stub sends, once it runs."""
+
+    async def lists(plugin: Any) -> AsyncIterator[dict[str, str]]:
+        async for response in plugin.ListAndWatch(api.Empty()):
+            yield {device.ID: device.health for device in response.devices}
+
+    await until((folder / "stub.sock").exists)
+    async with asyncio.timeout(LIMIT_S):
+        async with calls(folder / "stub.sock", DEVICE_PLUGIN) as plugin, aclosing(lists(plugin)) as found:
+            yield found
+
+
+async def test_kubelet_finds_it_in_the_registry_and_reports_the_outcome(kubelet_dir: Path) -> None:
+    plugins, registry = kubelet_dir / "device-plugins", kubelet_dir / "plugins_registry"
+    plugins.mkdir()
+    registry.mkdir()
+    notes = Notes()
+    stub = Stub(behaviour(Registers.FOUND), plugins, notes)
+    async with running(stub):
+        await until((registry / "stub.sock").exists)
+        async with calls(registry / "stub.sock", WATCHED_REGISTRATION) as plugin:
+            info = await plugin.GetInfo(pluginregistration.InfoRequest())
+            for answer in ({"plugin_registered": True}, {"plugin_registered": False, "error": "no"}):
+                await plugin.NotifyRegistrationStatus(pluginregistration.RegistrationStatus(**answer))
+        async with calls(registry / "stub.sock", DEVICE_PLUGIN) as plugin:
+            answered = await allocate(plugin, "a")
+
+    assert (info.type, info.name, list(info.supported_versions)) == ("DevicePlugin", RESOURCE, ["v1beta1"])
+    assert not info.endpoint
+    assert [await notes.answer() for _ in range(2)] == [
+        (Registration(RESOURCE, "stub.sock"), ""),
+        (Registration(RESOURCE, "stub.sock"), "no"),
+    ]
+    assert len(answered.container_responses) == 1
+
+
+async def test_calls_the_service_that_it_is_told(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    stub = Stub(behaviour(), kubelet_dir, notes)
+
+    await stub.register(service="deviceplugin.Registration")
+    await stub.stop_server()
+
+    registration, error = await notes.answer()
+    assert registration.service == "deviceplugin.Registration"
+    assert error.startswith("rpc error: code = Unimplemented desc = ")
+    assert kubelet.requests.empty()

@@ -11,7 +11,7 @@ import pytest
 from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.program import PROGRAMS, Program, archive_of
-from scenarios.story.specs import PluginSpec
+from scenarios.story.specs import PluginSpec, Registers, Serves
 from simkubelet.model.errors import InputError
 from tests.support.stories import program, script
 
@@ -77,6 +77,16 @@ def test_bundled_plugin_finds_settings_and_machine_files() -> None:
     assert mounted["/host/sys"].endswith("/machine/sys")
     assert mounted["/host/proc"].endswith("/machine/proc")
     assert mounted["/run/cdi"] == "/run/cdi"
+
+
+def test_stub_that_is_to_be_found_has_the_registry() -> None:
+    found = PluginSpec(name="stub", builtin="stub", serves=Serves(registers=Registers.FOUND))
+    place = Place("node-1", {}, {}, has_machine=False)
+
+    mounted = mounts_of(daemon_set(found, place, _IMAGE, None))
+    assert mounted["/var/lib/kubelet/plugins_registry"] == "/var/lib/kubelet/plugins_registry"
+    usual = PluginSpec(name="stub", builtin="stub")
+    assert "/var/lib/kubelet/plugins_registry" not in mounts_of(daemon_set(usual, place, _IMAGE, None))
 
 
 def test_a_program_sees_a_nodes_own_paths() -> None:

@@ -122,10 +122,20 @@ def test_schema_has_every_key_of_every_class() -> None:
     assert takes_null - {"Scenario"} == {"Annotate", "Label"}
 
 
-def test_bug_story_is_played_before_and_after_its_fix() -> None:
+def test_story_about_a_kubelet_is_played_before_and_after_its_fix() -> None:
     bugs = [load(path).scenario for name, path in PATHS.items() if name.startswith("bugs/")]
 
-    assert all(len(bug.versions or ()) > 1 for bug in bugs)
+    kubelets = [bug for bug in bugs if bug.bug is not None and bug.bug.component == "kubelet"]
+    assert all(len(bug.versions or ()) > 1 for bug in kubelets)
+
+
+def test_story_about_a_plugin_names_both_sides() -> None:
+    bugs = {name: load(path).scenario for name, path in PATHS.items() if name.startswith("bugs/p")}
+    sides = {name: {plugin.name.partition("-")[0] for plugin in bug.plugins} for name, bug in bugs.items()}
+
+    one_side = {name for name, found in sides.items() if not {"before", "after"} <= found}
+    # One original each: what heals it, or the kubelet that spares the pods, is the other side.
+    assert {name.partition("-")[0] for name in one_side} == {f"bugs/p{number}" for number in (11, 15, 24, 27, 28)}
 
 
 def test_builtin_names_are_those_of_the_bundled_plugins() -> None:

@@ -161,6 +161,15 @@ WRONG = [
         id="quirks",
     ),
     pytest.param(
+        "plugins:\n- {name: a, builtin: stub, serves: {devices: [d], files: {e: /dev/e}}}\n"
+        f"- {{name: b, builtin: stub, tap: true, serves: {{registers: found}}}}\nsteps:\n- {OK}",
+        [
+            "4:36: plugins[0].serves: 'files' names 'e', which is none of the 'devices'",
+            "5:3: plugins[1]: with 'registers: found' there is no Register call for a tap",
+        ],
+        id="stub that cannot be",
+    ),
+    pytest.param(
         "steps:\n- expect:\n    pod: p\n    containers:\n      main:\n        mounts: {/a: {hostpath: /b}}\n"
         "        deviceNodes: {/dev/a: [x]}\n        cdiDevices: a\n      side: {}",
         [
@@ -263,14 +272,14 @@ WRONG += [
     ),
     pytest.param(
         "steps:\n- answerRpc: {plugin: a, rpc: Allocate, empty: true, never: true}",
-        ["4:14: steps[0].answerRpc: give at most one of 'error', 'empty' and 'never'"],
+        ["4:14: steps[0].answerRpc: give at most one of 'error', 'empty', 'never' and 'crash'"],
         id="two answers",
     ),
     pytest.param(
         "steps:\n- answerRpc: {plugin: a, rpc: Allocate, empty: true, bytes: 9}\n"
         "- answerRpc: {plugin: a, rpc: Allocate, parts: 2}\n- answerRpc: {plugin: a, rpc: Alocate}",
         [
-            "4:14: steps[0].answerRpc: with 'error', 'empty' or 'never' there is no answer to change",
+            "4:14: steps[0].answerRpc: with 'error', 'empty', 'never' or 'crash' there is no answer to change",
             "5:14: steps[1].answerRpc: 'parts' is about the lists of ListAndWatch",
             "6:31: steps[2].answerRpc.rpc: expected 'GetDevicePluginOptions', 'ListAndWatch', "
             "'GetPreferredAllocation', 'Allocate', 'PreStartContainer' or 'Register'; "
@@ -305,6 +314,13 @@ DANGLING = [
             "10:16: steps[5].listDevices: plugin 'b' is no 'builtin: stub'; only the stub takes this verb",
         ],
         id="calls of plugins",
+    ),
+    pytest.param(
+        "plugins: [{name: a, builtin: stub, tap: true}]\nsteps:\n- answerRpc: {plugin: a, rpc: Allocate, crash: true}",
+        [
+            "5:48: steps[0].answerRpc.crash: only a stub can crash, and plugin 'a' has a tap in front of it",
+        ],
+        id="crash behind a tap",
     ),
     pytest.param(
         "plugins: [{name: a, builtin: gopher}, {name: b, builtin: stub}]\nsteps:\n"

@@ -45,6 +45,7 @@ def quoted(text: str) -> set[str]:
         pytest.param("A bug", Bug, set(), id="bug"),
         pytest.param("A node", NodeSpec, set(), id="node"),
         pytest.param("A plugin", PluginSpec, set(), id="plugin"),
+        pytest.param("What the stub serves", Serves, set(), id="stub"),
         pytest.param("Of a node", NodeExpectation, {"within", "holds"}, id="expectation of a node"),
         pytest.param("Of a pod", PodExpectation, {"within", "holds"}, id="expectation of a pod"),
         pytest.param("Of a container", ContainerExpectation, set(), id="expectation of a container"),
@@ -79,12 +80,6 @@ def test_every_way_to_answer_a_call_is_explained() -> None:
     explained = re.findall(r"^- `(\w+)`: ", section("Calls"), re.MULTILINE)
 
     assert sorted(explained) == sorted(keys_of(AnswerRpc) - {"plugin", "node"})
-
-
-def test_what_the_stub_serves_is_named() -> None:
-    (row,) = [cells for cells in rows(section("A plugin")) if cells[0] == "`serves`"]
-
-    assert quoted(row[1]) == keys_of(Serves)
 
 
 def test_every_builtin_is_named() -> None:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from plugin.framework import Device, DeviceID, Health
 from plugin.stub import behaviour
-from scenarios.story.specs import Registers
+from scenarios.story.specs import Looks, OnLostStream, Registers
 from scenarios.story.verbs import plugin_action
 from scenarios.trace.snapshot import Rpc
 
@@ -23,8 +23,8 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
         pytest.param(plugin_action.RegisterPlugin, {}, behaviour.Register(), id="register"),
         pytest.param(
             plugin_action.RegisterPlugin,
-            {"resource": "x.y/z", "endpoint": "e.sock", "version": "v1", "times": 2},
-            behaviour.Register("x.y/z", "e.sock", "v1", 2),
+            {"resource": "x.y/z", "endpoint": "e.sock", "version": "v1", "service": "a.B", "times": 2},
+            behaviour.Register("x.y/z", "e.sock", "v1", "a.B", 2),
             id="register as another",
         ),
         pytest.param(
@@ -59,6 +59,12 @@ SOME = (Device(DeviceID("a")), Device(DeviceID("b"), Health.UNHEALTHY, (1, 2)))
             behaviour.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_never=True)),
             id="never",
         ),
+        pytest.param(
+            plugin_action.AnswerRpc,
+            {"rpc": "Allocate", "crash": True},
+            behaviour.AnswerWith(behaviour.Rpc.ALLOCATE, behaviour.Answer(is_crash=True)),
+            id="crash",
+        ),
         pytest.param(plugin_action.EndStream, {}, behaviour.EndStream(), id="end stream"),
         pytest.param(plugin_action.StopServer, {}, behaviour.StopServer(), id="stop server"),
     ],
@@ -72,6 +78,8 @@ def test_stub_understands_every_verb(kind: type[Any], given: dict[str, Any], exp
 def test_both_sides_know_the_same_calls_and_manners() -> None:
     assert [rpc.value for rpc in Rpc if rpc is not Rpc.REGISTER] == [rpc.value for rpc in behaviour.Rpc]
     assert [manner.value for manner in Registers] == [manner.value for manner in behaviour.Registers]
+    assert [manner.value for manner in OnLostStream] == [manner.value for manner in behaviour.OnLostStream]
+    assert [manner.value for manner in Looks] == [manner.value for manner in behaviour.Looks]
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,7 @@ async def start(short_folder: Path, reports: Reports) -> AsyncIterator[Callable[
             version=version("1.34"),
             clock=clock,
             tasks=tasks,
+            on_found=lambda socket: None,
         )
         yield lambda: (manager.start(), manager)[1]
         await manager.stop()

@@ -60,12 +60,27 @@ def folder(short_folder: Path) -> Path:
 
 
 @pytest.fixture
-async def start(folder: Path, handler: Handler, clock: AttendedClock) -> AsyncIterator[Callable[..., Any]]:
+def found() -> list[Path]:
+    """The sockets that were reported."""
+    return []
+
+
+@pytest.fixture
+async def start(
+    folder: Path, handler: Handler, clock: AttendedClock, found: list[Path]
+) -> AsyncIterator[Callable[..., Any]]:
     """Starts the plugin manager of a minor; it ends with the test."""
     async with AsyncExitStack() as stack:
 
         def start(minor: str = "1.34") -> PluginManager:
-            manager = PluginManager(folder, {"DevicePlugin": handler}, version=version(minor), clock=clock, tasks=tasks)
+            manager = PluginManager(
+                folder,
+                {"DevicePlugin": handler},
+                version=version(minor),
+                clock=clock,
+                tasks=tasks,
+                on_found=found.append,
+            )
             manager.start()
             stack.push_async_callback(manager.stop)
             return manager
@@ -100,6 +115,17 @@ async def test_plugin_that_is_there_is_registered_at_once(start, serve, handler:
     ]
     assert clock.now() == 0
     assert manager.registered_sockets == {plugin.socket}
+
+
+async def test_found_sockets_are_reported(start, serve, clock: AttendedClock, found: list[Path], folder: Path):
+    await serve("a.sock")
+    start()
+    (folder / "more").mkdir()
+    await serve("more/b.sock")
+
+    assert found == [Path("a.sock")]
+    await clock.leap_until(lambda: len(found) > 1)
+    assert found == [Path("a.sock"), Path("more/b.sock")]
 
 
 async def test_plugin_that_comes_later_is_registered_at_the_next_second(start, serve, clock: AttendedClock):
