@@ -1,7 +1,7 @@
 """Portable stories of the catalogue: a real cluster and the simulator give equal traces.
 
 The kubelet is what differs between the two; a plugin is the same program on both. So all stories about kubelets are
-played, and of those about one plugin the ones that `simkubelet run` chooses of its topic; ``--every-story`` plays all.
+played, and of those about one plugin or a bug of one only what `simkubelet run` chooses; ``--every-story`` plays all.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from scenarios.play.failure import failure_lines
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story
 from scenarios.story import stories
+from scenarios.story.bug import KUBELET
 from scenarios.story.document import load
 
 pytestmark = [
@@ -28,7 +29,14 @@ pytestmark = [
 
 JOBS = {name: Job(load(path), Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
 PORTABLE = [name for name, job in JOBS.items() if job.document.scenario.needed <= CAPABILITIES]
-CHOSEN = [name for name in PORTABLE if name.partition("/")[0] not in PLUGINS or name in stories.CHOSEN]
+
+
+def is_about_kubelets(story: str) -> bool:
+    bug = JOBS[story].document.scenario.bug
+    return story.partition("/")[0] not in PLUGINS and (bug is None or bug.component == KUBELET)
+
+
+CHOSEN = [name for name in PORTABLE if is_about_kubelets(name) or name in stories.CHOSEN]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
