@@ -94,6 +94,16 @@ def test_merged_values_have_no_equal_neighbours_and_keep_the_order(values: list[
     assert all(value in remaining for value in result)
 
 
+def test_entry_has_node_time_and_real_time() -> None:
+    node_s, real_s = 40.0, 7.0
+    trace = Trace(now=lambda: node_s, real=lambda: real_s)
+
+    node_s, real_s = 340.0, 7.25
+    trace.append(StepStarted(0, "five minutes later"))
+
+    assert (trace[0].time_s, trace[0].real_s) == (300.0, 0.25)
+
+
 def test_written_lines_are_read_again() -> None:
     trace = Trace(now=lambda: 0.0)
     trace.append(FaultInjected("node-1", "GPU-1", 79))
