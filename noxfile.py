@@ -285,7 +285,7 @@ def wheel(session: nox.Session) -> None:
             session.run("mypy", "--config-file=", "--follow-imports=silent", "--disallow-any-expr", "-c", PUBLIC_TYPES)
             session.run("fakegpu", "profiles")
             session.run("simkubelet", "list")
-            session.run("simkubelet", "run", "gopher-pending")
+            session.run("simkubelet", "run", "gopher-pending", "--report", "report")
 
 
 @nox.session(default=False)

@@ -122,6 +122,12 @@ def _stories_and_files(context: click.Context, parameter: click.Parameter, incom
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, whatever ends the run.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write DIR/index.html: the verdicts and a timeline of each story, for a browser.",
+)
+@click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
@@ -150,6 +156,7 @@ def run(
     is_pausing: bool,
     junit: Path | None,
     trace: Path | None,
+    report: Path | None,
     directory: Path | None,
     keep: bool,
 ) -> None:
@@ -164,6 +171,7 @@ def run(
     Examples:
       simkubelet run                                  some stories of each topic
       simkubelet run --all --junit results.xml        all built-in stories
+      simkubelet run --all --report results/          and a page to look at: results/index.html
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
       simkubelet run -k 'restart and not amd'         built-in stories by name
@@ -212,7 +220,8 @@ def run(
     )
     hint = "" if stories or every or expression else some
     count = 1 if is_pausing else count
-    context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
+    outputs = Outputs(junit, trace, report)
+    context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, hint=hint))
 
 
 @click.command("list")

@@ -1,0 +1,121 @@
+"""The HTML file of a report: all that it needs is inside it, and it loads nothing.
+
+Rows and failures are HTML, made by jinja2. The timelines are JSON, one block for each story, which the page's script
+reads when a reader opens the story: so a page with hundreds of stories opens at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ..evaluation.verdict import Outcome, Verdict
+from ..story.document import shown_path
+from ..trace.trace import Entry
+from .differences import differences, lane_of
+from .timeline import read
+
+NAME: Final = "index.html"
+_HERE: Final = Path(__file__).parent
+_SIGNS: Final = {
+    "valid": "✓",
+    "invalid": "✗",
+    "error": "!",
+    "unknown": "?",
+    "skipped": "-",
+    "ended": "!",
+    "unplayed": "-",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A story or a check as a report has it.
+
+    Attributes:
+        summary: What it is about, in a sentence.
+        recordings: Name of the backend -> the whole trace there.
+        notes: Further lines for its reader, such as how to fix what failed.
+    """
+
+    verdict: Verdict
+    summary: str = ""
+    recordings: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, title: str = "simkubelet run") -> Path:
+    """Write a report into a folder, which is made where it is missing, and return the file's path.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    # Where a file is in the folder's place, writing into it gives the clearer error.
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(parents=True, exist_ok=True)
+    path = directory / NAME
+    # A plugin's output may have bytes that are no text.
+    path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8", errors="replace")
+    return path
+
+
+def html(stories: Sequence[Reported], title: str, wall_s: float, written: datetime) -> str:
+    """Return the page.
+
+    Args:
+        stories: In the order to show.
+        title: What was run.
+        wall_s: How long that took.
+        written: When.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    counts = Counter(story.verdict.outcome for story in stories)
+    return environment.get_template("page.html.j2").render(
+        title=title,
+        version=importlib.metadata.version("simkubelet"),
+        written=f"{written:%Y-%m-%d %H:%M} UTC",
+        duration=f"{wall_s:.1f} s",
+        outcomes=[(one.value, _SIGNS[one.value], one.word, counts[one]) for one in Outcome if counts[one]],
+        stories=[_story(number, story) for number, story in enumerate(stories, 1)],
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def _story(number: int, story: Reported) -> dict[str, Any]:
+    """What the template shows of a story."""
+    verdict, failure = story.verdict, story.verdict.failure
+    different = differences(verdict.difference)
+    lanes = {lane_of(one) for one in different}
+    timelines = [read(name, entries).data(lanes) for name, entries in story.recordings.items() if entries]
+    return {
+        "number": number,
+        "name": verdict.scenario,
+        "outcome": verdict.outcome.value,
+        "sign": _SIGNS[verdict.outcome.value],
+        "word": verdict.outcome.word,
+        "duration": f"{verdict.duration_s:.2f} s",
+        "summary": story.summary,
+        "reason": verdict.reason,
+        "place": "" if failure is None else failure.location,
+        "step": "" if failure is None else failure.step,
+        "waited": "" if failure is None else failure.waited,
+        "mismatches": [
+            (shown_path(one.path), one.expected, one.actual) for one in (failure.mismatches if failure else ())
+        ],
+        "logs": [str(path) for path in verdict.logs],
+        "notes": (*verdict.remedies, *story.notes),
+        "differences": different,
+        "timelines": timelines,
+    }
