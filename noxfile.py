@@ -19,6 +19,7 @@ from pathlib import Path
 import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
+from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import go_build, kind_node_image
 from tools.build import inputs as build_inputs
@@ -197,6 +198,16 @@ def smi(session: nox.Session) -> None:
     except fetch_nvidia_smi.FetchError as reason:
         give_up(session, str(reason))
     session.run(BIN / "pytest", "tests/smi", *IN_PARALLEL, *session.posargs)
+
+
+@IN_ENVIRONMENT
+def browser(session: nox.Session) -> None:
+    """Use the page of a report in headless Chromium, installed with apt where it is missing."""
+    try:
+        session.env["SIMKUBELET_CHROMIUM"], session.env["SIMKUBELET_CHROMEDRIVER"] = find_chromium.find()
+    except find_chromium.NoBrowserError as reason:
+        give_up(session, str(reason))
+    session.run(BIN / "pytest", "tests/browser", *IN_PARALLEL, *session.posargs)
 
 
 @IN_ENVIRONMENT

@@ -3,7 +3,7 @@
 "use strict";
 (() => {
   const [SEQ, NODE_TIME, REAL_TIME, SOURCE, TARGET, TONE, KIND, TEXT, DETAILS] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
-  const LANE = 34, DOT = 23, TOP = 26, LEFT = 14, STEP = 15, TICK = 58, AGAIN = 300, LETTER = 6.2;
+  const LANE = 34, DOT = 23, TOP = 26, LEFT = 14, STEP = 15, TICK = 58, AGAIN = 300, PAPER = 480, LETTER = 6.2;
   const CLOCKS = { node: { field: NODE_TIME, unit: 0.1, label: "node time" }, real: { field: REAL_TIME, unit: 0.01, label: "real time" } };
   const charts = new Set();
   let clock = "node";
@@ -246,7 +246,7 @@
   addEventListener("hashchange", openNamed);
   addEventListener("resize", () => { for (const chart of charts) chart.draw(); });
   addEventListener("beforeprint", () => {
-    for (const chart of charts) { chart.printed = true; chart.fill(); chart.list.open = true; chart.draw(680); }
+    for (const chart of charts) { chart.printed = true; chart.fill(); chart.list.open = true; chart.draw(PAPER); }
   });
   addEventListener("afterprint", () => {
     for (const chart of charts) { chart.printed = false; chart.list.open = false; chart.draw(); }
