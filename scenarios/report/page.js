@@ -212,14 +212,14 @@
   const stories = [...document.querySelectorAll("tbody.story")];
   const said = new Map(stories.map((story) => [story, story.textContent.toLowerCase()]));
   const search = document.getElementById("search");
-  const boxes = [...document.querySelectorAll("input[name=outcome]")];
+  const boxes = [...document.querySelectorAll("input[name=verdict]")];
 
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const outcomes = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
+    const verdicts = new Set(boxes.filter((box) => box.checked).map((box) => box.value));
     let shown = 0;
     for (const story of stories) {
-      story.hidden = !outcomes.has(story.dataset.outcome) || !words.every((word) => said.get(story).includes(word));
+      story.hidden = !verdicts.has(story.dataset.verdict) || !words.every((word) => said.get(story).includes(word));
       shown += !story.hidden;
     }
     document.getElementById("count").textContent = `${shown} of ${stories.length} shown`;

@@ -44,12 +44,19 @@ class Reported:
         summary: What it is about, in a sentence.
         recordings: Name of the backend -> the whole trace there.
         notes: Further lines for its reader, such as how to fix what failed.
+        word: In place of that of the verdict's outcome, such as WARNING for a check.
     """
 
     verdict: Verdict
     summary: str = ""
     recordings: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    word: str = ""
+
+    @property
+    def heading(self) -> tuple[Outcome, str]:
+        """The outcome, and the word for it."""
+        return self.verdict.outcome, self.word or self.verdict.outcome.word
 
 
 def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, title: str = "simkubelet run") -> Path:
@@ -80,13 +87,15 @@ def html(stories: Sequence[Reported], title: str, wall_s: float, written: dateti
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    counts = Counter(story.verdict.outcome for story in stories)
+    counts = Counter(story.heading for story in stories)
+    order = list(Outcome)
+    headings = sorted(counts, key=lambda heading: (order.index(heading[0]), heading[1]))
     return environment.get_template("page.html.j2").render(
         title=title,
         version=importlib.metadata.version("simkubelet"),
         written=f"{written:%Y-%m-%d %H:%M} UTC",
         duration=f"{wall_s:.1f} s",
-        outcomes=[(one.value, _SIGNS[one.value], one.word, counts[one]) for one in Outcome if counts[one]],
+        outcomes=[(one.value, _SIGNS[one.value], word, counts[one, word]) for one, word in headings],
         stories=[_story(number, story) for number, story in enumerate(stories, 1)],
         style=(_HERE / "page.css").read_text(encoding="utf-8"),
         script=(_HERE / "page.js").read_text(encoding="utf-8"),
@@ -104,7 +113,7 @@ def _story(number: int, story: Reported) -> dict[str, Any]:
         "name": verdict.scenario,
         "outcome": verdict.outcome.value,
         "sign": _SIGNS[verdict.outcome.value],
-        "word": verdict.outcome.word,
+        "word": story.heading[1],
         "duration": f"{verdict.duration_s:.2f} s",
         "summary": story.summary,
         "reason": verdict.reason,

@@ -43,7 +43,7 @@ def test_search_and_verdicts_choose_the_stories(open_page: Open) -> None:
 
     one_of(browser, "#search").clear()
     one_of(browser, "#search").send_keys("e")
-    one_of(browser, "input[value=valid]").click()
+    one_of(browser, "input[value=PASSED]").click()
     assert texts(browser, ".name button") == ["fails", "differs", "skipped", "evil"]
 
     one_of(browser, "#search").send_keys("no such story")

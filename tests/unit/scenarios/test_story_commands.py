@@ -186,7 +186,7 @@ def test_run_writes_a_report_of_each_story(run_cli: Any, write_story: Any, tmp_p
     run_cli("run", write_story(STEPS, "a"), write_story(STEPS, "b"), "--report", tmp_path / "made" / "report")
 
     page = (tmp_path / "made" / "report" / "index.html").read_text()
-    assert page.count('<tbody class="story" data-outcome="valid"') == 2
+    assert page.count('<tbody class="story" data-verdict="PASSED"') == 2
     assert page.count('"expectation-met"') == 2
 
 

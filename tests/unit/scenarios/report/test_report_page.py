@@ -115,5 +115,5 @@ def test_missing_folders_are_made(tmp_path: Path) -> None:
 def test_each_outcome_has_a_sign_and_a_filter(outcome: Outcome) -> None:
     text = page(Reported(Verdict("x", outcome, 0.0)))
 
-    assert f'value="{outcome}" checked' in text
-    assert text.count(outcome.word) == 2
+    assert f'value="{outcome.word}" checked' in text
+    assert text.count(f"> {outcome.word}") == 2
