@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from ..evaluation.verdict import Outcome, Verdict
+from ..evaluation.verdict import Failure, Outcome, Verdict
 from ..story.document import shown_path
 from ..trace.trace import Entry
 from .differences import differences, lane_of
+from .messages import clipped
 from .timeline import read
 
 NAME: Final = "index.html"
 _HERE: Final = Path(__file__).parent
+_CONTROL: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
 _SIGNS: Final = {
     "valid": "✓",
     "invalid": "✗",
@@ -104,7 +107,7 @@ def html(stories: Sequence[Reported], title: str, wall_s: float, written: dateti
 
 def _story(number: int, story: Reported) -> dict[str, Any]:
     """What the template shows of a story."""
-    verdict, failure = story.verdict, story.verdict.failure
+    verdict = story.verdict
     different = differences(verdict.difference)
     lanes = {lane_of(one) for one in different}
     timelines = [read(name, entries).data(lanes) for name, entries in story.recordings.items() if entries]
@@ -117,14 +120,29 @@ def _story(number: int, story: Reported) -> dict[str, Any]:
         "duration": f"{verdict.duration_s:.2f} s",
         "summary": story.summary,
         "reason": verdict.reason,
-        "place": "" if failure is None else failure.location,
-        "step": "" if failure is None else failure.step,
-        "waited": "" if failure is None else failure.waited,
-        "mismatches": [
-            (shown_path(one.path), one.expected, one.actual) for one in (failure.mismatches if failure else ())
-        ],
-        "logs": [str(path) for path in verdict.logs],
+        "kubernetes": verdict.kubernetes,
+        "repeat": verdict.repeat,
+        "failure": _failure(verdict.failure),
+        "logs": [(path, [_plain(line) for line in verdict.log_ends.get(path, ())]) for path in verdict.logs],
         "notes": (*verdict.remedies, *story.notes),
         "differences": different,
         "timelines": timelines,
     }
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    step = f"step {failure.number} of {failure.total}: {failure.step}"
+    return {
+        "place": failure.location,
+        "step": step if failure.number else "while its world was made",
+        "waited": failure.waited,
+        "mismatches": [(shown_path(one.path), one.expected, one.actual) for one in failure.mismatches],
+        "diagnoses": failure.diagnoses,
+    }
+
+
+def _plain(line: str) -> str:
+    """A line of a log without colours and control characters."""
+    return clipped(_CONTROL.sub("", line))

@@ -69,8 +69,10 @@ def stories() -> list[Reported]:
     """A story of each kind, and enough others that a page is long."""
     passed = Verdict("passes", Outcome.VALID, 0.4)
     mismatch = Mismatch(("steps", 1, "expect", "capacity", GPU), "4", "3")
-    failure = Failure("stories/fails.yaml:31", "the GPU falls off", (mismatch,), (), "waited 9.10 s (within: 3s)")
+    failure = Failure("stories/fails.yaml:31", "the GPU falls off", (mismatch,), (), "waited 9.10 s (within: 3s)", 2, 2)
     failed = replace(passed, scenario="fails", outcome=Outcome.INVALID, reason="expected 4; actual 3", failure=failure)
+    log = Path("/tmp/sk-1/node-1/logs/plugins/mine.log")
+    failed = replace(failed, logs=(log,), log_ends={log: ("registered", "lost gpu-0 " * 40)}, repeat="simkubelet run x")
     running, pending = Line("pod-status phase=Running", 0), Line("pod-status phase=Pending", 0)
     divergence = compare({"pod trainer": (running,)}, {"pod trainer": (pending,)}, ("sim", "kind"))
     assert divergence is not None

@@ -31,15 +31,35 @@ def page(*stories: Reported) -> str:
 
 def test_story_has_verdict_reason_place_and_values() -> None:
     mismatch = Mismatch(("steps", 4, "expect", "allocatable"), "7", "8")
-    failure = Failure("x.yaml:31", "GPU falls off", (mismatch,), (), "waited 9 s (within: 3s)")
-    failed = Verdict("x", Outcome.INVALID, 1.5, "allocatable: expected 7", failure, logs=(Path("logs/mine.log"),))
+    diagnosis = "kubelet.sock was recreated"
+    failure = Failure("x.yaml:31", "GPU falls off", (mismatch,), (), "waited 9 s (within: 3s)", 5, 6, (diagnosis,))
+    log = Path("logs/mine.log")
+    failed = Verdict(
+        "x",
+        Outcome.INVALID,
+        1.5,
+        "allocatable: expected 7",
+        failure,
+        logs=(log,),
+        log_ends={log: ("\x1b[31mno socket\x1b[0m\x07",)},
+        kubernetes="1.34",
+        repeat="simkubelet run x.yaml",
+    )
 
     text = page(Reported(failed, "What x is about", {"sim": recording()}, ("Restart it",)))
 
-    for expected in ("FAILED", "x.yaml:31", "GPU falls off", "steps[4].expect.allocatable", "waited 9 s", "1.50 s"):
+    for expected in ("FAILED", "x.yaml:31", "step 5 of 6: GPU falls off", "steps[4].expect.allocatable", "waited 9 s"):
         assert expected in text
-    for expected in ("logs/mine.log", "What x is about", "Restart it", "2026-01-02 03:04 UTC", "1 story in 2.5 s"):
+    for expected in ("on Kubernetes 1.34", diagnosis, "logs/mine.log", ">no socket\n", "simkubelet run x.yaml"):
         assert expected in text
+    for expected in ("1.50 s", "What x is about", "Restart it", "2026-01-02 03:04 UTC", "1 story in 2.5 s"):
+        assert expected in text
+
+
+def test_story_that_failed_before_its_first_step_says_so() -> None:
+    failed = Verdict("x", Outcome.UNKNOWN, 0.1, "disk is full", Failure("x.yaml:1", "start", (), ()))
+
+    assert "while its world was made" in page(Reported(failed))
 
 
 def test_differences_of_two_backends_stand_side_by_side() -> None:
@@ -60,7 +80,7 @@ def data(text: str) -> list[dict[str, object]]:
 
 
 def test_texts_of_a_plugin_cannot_leave_their_place() -> None:
-    verdict = Verdict(EVIL, Outcome.UNKNOWN, 0.0, EVIL, Failure(EVIL, EVIL, (), ()), logs=(Path("<i>"),))
+    verdict = Verdict(EVIL, Outcome.UNKNOWN, 0.0, EVIL, Failure(EVIL, EVIL, (), ()), logs=(Path("<i>"),), repeat=EVIL)
 
     text = page(Reported(verdict, EVIL, {"sim": recording(text=EVIL)}, (EVIL,)))
 
