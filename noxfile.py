@@ -19,6 +19,7 @@ from pathlib import Path
 import nox
 
 sys.path.insert(0, str(Path(__file__).parent))
+from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import go_build, kind_node_image
 from tools.build import inputs as build_inputs
@@ -200,6 +201,17 @@ def smi(session: nox.Session) -> None:
 
 
 @IN_ENVIRONMENT
+def browser(session: nox.Session) -> None:
+    """Use the page of a report in headless Chromium, installed with apt where it is missing."""
+    try:
+        session.env["SIMKUBELET_CHROMIUM"], session.env["SIMKUBELET_CHROMEDRIVER"] = find_chromium.find()
+    except find_chromium.NoBrowserError as reason:
+        give_up(session, str(reason))
+    session.run(BIN / "pytest", "tests/browser", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "python", "-m", "tools.generate.readme_picture", "--check")
+
+
+@IN_ENVIRONMENT
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
     build_nvidias_plugin(session)
@@ -285,7 +297,7 @@ def wheel(session: nox.Session) -> None:
             session.run("mypy", "--config-file=", "--follow-imports=silent", "--disallow-any-expr", "-c", PUBLIC_TYPES)
             session.run("fakegpu", "profiles")
             session.run("simkubelet", "list")
-            session.run("simkubelet", "run", "gopher-pending")
+            session.run("simkubelet", "run", "gopher-pending", "--report", "report")
 
 
 @nox.session(default=False)

@@ -1,4 +1,4 @@
-"""The commands about stories: run, list, bugs, show, check, schema; and doctor, about the machine to play them on.
+"""The commands about stories: run, replay, list, bugs, show, check, schema; and doctor, about the machine for them.
 
 Only click is imported at load: a command imports what it needs, so that every command starts fast.
 """
@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = ("run", "list", "bugs", "show", "check", "schema", "doctor")
+COMMANDS = ("run", "replay", "list", "bugs", "show", "check", "schema", "doctor")
 """The names of the commands here, in the order of the help."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -122,6 +122,12 @@ def _stories_and_files(context: click.Context, parameter: click.Parameter, incom
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, whatever ends the run.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write DIR/index.html: the verdicts and a timeline of each story, for a browser.",
+)
+@click.option(
     "--dir",
     "directory",
     type=click.Path(path_type=Path),
@@ -150,6 +156,7 @@ def run(
     is_pausing: bool,
     junit: Path | None,
     trace: Path | None,
+    report: Path | None,
     directory: Path | None,
     keep: bool,
 ) -> None:
@@ -164,6 +171,7 @@ def run(
     Examples:
       simkubelet run                                  some stories of each topic
       simkubelet run --all --junit results.xml        all built-in stories
+      simkubelet run --all --report results/          and a page to look at: results/index.html
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
       simkubelet run -k 'restart and not amd'         built-in stories by name
@@ -212,7 +220,40 @@ def run(
     )
     hint = "" if stories or every or expression else some
     count = 1 if is_pausing else count
-    context.exit(play_run(files, options, count, Outputs(junit, trace), is_quiet=is_quiet, hint=hint))
+    outputs = Outputs(junit, trace, report)
+    context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, hint=hint))
+
+
+@click.command()
+@click.argument("trace", type=_FILE, metavar="TRACE")
+@click.argument("stories", nargs=-1, metavar="[STORY]...")
+@click.option(
+    "--report",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write DIR/index.html with the timelines, for a browser, and print nothing.",
+)
+def replay(trace: Path, stories: tuple[str, ...], report: Path | None) -> None:
+    """Show a trace that `run --trace` wrote: who did what to whom, and when.
+
+    Prints a line for each entry: node time, real time, what it is between, and what happened. Names of stories choose
+    some of the trace. Nothing is played.
+
+    \b
+    Examples:
+      simkubelet run kubelet-restart --trace t.jsonl
+      simkubelet replay t.jsonl                    print it
+      simkubelet replay t.jsonl --report results/  make a page of it: results/index.html
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from rich.console import Console
+
+    from .play.replay import print_timelines, read_trace, write_replay
+
+    recorded = read_trace(trace, stories)
+    if report is not None:
+        write_replay(report, trace, recorded)
+    else:
+        print_timelines(recorded, Console(highlight=False))
 
 
 @click.command("list")

@@ -32,6 +32,7 @@ else:
 INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: story_commands.run,
+    "replay": lambda: story_commands.replay,
     "list": lambda: story_commands.list_stories,
     "bugs": lambda: story_commands.bugs,
     "show": lambda: story_commands.show,

@@ -126,10 +126,22 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """A story that was played: the answer and the whole record."""
+    """A story that was played: the answer and the whole record.
+
+    Attributes:
+        backend: Where it was played.
+        other: The same story on the other backend, where it was played on both.
+    """
 
     verdict: Verdict
     events: tuple[Entry, ...] = ()
+    backend: BackendName = BackendName.SIM
+    other: Played | None = None
+
+    def recordings(self) -> dict[str, tuple[Entry, ...]]:
+        """Name of the backend -> the whole record there; the simulator first."""
+        both = (self,) if self.other is None else (self, self.other)
+        return {one.backend.value: one.events for one in sorted(both, key=lambda one: one.backend is BackendName.KIND)}
 
 
 class StoryEnded(asyncio.CancelledError):
@@ -151,8 +163,14 @@ async def play_job(job: Job, progress: Progress, afterwards: Afterwards = nothin
     return await play_in(_backend(job.document, job.options), job, progress, afterwards)
 
 
-async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Afterwards = nothing) -> Played:
-    """Play one story in a world that is not yet entered.
+async def play_in(
+    backend: Backend,
+    job: Job,
+    progress: Progress,
+    afterwards: Afterwards = nothing,
+    name: BackendName = BackendName.SIM,
+) -> Played:
+    """Play one story in a world that is not yet entered; `name` is that of its backend.
 
     Raises:
         StoryEnded: The run is ended.
@@ -169,8 +187,8 @@ async def play_in(backend: Backend, job: Job, progress: Progress, afterwards: Af
     except asyncio.CancelledError as error:
         reason = f"the run was ended in {step}"
         verdict = Verdict(job.name, Outcome.ENDED, time.monotonic() - began, reason, kept=backend.kept)
-        raise StoryEnded(Played(job.labelled(verdict), tuple(backend.trace))) from error
-    return Played(job.labelled(replace(verdict, kept=backend.kept)), tuple(backend.trace))
+        raise StoryEnded(Played(job.labelled(verdict), tuple(backend.trace), name)) from error
+    return Played(job.labelled(replace(verdict, kept=backend.kept)), tuple(backend.trace), name)
 
 
 def _backend(document: Document, options: Options) -> Backend:

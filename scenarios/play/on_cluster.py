@@ -13,7 +13,8 @@ from ..backends.kind.backend import CAPABILITIES
 from ..backends.kind.cluster import KindSession, kind_session
 from ..backends.kind.program import programs_of
 from ..evaluation.verdict import Outcome
-from .comparison import Comparison, explained
+from ..story.model import Scenario
+from .comparison import Comparison, Divergence, explained
 from .job import BackendName, Job, Options, Played, play_in, play_job
 from .runner import Progress
 from .watch import FirstFailure, Watch, watched
@@ -51,19 +52,24 @@ async def play_story(job: Job, session: KindSession, progress: Progress) -> Play
     scenario = job.document.scenario
     world = session.world(scenario, job.options.plugin_commands)
     if job.options.backend is not BackendName.BOTH:
-        return _named(job, await play_in(world, job, progress))
+        return _named(job, await play_in(world, job, progress, name=BackendName.KIND))
     comparison = Comparison(scenario)
     simulated = await play_job(job, progress, comparison.simulate_on)
-    real = await play_in(world, job, progress, comparison.wait_for_the_same)
+    real = await play_in(world, job, progress, comparison.wait_for_the_same, BackendName.KIND)
+    return _named(job, of_both(simulated, real, comparison.divergence, scenario))
+
+
+def of_both(simulated: Played, real: Played, divergence: Divergence | None, scenario: Scenario) -> Played:
+    """The answer to a story that was played on both backends: of the first that failed, else what differs."""
     if real.verdict.outcome is Outcome.VALID:
         if simulated.verdict.outcome is not Outcome.VALID:
             reason = f"on the simulator: {simulated.verdict.reason}"
-            real = replace(simulated, verdict=replace(simulated.verdict, reason=reason))
-        elif (divergence := comparison.divergence) is not None:
+            return replace(simulated, verdict=replace(simulated.verdict, reason=reason), other=real)
+        if divergence is not None:
             reason = explained(divergence, scenario)
             verdict = replace(real.verdict, outcome=Outcome.INVALID, reason=reason, difference=divergence.lines)
-            real = replace(real, verdict=verdict)
-    return _named(job, real)
+            return replace(real, verdict=verdict, other=simulated)
+    return replace(real, other=simulated)
 
 
 def _named(job: Job, played: Played) -> Played:

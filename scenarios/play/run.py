@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,15 +30,30 @@ class Outputs:
 
     junit: Path | None = None
     trace: Path | None = None
+    report: Path | None = None
+    """The folder of a report."""
 
-    def write(self, played: Sequence[Played]) -> None:
-        """Write each file anew."""
+    def write(self, played: Sequence[Played], summaries: Mapping[str, str], wall_s: float) -> None:
+        """Write each file anew.
+
+        Args:
+            played: The stories of the run, in order.
+            summaries: Name of a story -> what it is about, in a sentence.
+            wall_s: How long the run took until now.
+        """
         if self.junit is not None:
             self.junit.write_bytes(junit_xml([one.verdict for one in played]))
         if self.trace is not None:
             with self.trace.open("w", encoding="utf-8") as stream:
                 for one in played:
                     write_lines(one.events, stream, one.verdict.scenario)
+        if self.report is not None:
+            from ..report.page import Reported, write_report
+
+            reported = [
+                Reported(one.verdict, summaries.get(one.verdict.scenario, ""), one.recordings()) for one in played
+            ]
+            write_report(self.report, reported, wall_s)
 
 
 class Results:
@@ -118,7 +133,7 @@ def run(
     is_live = options.at_failure is no_look
     with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace()) as screen:
         results = Results(jobs, screen)
-        _write_first(outputs, results.played)
+        _write_first(outputs, results.played, summaries)
         failure: SimkubeletError | None = None
         try:
             run_interruptibly(_play(jobs, options, count, results))
@@ -127,7 +142,7 @@ def run(
                 raise
             failure = error
     # The files first: what is printed may take as long as somebody reads.
-    outputs.write(results.played)
+    outputs.write(results.played, summaries, time.monotonic() - began)
     screen.summarize(results.verdicts, time.monotonic() - began, hint)
     if failure is not None:
         raise failure
@@ -151,10 +166,15 @@ async def _play(jobs: Sequence[Job], options: Options, count: int | None, result
     return await play_on_cluster(jobs, options, results)
 
 
-def _write_first(outputs: Outputs, played: Sequence[Played]) -> None:
+def _write_first(outputs: Outputs, played: Sequence[Played], summaries: Mapping[str, str]) -> None:
     """Write the files before anything starts: they are there whatever ends the run, and a wrong path is found."""
-    for option, one in (("--junit", Outputs(junit=outputs.junit)), ("--trace", Outputs(trace=outputs.trace))):
+    single = (
+        ("--junit", Outputs(junit=outputs.junit)),
+        ("--trace", Outputs(trace=outputs.trace)),
+        ("--report", Outputs(report=outputs.report)),
+    )
+    for option, one in single:
         try:
-            one.write(played)
+            one.write(played, summaries, 0.0)
         except OSError as error:
             raise InputError(f"{option}: '{error.filename}' cannot be written: {error.strerror}") from error

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import IO, Any, Final, Protocol, TypeVar, get_args, overload
 
 from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
@@ -152,14 +153,20 @@ def read_lines(lines: Iterable[str]) -> Iterator[tuple[str, Entry]]:
         ValueError: A line is none of a trace.
     """
     for line in lines:
-        fields = json.loads(line)
         try:
+            fields = json.loads(line)
             story, seq, time_s, real_s, kind = (fields.pop(key) for key in _PLACE)
-            values: dict[str, Any] = {name: _value(value) for name, value in fields.items()}
-            yield story, Entry(seq, time_s, _CLASSES[kind](**values), real_s)
-        except (KeyError, TypeError) as error:
+            entry = Entry(int(seq), float(time_s), _checked(kind)(fields), float(real_s))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"no line of a trace: {line}") from error
+        yield str(story), entry
 
 
-def _value(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
+@cache
+def _checked(kind: str) -> Callable[[Mapping[str, Any]], Event]:
+    """What makes an event of a kind from its fields; it raises ValueError where one is missing or of a wrong type."""
+    # A world that only records does not need it.
+    from pydantic import TypeAdapter
+
+    event: TypeAdapter[Event] = TypeAdapter(_CLASSES[kind])
+    return event.validate_python

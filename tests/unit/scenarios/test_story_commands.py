@@ -181,6 +181,22 @@ def test_run_writes_junit_and_trace(run_cli: Any, write_story: Any, tmp_path: Pa
     ]
 
 
+@pytest.mark.usefixtures("played")
+def test_run_writes_a_report_of_each_story(run_cli: Any, write_story: Any, tmp_path: Path) -> None:
+    run_cli("run", write_story(STEPS, "a"), write_story(STEPS, "b"), "--report", tmp_path / "made" / "report")
+
+    page = (tmp_path / "made" / "report" / "index.html").read_text()
+    assert page.count('<tbody class="story" data-verdict="PASSED"') == 2
+    assert page.count('"expectation-met"') == 2
+
+
+@pytest.mark.usefixtures("played")
+def test_run_without_report_loads_no_templates(run_cli: Any, write_story: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+
+    assert run_cli("run", write_story(STEPS))[0] == 0
+
+
 def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
     run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,6 +235,9 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
         pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
+        pytest.param(
+            ["--report", "/dev/null"], "--report: '/dev/null/index.html' cannot be written: Not a", id="report"
+        ),
         pytest.param(["--frob"], "No such option '--frob'", id="option"),
     ],
 )

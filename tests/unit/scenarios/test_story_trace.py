@@ -3,12 +3,14 @@ from __future__ import annotations
 import asyncio
 import io
 from itertools import pairwise
+from typing import get_args
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scenarios.trace.events import FaultInjected, StepStarted
-from scenarios.trace.trace import Trace, merged, read_lines, write_lines
+from scenarios.trace.trace import Entry, Event, Trace, merged, read_lines, write_lines
 from simkubelet.model.events import DevicesAllocated, NodeStatusUpdated, PodStatusUpdated
 from tests.support.patience import LIMIT_S
 
@@ -92,6 +94,51 @@ def test_merged_values_have_no_equal_neighbours_and_keep_the_order(values: list[
     assert set(result) == set(values)
     remaining = iter(values)
     assert all(value in remaining for value in result)
+
+
+def test_entry_has_node_time_and_real_time() -> None:
+    node_s, real_s = 40.0, 7.0
+    trace = Trace(now=lambda: node_s, real=lambda: real_s)
+
+    node_s, real_s = 340.0, 7.25
+    trace.append(StepStarted(0, "five minutes later"))
+
+    assert (trace[0].time_s, trace[0].real_s) == (300.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("story verdict", id="no JSON"),
+        pytest.param("[]", id="list"),
+        pytest.param("3", id="number"),
+        pytest.param('{"kind": "node-rebooted", "node": "node-1"}', id="no place"),
+        pytest.param('{"story": "a", "seq": 0, "time_s": 0, "real_s": 0, "kind": "no-such"}', id="kind"),
+        pytest.param('{"story": "a", "seq": 0, "time_s": 0, "real_s": 0, "kind": "node-rebooted"}', id="no field"),
+        pytest.param(
+            '{"story": "a", "seq": 0, "time_s": 0, "real_s": 0, "kind": "node-rebooted", "node": 3}', id="field"
+        ),
+        pytest.param(
+            '{"story": "a", "seq": {}, "time_s": 0, "real_s": 0, "kind": "disk-freed", "node": "n"}', id="seq"
+        ),
+    ],
+)
+def test_line_that_is_none_of_a_trace_is_a_value_error(line: str) -> None:
+    with pytest.raises(ValueError, match=r"^no line of a trace: "):
+        next(read_lines([line]))
+
+
+@pytest.mark.parametrize("kind", get_args(Event), ids=lambda kind: kind.kind)
+@given(data=st.data())
+@settings(max_examples=10)
+def test_each_event_is_read_as_it_was_written(kind: type[Event], data: st.DataObject) -> None:
+    response = {"response": st.just({"envs": {"A": "1"}})} if kind is DevicesAllocated else {}
+    event = data.draw(st.builds(kind, **response))
+    stream = io.StringIO()
+
+    write_lines([Entry(3, 1.5, event, 0.25)], stream, "a-story")
+
+    assert list(read_lines([stream.getvalue()])) == [("a-story", Entry(3, 1.5, event, 0.25))]
 
 
 def test_written_lines_are_read_again() -> None:

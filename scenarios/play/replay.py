@@ -1,0 +1,123 @@
+"""``simkubelet replay`` behind its options: a written trace as timelines in the terminal, or as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from simkubelet.model.errors import InputError
+
+from ..evaluation.verdict import Outcome, Verdict
+from ..report.history import History, Moment
+from ..report.messages import Tone, tone
+from ..report.timeline import labels
+from ..story.crosscheck import unknown
+from ..trace.events import ExpectationFailed, StepStarted
+from ..trace.trace import Entry, read_lines
+
+if TYPE_CHECKING:
+    from ..report.page import Reported
+
+RECORDED: Final = "RECORDED"
+"""In place of a verdict: a trace shows an expectation that was not met, but not that a story has passed."""
+_STYLES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red"}
+_MOST_SHOWN: Final = 80
+"""Characters of a line that is none of a trace."""
+
+
+def read_trace(path: Path, names: Collection[str] = ()) -> dict[str, list[Entry]]:
+    """Read a file that ``run --trace`` wrote: story -> its entries, in the order of the file.
+
+    Args:
+        path: The file.
+        names: The stories to keep; all of them where it is empty.
+
+    Raises:
+        InputError: The file cannot be read, a line is none of a trace, or there is no story of a name.
+    """
+    stories: dict[str, list[Entry]] = {}
+    try:
+        with path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                story, entry = _read(f"{path}:{number}", line)
+                stories.setdefault(story, []).append(entry)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if not stories:
+        raise InputError(f"{path}: no trace: the file is empty; `simkubelet run --trace FILE` writes one")
+    for name in names:
+        if name not in stories:
+            raise InputError(f"{path}: {unknown('story', name, stories)}")
+    return {story: entries for story, entries in stories.items() if not names or story in names}
+
+
+def _read(where: str, line: str) -> tuple[str, Entry]:
+    try:
+        return next(read_lines([line]))
+    except ValueError:
+        start = line.strip()[:_MOST_SHOWN]
+        message = f"{where}: no line of a trace: {start or 'an empty line'}; `simkubelet run --trace FILE` writes them"
+        raise InputError(message) from None
+
+
+def print_timelines(stories: Mapping[str, Sequence[Entry]], out: Console) -> None:
+    """Print each story, a line for each entry: both times, the lanes that it is between, and what happened."""
+    for number, (story, entries) in enumerate(stories.items()):
+        if number:
+            out.print()
+        out.print(Text(story, style="bold"))
+        for line in lines(entries):
+            out.print(line, soft_wrap=True)
+
+
+def lines(entries: Sequence[Entry]) -> Iterator[Text]:
+    """The entries of a story as lines of text, below a head."""
+    history = History(entries)
+    for entry in entries:
+        history.take(entry)
+    several = len({lane.node for one in history.moments for lane in (one.source, one.target) if lane.node}) > 1
+    between = [_between(one, several) for one in history.moments]
+    width = max(map(len, between), default=0)
+    yield Text(f"{'node time':>10}  {'real time':>10}  {'between':<{width}}  what", style="dim")
+    for moment, place in zip(history.moments, between, strict=True):
+        entry = moment.entry
+        times = f"{entry.time_s:>8.3f} s  {entry.real_s:>8.3f} s"
+        style = "bold" if isinstance(entry.event, StepStarted) else _STYLES[tone(entry.event)]
+        yield Text.assemble(f"{times}  {place:<{width}}  ", (" ".join(moment.text.split()), style))
+
+
+def _between(moment: Moment, several_nodes: bool) -> str:
+    source, target = (labels(lane, several_nodes)[0] for lane in (moment.source, moment.target))
+    return source if moment.source == moment.target else f"{source} → {target}"
+
+
+def write_replay(directory: Path, trace: Path, stories: Mapping[str, Sequence[Entry]]) -> None:
+    """Write a report of the stories of a trace.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    # The terminal needs no jinja2.
+    from ..report.page import write_report
+
+    reported = [_reported(story, entries) for story, entries in stories.items()]
+    longest_s = max(story.verdict.duration_s for story in reported)
+    try:
+        write_report(directory, reported, longest_s, f"simkubelet replay {trace.name}")
+    except OSError as error:
+        raise InputError(f"--report: '{error.filename}' cannot be written: {error.strerror}") from error
+
+
+def _reported(story: str, entries: Sequence[Entry]) -> Reported:
+    from ..report.page import Reported
+
+    duration_s, recordings = entries[-1].real_s, {"the recorded backend": entries}
+    for entry in entries:
+        if isinstance(entry.event, ExpectationFailed):
+            verdict = Verdict(story, Outcome.INVALID, duration_s, "; ".join(entry.event.mismatches))
+            return Reported(verdict, recordings=recordings)
+    return Reported(Verdict(story, Outcome.UNPLAYED, duration_s), recordings=recordings, word=RECORDED)

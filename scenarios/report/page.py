@@ -1,0 +1,148 @@
+"""The HTML file of a report: all that it needs is inside it, and it loads nothing.
+
+Rows and failures are HTML, made by jinja2. The timelines are JSON, one block for each story, which the page's script
+reads when a reader opens the story: so a page with hundreds of stories opens at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ..evaluation.verdict import Failure, Outcome, Verdict
+from ..story.document import shown_path
+from ..trace.trace import Entry
+from .differences import differences, lane_of
+from .messages import clipped
+from .timeline import read
+
+NAME: Final = "index.html"
+_HERE: Final = Path(__file__).parent
+_CONTROL: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
+_SIGNS: Final = {
+    "valid": "✓",
+    "invalid": "✗",
+    "error": "!",
+    "unknown": "?",
+    "skipped": "-",
+    "ended": "!",
+    "unplayed": "-",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A story or a check as a report has it.
+
+    Attributes:
+        summary: What it is about, in a sentence.
+        recordings: Name of the backend -> the whole trace there.
+        notes: Further lines for its reader, such as how to fix what failed.
+        word: In place of that of the verdict's outcome, such as WARNING for a check.
+    """
+
+    verdict: Verdict
+    summary: str = ""
+    recordings: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    word: str = ""
+
+    @property
+    def heading(self) -> tuple[Outcome, str]:
+        """The outcome, and the word for it."""
+        return self.verdict.outcome, self.word or self.verdict.outcome.word
+
+
+def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, title: str = "simkubelet run") -> Path:
+    """Write a report into a folder, which is made where it is missing, and return the file's path.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    # Where a file is in the folder's place, writing into it gives the clearer error.
+    with contextlib.suppress(FileExistsError):
+        directory.mkdir(parents=True, exist_ok=True)
+    path = directory / NAME
+    # A plugin's output may have bytes that are no text.
+    path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8", errors="replace")
+    return path
+
+
+def html(stories: Sequence[Reported], title: str, wall_s: float, written: datetime) -> str:
+    """Return the page.
+
+    Args:
+        stories: In the order to show.
+        title: What was run.
+        wall_s: How long that took.
+        written: When.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    counts = Counter(story.heading for story in stories)
+    order = list(Outcome)
+    headings = sorted(counts, key=lambda heading: (order.index(heading[0]), heading[1]))
+    return environment.get_template("page.html.j2").render(
+        title=title,
+        version=importlib.metadata.version("simkubelet"),
+        written=f"{written:%Y-%m-%d %H:%M} UTC",
+        duration=f"{wall_s:.1f} s",
+        outcomes=[(one.value, _SIGNS[one.value], word, counts[one, word]) for one, word in headings],
+        stories=[_story(number, story) for number, story in enumerate(stories, 1)],
+        style=(_HERE / "page.css").read_text(encoding="utf-8"),
+        script=(_HERE / "page.js").read_text(encoding="utf-8"),
+    )
+
+
+def _story(number: int, story: Reported) -> dict[str, Any]:
+    """What the template shows of a story."""
+    verdict = story.verdict
+    different = differences(verdict.difference)
+    lanes = {lane_of(one) for one in different}
+    timelines = [read(name, entries).data(lanes) for name, entries in story.recordings.items() if entries]
+    return {
+        "number": number,
+        "name": verdict.scenario,
+        "outcome": verdict.outcome.value,
+        "sign": _SIGNS[verdict.outcome.value],
+        "word": story.heading[1],
+        "duration": f"{verdict.duration_s:.2f} s",
+        "summary": story.summary,
+        "reason": verdict.reason,
+        "kubernetes": verdict.kubernetes,
+        "repeat": verdict.repeat,
+        "failure": _failure(verdict.failure),
+        "logs": [(path, [_plain(line) for line in verdict.log_ends.get(path, ())]) for path in verdict.logs],
+        "notes": (*verdict.remedies, *story.notes),
+        "differences": different,
+        "timelines": timelines,
+    }
+
+
+def _failure(failure: Failure | None) -> dict[str, Any] | None:
+    if failure is None:
+        return None
+    step = f"step {failure.number} of {failure.total}: {failure.step}"
+    return {
+        "place": failure.location,
+        "step": step if failure.number else "while its world was made",
+        "waited": failure.waited,
+        "mismatches": [(shown_path(one.path), one.expected, one.actual) for one in failure.mismatches],
+        "diagnoses": failure.diagnoses,
+    }
+
+
+def _plain(line: str) -> str:
+    """A line of a log without colours and control characters."""
+    return clipped(_CONTROL.sub("", line))

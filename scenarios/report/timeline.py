@@ -1,0 +1,176 @@
+"""A trace as a timeline: lanes from top to bottom, moments in order, and what lasts between two of them.
+
+What lasts begins and ends at a moment, given by its index, so a page can place the moments by any clock and draw the
+rest in between. Nothing here is drawn: the page gets `Timeline.data`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from ..trace.trace import Entry
+from . import messages
+from .history import History, Lasting, Moment
+from .messages import Lane, LaneKind
+
+MOST_MOMENTS: Final = 1000
+"""Of a longer trace the latest are shown: it ends where the story failed."""
+MOST_ALIKE: Final = 8
+"""Devices of a resource that have a lane each; of more, those with the same history share one."""
+MOST_LANES: Final = 48
+"""Lanes of one kind; the others share the last."""
+_LABEL: Final = 18
+"""Characters of a lane's label."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a page shows of one recording of a story.
+
+    Attributes:
+        name: The backend that recorded it.
+        lanes: From top to bottom.
+        left_out: How many moments at the beginning are not shown.
+    """
+
+    name: str
+    lanes: tuple[Lane, ...]
+    moments: tuple[Moment, ...]
+    lasting: tuple[Lasting, ...]
+    left_out: int = 0
+
+    def data(self, different: Collection[Lane] = ()) -> dict[str, Any]:
+        """The timeline as JSON with short arrays, whose order the page's script knows.
+
+        Args:
+            different: Lanes that another backend recorded differently.
+        """
+        places = {lane: place for place, lane in enumerate(self.lanes)}
+        several = len({lane.node for lane in self.lanes if lane.node}) > 1
+        return {
+            "name": self.name,
+            "leftOut": self.left_out,
+            "lanes": [[lane.kind.name.lower(), *labels(lane, several), lane in different] for lane in self.lanes],
+            "moments": [
+                [
+                    *(one.entry.seq, one.entry.time_s, one.entry.real_s, places[one.source], places[one.target]),
+                    *(messages.tone(one.entry.event), one.entry.kind, one.text, one.details),
+                ]
+                for one in self.moments
+            ],
+            "lasting": [[places[one.lane], one.row, one.start, one.end, one.style, one.text] for one in self.lasting],
+        }
+
+
+def labels(lane: Lane, several_nodes: bool) -> tuple[str, str]:
+    """A lane's label, short enough to stand beside it, and its full name."""
+    on = f" on {lane.node}" if lane.node else ""
+    where = on if several_nodes else ""
+    more = f" and {lane.others} more" if lane.others else ""
+    match lane.kind:
+        case LaneKind.STORY:
+            return "story", "story"
+        case LaneKind.FAULTS:
+            return "faults", "faults, files and what else the story does to nodes"
+        case LaneKind.API_SERVER:
+            return "API server", "API server"
+        case LaneKind.KUBELET:
+            return f"kubelet{where}", f"kubelet{on}"
+        case LaneKind.DEVICE:
+            return f"{_short(lane.name)}{more}", f"device {lane.name} of {lane.resource}{on}{more}"
+    kind = lane.kind.name.lower()
+    return f"{kind} {_short(lane.name)}{where}{more}", f"{kind} {lane.name}{on}{more}"
+
+
+def _short(name: str) -> str:
+    half = _LABEL // 2
+    return name if len(name) <= _LABEL else f"{name[: half - 1]}…{name[-half:]}"
+
+
+def read(name: str, entries: Sequence[Entry]) -> Timeline:
+    """Make the timeline of a recording.
+
+    Args:
+        name: Of the backend.
+        entries: The whole trace, in order.
+    """
+    history = History(entries)
+    for entry in entries:
+        history.take(entry)
+    left_out = max(0, len(entries) - MOST_MOMENTS)
+    lasting = [_later(one, left_out) for one in history.lasting() if one.end is None or one.end > left_out]
+    whole = _Shown(history.moments[left_out:], lasting)
+    shown = whole.with_shared(_alike(whole.lanes(), lasting))
+    shown = shown.with_shared(_crowded(shown.lanes()))
+    return Timeline(name, tuple(shown.lanes()), tuple(shown.moments), tuple(shown.lasting), left_out)
+
+
+def _later(one: Lasting, by: int) -> Lasting:
+    return replace(one, start=max(0, one.start - by), end=None if one.end is None else one.end - by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """Lanes that are drawn as one.
+
+    Attributes:
+        lanes: The lanes, and as which each is drawn.
+        silent: Those of which nothing that lasts is drawn.
+    """
+
+    lanes: Mapping[Lane, Lane]
+    silent: frozenset[Lane]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    moments: Sequence[Moment]
+    lasting: Sequence[Lasting]
+
+    def lanes(self) -> list[Lane]:
+        ends = {lane for one in self.moments for lane in (one.source, one.target)}
+        return sorted(ends | {one.lane for one in self.lasting})
+
+    def with_shared(self, shared: _Shared) -> _Shown:
+        def drawn(lane: Lane) -> Lane:
+            return shared.lanes.get(lane, lane)
+
+        return _Shown(
+            [replace(one, source=drawn(one.source), target=drawn(one.target)) for one in self.moments],
+            [replace(one, lane=drawn(one.lane)) for one in self.lasting if one.lane not in shared.silent],
+        )
+
+
+def _alike(lanes: Iterable[Lane], lasting: Iterable[Lasting]) -> _Shared:
+    """Devices with the same history, where a resource has many."""
+    histories: defaultdict[Lane, list[tuple[object, ...]]] = defaultdict(list)
+    for one in lasting:
+        histories[one.lane].append((one.row, one.start, one.end, one.style, one.text))
+    shared: dict[Lane, Lane] = {}
+    silent: set[Lane] = set()
+    devices = (lane for lane in lanes if lane.kind is LaneKind.DEVICE)
+    for _, of_resource in groupby(devices, key=lambda lane: (lane.node, lane.resource)):
+        members = list(of_resource)
+        groups: defaultdict[tuple[object, ...], list[Lane]] = defaultdict(list)
+        for lane in members:
+            groups[tuple(histories[lane])].append(lane)
+        for first, *others in groups.values() if len(members) > MOST_ALIKE else ():
+            if others:
+                shared |= dict.fromkeys([first, *others], replace(first, others=len(others)))
+                silent.update(others)
+    return _Shared(shared, frozenset(silent))
+
+
+def _crowded(lanes: Iterable[Lane]) -> _Shared:
+    """The last of very many lanes of one kind."""
+    shared: dict[Lane, Lane] = {}
+    for _, of_kind in groupby(lanes, key=lambda lane: lane.kind):
+        members = list(of_kind)
+        if len(members) > MOST_LANES:
+            rest = members[MOST_LANES - 1 :]
+            shared |= dict.fromkeys(rest, replace(rest[0], others=len(rest) - 1))
+    return _Shared(shared, frozenset(shared))

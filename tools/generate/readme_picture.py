@@ -1,0 +1,101 @@
+"""Draw the picture that opens README.md: the timeline of a report, from the recording of a real run.
+
+The page of a report draws it, in headless Chromium, so that picture and page cannot differ; all positions are computed
+from the recording, none from a font. The picture has the page's style, so it follows the reader's light or dark scheme.
+``simkubelet run device-unhealthy --trace docs/pictures/device-unhealthy.jsonl`` makes a new recording. With
+``--check`` nothing is written and the exit status says whether the committed picture is current.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+
+from scenarios.play.replay import read_trace, write_replay
+from tools.build.chromium import NoBrowserError, find
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RECORDING: Final = ROOT / "docs" / "pictures" / "device-unhealthy.jsonl"
+PICTURE: Final = RECORDING.with_suffix(".svg")
+STYLE: Final = ROOT / "scenarios" / "report" / "page.css"
+ABOUT: Final = "A GPU falls off the bus: who did what, from the story's steps to each GPU and pod"
+WIDTH, LABELS, LANE, TOP = 1000, 150, 34, 26
+"""Pixels: of the drawing, of the labels beside it, of a lane, and above the first."""
+_DRAW: Final = """
+const style = document.createElement("style");
+style.textContent = `.labels { display: none } .chart { border: 0; width: ${arguments[0]}px; display: block }`;
+document.head.append(style);
+dispatchEvent(new Event("resize"));
+const drawn = document.querySelector(".scroll svg").cloneNode(true);
+drawn.querySelectorAll("title, .target").forEach((node) => node.remove());
+drawn.querySelectorAll("*").forEach((node) => {
+  node.getAttributeNames().filter((name) => /^(role|tabindex|id|aria-.*)$/.test(name))
+    .forEach((name) => node.removeAttribute(name));
+});
+const labels = [...document.querySelectorAll(".label")];
+return [drawn.innerHTML, +drawn.getAttribute("width"), +drawn.getAttribute("height"),
+  labels.map((one) => [one.textContent, one.classList.contains("device")])];
+"""
+
+
+def draw(browser: str, driver: str) -> str:
+    """Return the picture as SVG.
+
+    Args:
+        browser: The path of Chromium.
+        driver: That of its driver.
+    """
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    with tempfile.TemporaryDirectory() as folder:
+        write_replay(Path(folder), RECORDING, read_trace(RECORDING))
+        with webdriver.Chrome(options=options, service=Service(driver)) as chrome:
+            chrome.get(Path(folder, "index.html").as_uri())
+            drawn, width, height, labels = chrome.execute_script(_DRAW, WIDTH)
+    beside = "\n".join(_label(lane, text, is_device) for lane, (text, is_device) in enumerate(labels))
+    return f"""\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LABELS + width} {height}" role="img">
+<title>{ABOUT}</title>
+<style>
+{STYLE.read_text(encoding="utf-8")}</style>
+<rect width="100%" height="100%" fill="var(--surface)"/>
+<rect width="{LABELS}" height="100%" fill="var(--raised)"/>
+{beside}
+<svg x="{LABELS}" width="{width}" height="{height}">{drawn}</svg>
+</svg>
+"""
+
+
+def _label(lane: int, text: str, is_device: bool) -> str:
+    look = 'x="18" font-family="monospace"' if is_device else 'x="12" font-size="12"'
+    return f'<text {look} y="{TOP + LANE * lane + LANE / 2 + 4:g}">{escape(text)}</text>'
+
+
+def main() -> int:
+    """Write the picture, or compare it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if the committed picture is stale")
+    try:
+        picture = draw(*find())
+    except NoBrowserError as error:
+        print(error, file=sys.stderr)
+        return 3
+    if not parser.parse_args().check:
+        PICTURE.write_text(picture, encoding="utf-8")
+    elif not PICTURE.exists() or PICTURE.read_text(encoding="utf-8") != picture:
+        print(f"{PICTURE.relative_to(ROOT)} is stale: run python -m tools.generate.readme_picture", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
