@@ -64,8 +64,9 @@ PUBLIC_TYPES = """
 from simkubelet import ManualClock
 from simkubelet.framework import Device
 from simkubelet.stories import Verdict
+from simkubelet.testing import Node
 
-print(ManualClock, Device, Verdict)
+print(ManualClock, Device, Verdict, Node.expect)
 """
 """A user's program; mypy refuses it where a type checker takes one of the names for Any."""
 

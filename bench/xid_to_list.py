@@ -50,7 +50,7 @@ async def measure(label: str, command: tuple[str, ...] | None) -> None:
     times = []
     async with asyncio.timeout(LIMIT_S), world(command) as backend:
         await listed(backend, 0)
-        machine = Machine.open(backend.node_directory("node-1") / "machine")
+        machine = Machine.open(backend.node("node-1").directory / "machine")
         for number, gpu in enumerate(machine.gpus):
             began = time.perf_counter()
             machine.fail(gpu.uuid, xid=79)

@@ -37,7 +37,7 @@ class Known:
 
 
 def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]:
-    """Find all references of a story that lead nowhere; `stem` is its file's name without the ending."""
+    """Find all references of a story that lead nowhere; `stem` is its file's name without the endings."""
     if scenario.name != stem:
         yield ("name",), f"'{scenario.name}' is not the file's name, '{stem}'; rename one of them"
     yield from _versions(scenario, known)

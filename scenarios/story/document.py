@@ -69,7 +69,7 @@ def load(path: Path, known: Known | None = None) -> Document:
     except ValidationError as error:
         found = complaints(error.errors(include_url=False), Scenario)
         _refuse(path, (_located(complaint, source) for complaint in found))
-    findings = crosscheck(scenario, path.stem, known or installed())
+    findings = crosscheck(scenario, path.stem.removesuffix(".story"), known or installed())
     wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
     if wrong:
         _refuse(path, (_located(complaint, source) for complaint in wrong))

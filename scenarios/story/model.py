@@ -80,7 +80,7 @@ else:
 
 
 class Scenario(Part):
-    """A whole story; `name` equals the stem of its file.
+    """A whole story; `name` equals the stem of its file, without a ``.story`` at its end.
 
     Attributes:
         name: The stem of the file's name.

@@ -193,8 +193,8 @@ class LiveCluster:
         self._stack.push_async_callback(self.api.stop)
 
     @property
-    def _kubeconfig(self) -> Path:
-        """What lets plugins in at the API server."""
+    def kubeconfig(self) -> Path:
+        """A file below the nodes' folder that lets plugins and clients in at the API server."""
         path = self._folder / ".kubeconfig"
         if not path.exists():
             path.touch(mode=0o600)
@@ -214,7 +214,7 @@ class LiveCluster:
         with self._logs.of(node.name):
             await kubelet.start()
         self.nodes[node.name], self._kubelets[node.name] = node, kubelet
-        node.kubeconfig = self._kubeconfig
+        node.kubeconfig = self.kubeconfig
         self._plugins.add_node(node)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,8 +1,8 @@
 """The pages, played as a reader would; `tests.support.doc_pages` says how.
 
-The session `clients` plays the pages that need kubectl; `e2e` plays all pages and leaves out what needs it. README.md
-begins in a clone of the repository, on a machine that has Python and a C compiler and nothing else that the project can
-use.
+The session `clients` plays the pages that need kubectl; `e2e` plays all pages and leaves out what needs it, and what
+needs Go where there is none. README.md begins in a clone of the repository, on a machine that has Python and a C
+compiler and nothing else that the project can use.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ def pages(is_played: Callable[[Block], bool]) -> list[str]:
     [page for page in pages(lambda block: not block.needs_kubectl) if page != README],
 )
 def test_page_does_what_it_says(run: Any, page: str) -> None:
-    with page_reader(run.scratch, run.environment(), [BIN]) as reader:
-        reader.read(blocks(page), but=lambda block: block.needs_kubectl)
+    has_go = shutil.which("go") is not None
+    # What Go has compiled for the user of this machine is not compiled again.
+    environment = {**run.environment(), "GOCACHE": os.environ.get("GOCACHE", str(Path.home() / ".cache" / "go-build"))}
+    with page_reader(run.scratch, environment, [BIN]) as reader:
+        reader.read(blocks(page), but=lambda block: block.needs_kubectl or (block.needs_go and not has_go))
 
     assert run.process_ids() == []
 

@@ -55,6 +55,10 @@ class Block:
         return self.language in COMMANDS and re.search(r"\bkubectl\b", self.text) is not None
 
     @property
+    def needs_go(self) -> bool:
+        return self.language in COMMANDS and re.search(r"^(?:\$ )?go ", self.text, re.MULTILINE) is not None
+
+    @property
     def needs_clone(self) -> bool:
         """It uses the checkout's own command, or the environment that this makes."""
         return self.language in COMMANDS and re.search(r"(?<!\S)\./dev |\.venv/", self.text) is not None

@@ -22,10 +22,11 @@ PROMISED = [
     "simkubelet.kubelet",
     "simkubelet.runtime",
     "simkubelet.stories",
+    "simkubelet.testing",
 ]
 
 
-DOCUMENTED = ["simkubelet", "simkubelet.framework", "simkubelet.stories"]
+DOCUMENTED = ["simkubelet", "simkubelet.framework", "simkubelet.stories", "simkubelet.testing"]
 """Those that are for users; the others are for the programs of this project."""
 
 

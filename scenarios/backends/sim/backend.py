@@ -32,7 +32,7 @@ from simkubelet.runtime import check_bubblewrap
 from ...evaluation.verdict import is_failure
 from ...story.model import Scenario
 from ...story.part import Action, Capability
-from ...story.specs import Runtime
+from ...story.specs import PluginSpec, Runtime
 from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RuntimeAction
@@ -44,6 +44,7 @@ from ...trace.trace import Trace
 from ..world.checkpoint import checkpoint_view, read_checkpoint
 from ..world.logs import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
+from ..world.plugin_process import PluginProcess
 from ..world.plugins import SimPlugins, needs_view
 from ..world.pod_resources import PodResourcesAnswers
 from .changes import bind, change_device, change_file, change_gpus, change_kubelet, change_metadata, change_runtime
@@ -148,9 +149,27 @@ class SimBackend:
             found[f"{name} PodResources"] = str(node.pod_resources_socket)
         return found
 
-    def node_directory(self, name: str) -> Path:
-        """The folder of a node, while the world is there."""
-        return self._nodes[name].directory
+    @property
+    def store(self) -> Store:
+        """The objects of the cluster."""
+        return self._store
+
+    def node(self, name: str) -> SimNode:
+        """A node, while the world is there."""
+        return self._nodes[name]
+
+    def kubelet(self, node: str) -> Kubelet:
+        """The kubelet of a node, while the world is there."""
+        return self._kubelets[node]
+
+    def add_plugin(self, node: str, spec: PluginSpec) -> PluginProcess:
+        """Prepare a plugin that the story does not have; the caller runs it, and ends it before the world is left.
+
+        Raises:
+            InputError: A plugin of this name is there.
+            HostError: This machine cannot show the plugin its node.
+        """
+        return self._plugins.add(self._nodes[node], spec)
 
     @singledispatchmethod
     async def perform(self, action: Action) -> None:

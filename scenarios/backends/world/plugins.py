@@ -88,12 +88,23 @@ class SimPlugins:
         """
         self._folders[node.name] = node.plugin_folder
         for spec in self._specs:
-            command = plugin_command(node, spec, self._replacements.get(spec.name))
-            is_wanted = spec.start == "with-node"
-            process = PluginProcess(command, self._clock, self._trace, is_wanted)
-            self._processes[node.name, spec.name] = process
-            if spec.tap:
-                self._add_tap(spec, node, process)
+            self.add(node, spec)
+
+    def add(self, node: SimNode, spec: PluginSpec) -> PluginProcess:
+        """Prepare one plugin of a node that was added; the caller runs it.
+
+        Raises:
+            InputError: A tap's folder cannot be made, or the node has a plugin of this name.
+            HostError: A foreign program cannot be given the node's paths.
+        """
+        if (node.name, spec.name) in self._processes:
+            raise InputError(f"plugin '{spec.name}' is on node '{node.name}' already; give each plugin its own name")
+        command = plugin_command(node, spec, self._replacements.get(spec.name))
+        process = PluginProcess(command, self._clock, self._trace, is_wanted=spec.start == "with-node")
+        self._processes[node.name, spec.name] = process
+        if spec.tap:
+            self._add_tap(spec, node, process)
+        return process
 
     def _add_tap(self, spec: PluginSpec, node: SimNode, process: PluginProcess) -> None:
         tap = Tap(_socket_folder(node, spec), node.plugin_folder, process.reported)

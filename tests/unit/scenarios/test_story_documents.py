@@ -510,6 +510,12 @@ def test_name_must_be_that_of_the_file(write_story: Callable[..., Path], known: 
     assert caught.value.lines == (f"{path}:1:7: name: 'other' is not the file's name, 'story'; rename one of them",)
 
 
+def test_name_of_a_story_for_pytest_is_that_before_both_endings(write_story: Callable[..., Path]) -> None:
+    path = write_story("name: seats\ndescription: A story.\nsteps: [{restartKubelet: {}}]\n", "seats.story")
+
+    assert load(path).scenario.name == "seats"
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
