@@ -114,3 +114,24 @@ async def failure_without_the_bug(document: Document, scratch: Path) -> str:
 
     failed = [steps[event.step].expect for event in backend.trace.of(ExpectationFailed)]
     return f"{verdict.scenario} {verdict.outcome}: {failed}"
+
+
+@pytest.mark.nvidia_go
+def test_nvidias_own_plugin_has_its_bugs(run: Any, nvidia_plugin: str) -> None:
+    of_nvidia = [
+        "bugs/p10-which-xids-count",
+        "bugs/p11-health-monitor-cannot-start",
+        "bugs/p15-plugin-loses-access-to-its-gpus",
+        "bugs/p28-rollout-restarts-the-kubelet-too",
+        "bugs/p29-slices-are-summed-for-the-pod",
+        "nvidia/p12-one-lost-gpu-poisons-the-node",
+        "nvidia/p13-nvml-fails-at-allocation",
+        "nvidia/p16-partition-changes-unseen",
+        "nvidia/p9-unhealthy-is-for-ever",
+    ]
+    swaps = " ".join(f"--plugin '{name}={nvidia_plugin}'" for name in ("nvidia", "before", "after"))
+
+    done = run(f"simkubelet run {' '.join(of_nvidia)} {swaps}")
+
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    assert "10 passed" in done.stdout
