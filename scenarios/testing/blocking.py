@@ -1,4 +1,4 @@
-"""The same for tests that are no coroutines: each call runs in an event loop with a thread of its own.
+"""The same for tests without a coroutine: each call runs in an event loop with a thread of its own.
 
 A thread, not a process: what a call returns is the real object, and a debugger reaches everything. A plugin that the
 test serves itself, in its own thread, is called as by a kubelet in another process.
@@ -98,15 +98,20 @@ def running() -> Iterator[Loop]:
         end = asyncio.Event()
         started.set_result((asyncio.get_running_loop(), end))
         await end.wait()
-        # What was cancelled still ends its processes and removes its files.
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+        others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        # Ctrl-C may come between the beginning of some work and the wait for it. What was cancelled before is left in
+        # peace: it ends its processes and removes its files.
+        for task in others:
+            if not task.cancelling():
+                task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="simkubelet", daemon=True)
     thread.start()
-    loop, end = started.result()
     try:
-        yield Loop(loop, thread)
+        yield Loop(started.result()[0], thread)
     finally:
+        loop, end = started.result()
         loop.call_soon_threadsafe(end.set)
         thread.join()
 

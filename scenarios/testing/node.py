@@ -289,7 +289,7 @@ class AsyncNode:
         For example ``await node.step(removeFile={"path": "/srv/seats/aisle"})``.
 
         Raises:
-            InputError: It is no step, or cannot be done now.
+            InputError: There is no such step, or it cannot be done now.
             ExpectationError: What it expects is not so in time.
         """
         one = checked(Step, "step", step)
@@ -305,7 +305,7 @@ class AsyncNode:
         For example ``await node.expect(pod="passenger", phase="Running", within="20s")``.
 
         Raises:
-            InputError: It is no expectation.
+            InputError: There is no such expectation.
             ExpectationError: It is not so in time; the message has the expected and the actual, the trace around it,
                 and the last lines of the plugins' logs.
         """

@@ -131,7 +131,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 @pytest.fixture
 def wheel(project: Project) -> Project:
-    """A project beside an installed wheel: both bundled packages lie below `simkubelet`, and their names are free."""
+    """A project beside an installed wheel: both bundled packages are below `simkubelet`, and their names are free."""
     site, built = project.folder / "site", sysconfig.get_path("purelib")
     places = {"fakegpu": "", "simkubelet": "", "plugin": "simkubelet/_bundled", "scenarios": "simkubelet/_bundled"}
     for package, place in places.items():

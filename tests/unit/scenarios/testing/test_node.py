@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import threading
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from scenarios.testing.api import AsyncCluster, AsyncNode, ExpectationError, running_machine, running_node
+from scenarios.testing.blocking import running
 from simkubelet import InputError
 
 POD = {
@@ -157,6 +159,23 @@ def test_blocking_node_does_the_same() -> None:
         assert node.devices_of("passenger") == {"main": {}}
         assert "kubelet-stopped" in node.happened
         assert next(entry.path.name for entry in failed.traceback) == Path(__file__).name
+
+
+def test_work_that_nothing_waits_for_is_ended_with_its_loop() -> None:
+    ended: list[bool] = []
+    begun: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    with running() as loop:
+        loop.call(lambda: begun.append(asyncio.ensure_future(work())))
+
+    assert ended == [True]
 
 
 def test_machine_is_gone_after_the_test() -> None:
