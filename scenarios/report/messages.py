@@ -19,6 +19,7 @@ from simkubelet.model.events import (
     NodeStatusUpdated,
     PluginDisconnected,
     PluginRegistered,
+    PluginSocketFound,
     PodRemoved,
     PodScheduled,
     PodStatusUpdated,
@@ -122,6 +123,7 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     KubeletStarted: "the kubelet serves its registration socket",
     KubeletStopped: "the kubelet has ended",
     KubeletCrashed: "the kubelet crashed: {reason}",
+    PluginSocketFound: "the kubelet found the socket {endpoint}",
     PluginRegistered: "Register {resource} at {endpoint}: accepted",
     RegistrationRefused: "Register {resource} at {endpoint}: refused: {message}",
     PluginDisconnected: "ListAndWatch of {resource} ended",
@@ -241,7 +243,7 @@ def ends(event: Event, plugin_of: Mapping[tuple[str, str], str]) -> tuple[Lane, 
             return API_SERVER, kubelet(node)
         case EventRecorded() | PodRemoved() | PodStatusUpdated():
             return API_SERVER, pod(event.pod)
-        case KubeletStarted() | KubeletStopped() | KubeletCrashed():
+        case KubeletStarted() | KubeletStopped() | KubeletCrashed() | PluginSocketFound():
             return kubelet(event.node), kubelet(event.node)
         case NodeRebooted() | CheckpointChanged() | DiskFilled() | DiskFreed():
             return FAULTS, kubelet(event.node)
