@@ -100,6 +100,8 @@ _POD: Final = "pod "
 _CONTAINER: Final = re.compile(r"^container-\w+ container=(\S+)")
 _REFUSED: Final = "Pod was rejected: "
 _UID: Final = re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_GO_POINTER: Final = re.compile(r"&\{.*\}")
+"""A structure as Go prints it: it has addresses and clock readings of the kubelet's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class _Lanes:
             case EventRecorded(component=component) as event:
                 text = f"{event.reason}: {event.message}"
                 if component != SIMULATOR and not _OF_IMAGES_AND_NETWORKS.match(text):
-                    add_once(f"events of pod {event.pod}", _UID.sub("<uid>", f"{event.type} {text}"))
+                    add_once(f"events of pod {event.pod}", _without_chance(f"{event.type} {text}"))
             case DevicesAllocated() as given:
                 text = f"{given.container} {given.resource} {self._named(given)}"
                 add_once(f"devices of pod {given.pod}", text)
@@ -170,11 +172,16 @@ class _Lanes:
                 # What is in brackets is the simulator's own explanation.
                 add(f"kubelet of {node}", f"{entry.kind} {reason.partition(' [')[0]}")
             case event if entry.seq not in self._unseen and (lane := _lane(event)) is not None:
-                add(lane, f"{entry.kind} {_fields(event)}".strip())
+                add(lane, _without_chance(f"{entry.kind} {_fields(event)}".strip()))
 
     def _named(self, given: DevicesAllocated) -> str:
         holder = given.pod, given.container
         return "[" + ", ".join(sorted(self._names.name(given.node, one, *holder) for one in given.devices)) + "]"
+
+
+def _without_chance(text: str) -> str:
+    """A text without what is another one in each world."""
+    return _GO_POINTER.sub("&{…}", _UID.sub("<uid>", text))
 
 
 def _by_container(lines: Iterable[Line]) -> list[Line]:

@@ -271,12 +271,12 @@ class Node:
         __tracebackhide__ = True
         return Plugin(self._loop, self._loop.run(self._node.start_plugin(*command, name=name, env=env, wait=wait)))
 
-    def step(self, **step: Any) -> None:
+    def step(self, **step: object) -> None:
         """Do a step of the story language: one verb and its keys."""
         __tracebackhide__ = True
         self._loop.run(self._node.step(**step))
 
-    def expect(self, **expectation: Any) -> None:
+    def expect(self, **expectation: object) -> None:
         """Wait until something is so: an ``expect`` of the story language."""
         __tracebackhide__ = True
         self._loop.run(self._node.expect(**expectation))

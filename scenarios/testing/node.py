@@ -283,7 +283,7 @@ class AsyncNode:
         plugin._check()
         return plugin
 
-    async def step(self, **step: Any) -> None:
+    async def step(self, **step: object) -> None:
         """Do a step of the story language (docs/stories.md): one verb and its keys.
 
         For example ``await node.step(removeFile={"path": "/srv/seats/aisle"})``.
@@ -299,7 +299,7 @@ class AsyncNode:
             self._check_names(one.action)
             await self._world.perform(one.action)
 
-    async def expect(self, **expectation: Any) -> None:
+    async def expect(self, **expectation: object) -> None:
         """Wait until something is so: an ``expect`` of the story language, of the node where it names no other subject.
 
         For example ``await node.expect(pod="passenger", phase="Running", within="20s")``.

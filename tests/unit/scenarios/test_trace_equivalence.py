@@ -264,6 +264,17 @@ def test_uids_are_the_worlds_own(story: Document) -> None:
     assert not differ(story, first, second)
 
 
+def test_memory_of_a_kubelet_is_its_own(story: Document) -> None:
+    texts = [
+        "endpoint &{{{} {0 0}} gpu 0xc0 {1 2 0x5f} <nil>} stopped",
+        "endpoint &{{{} {0 0}} gpu 0xd0 {3 4 0x9a} <nil>} stopped",
+    ]
+    first, second = ([event("first", "R", text), status("first", "Failed", "R", text)] for text in texts)
+
+    assert not differ(story, trace(step(1), *first, step(2)), trace(step(1), *second, step(2)))
+    assert differ(story, trace(step(1), *first, step(2)), trace(step(1), event("first", "R", "x"), first[1], step(2)))
+
+
 @pytest.mark.parametrize(
     ("reason", "message", "counts"),
     [
