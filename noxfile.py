@@ -66,7 +66,7 @@ from simkubelet.framework import Device
 from simkubelet.stories import Verdict
 from simkubelet.testing import Node
 
-print(ManualClock, Device, Verdict, Node.expect)
+print(ManualClock, Device, Verdict, Node)
 """
 """A user's program; mypy refuses it where a type checker takes one of the names for Any."""
 
