@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, StrictStr, create_model, model_validator
@@ -13,11 +14,23 @@ from pydantic_core import PydanticCustomError
 
 from .bug import Bug
 from .expectations import AnyExpectation
-from .part import Action, Capability, KubernetesCondition, KubernetesVersion, Name, Part, is_met
+from .part import (
+    PARAMETER_NAME,
+    Action,
+    Capability,
+    KubernetesCondition,
+    KubernetesVersion,
+    Name,
+    ParameterValue,
+    Part,
+    is_met,
+)
 from .specs import NodeSpec, PluginSpec
 from .verbs import VERBS
 
 DEFAULT_NODE = "node-1"
+PARAMETERS: Final = "parameters"
+"""The key by which a story declares its parameters."""
 
 
 class _Step(Part):
@@ -89,6 +102,7 @@ class Scenario(Part):
         nodes: The machines and their kubelets; one where it is left out.
         plugins: The device plugins, each run on every node.
         steps: What happens, in order.
+        parameters: Name -> default of what a run may set; ``${NAME}`` in any text of the story stands for it.
         kubernetes: The versions on which it can be played; on any other it is skipped.
         versions: The Kubernetes versions that it is played on one after the other, on all nodes; once, on the nodes'
             own, where it is left out.
@@ -97,6 +111,9 @@ class Scenario(Part):
     name: Name
     description: StrictStr
     bug: Bug | None = None
+    parameters: Mapping[Annotated[StrictStr, Field(pattern=PARAMETER_NAME)], ParameterValue] = Field(
+        default_factory=dict
+    )
     kubernetes: KubernetesCondition | None = None
     versions: Annotated[tuple[KubernetesVersion, ...], Field(min_length=1)] | None = None
     nodes: Annotated[tuple[NodeSpec, ...], Field(min_length=1)] = (NodeSpec(name=DEFAULT_NODE),)

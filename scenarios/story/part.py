@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PlainValidator,
     StrictInt,
     StrictStr,
     WithJsonSchema,
@@ -80,6 +81,22 @@ NodePath = Annotated[StrictStr, AfterValidator(_absolute)]
 
 Count = Annotated[StrictInt, Field(ge=0)]
 """A whole number, zero or more."""
+
+
+
+def _parameter_value(value: object) -> object:
+    if isinstance(value, str | bool | int):
+        return value
+    raise PydanticCustomError("parameter", "expected text, a whole number, or true or false")
+
+
+ParameterValue = Annotated[
+    str | bool | int, PlainValidator(_parameter_value), WithJsonSchema({"type": ["string", "boolean", "integer"]})
+]
+"""What a parameter of a story can be."""
+
+PARAMETER_NAME: Final = r"^[A-Za-z][-A-Za-z0-9_]*$"
+"""How a parameter of a story can be called."""
 
 _DURATION = r"^(?=\d)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$"
 _LONGEST_S = 7 * 24 * 3600
