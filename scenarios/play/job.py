@@ -248,9 +248,7 @@ def _versions(document: Document, options: Options) -> Sequence[str | None]:
     return several or [None]
 
 
-def load_all(
-    stories: Sequence[Path], settings: Mapping[str, ParameterValue] = NO_SETTINGS
-) -> tuple[Document, ...]:
+def load_all(stories: Sequence[Path], settings: Mapping[str, ParameterValue] = NO_SETTINGS) -> tuple[Document, ...]:
     """Read several files, with settings in place of the defaults of their parameters.
 
     Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -22,9 +22,11 @@ from .complaints import Complaint, complaints, manifest_complaints
 from .crosscheck import Known, crosscheck
 from .model import Scenario
 from .parameters import fill
-from .part import DataPath, ParameterValue
+from .part import DataPath, ParameterValue, Part
 from .verbs.file_action import AddStaticPod
 from .verbs.pod_action import Apply
+
+P = TypeVar("P", bound=Part)
 
 NO_SETTINGS: Final[Mapping[str, ParameterValue]] = {}
 """All parameters have their defaults."""
@@ -63,24 +65,40 @@ def load(path: Path, known: Known | None = None, settings: Mapping[str, Paramete
         DocumentError: The file cannot be read, is no YAML, or is no story.
         InputError: A setting is of another type than its parameter.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
-    source = _with_parameters(read_yaml(text), settings)
-    if source.problems:
-        _refuse(path, source.problems)
-    try:
-        scenario = Scenario.model_validate(source.data)
-    except ValidationError as error:
-        found = complaints(error.errors(include_url=False), Scenario)
-        _refuse(path, (_located(complaint, source) for complaint in found))
+    source = _with_parameters(_read(path), settings)
+    scenario = _part(path, source, Scenario)
     findings = crosscheck(scenario, path.stem.removesuffix(".story"), known or installed())
     wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
     if wrong:
         _refuse(path, (_located(complaint, source) for complaint in wrong))
     plugins = tuple(plugin.in_folder(path.parent) for plugin in scenario.plugins)
     return Document(path, scenario.model_copy(update={"plugins": plugins}), source)
+
+
+def load_part(path: Path, model: type[P]) -> P:
+    """Read a part of the story language from a file of its own.
+
+    Raises:
+        DocumentError: The file cannot be read, is no YAML, or is no such part.
+    """
+    return _part(path, _read(path), model)
+
+
+def _read(path: Path) -> Positioned:
+    try:
+        return read_yaml(path.read_bytes())
+    except OSError as error:
+        raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
+
+
+def _part(path: Path, source: Positioned, model: type[P]) -> P:
+    if source.problems:
+        _refuse(path, source.problems)
+    try:
+        return model.model_validate(source.data)
+    except ValidationError as error:
+        found = complaints(error.errors(include_url=False), model)
+        _refuse(path, (_located(complaint, source) for complaint in found))
 
 
 def _with_parameters(source: Positioned, settings: Mapping[str, ParameterValue]) -> Positioned:
@@ -95,9 +113,7 @@ def _with_parameters(source: Positioned, settings: Mapping[str, ParameterValue])
         _Problem((source.of_key if is_key else source.of_value)(path), path, message)
         for path, is_key, message in filled.findings
     ]
-    return Positioned(
-        filled.data, {**source.keys, **keys}, {**source.values, **values}, (*source.problems, *problems)
-    )
+    return Positioned(filled.data, {**source.keys, **keys}, {**source.values, **values}, (*source.problems, *problems))
 
 
 def installed() -> Known:

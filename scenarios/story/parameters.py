@@ -133,4 +133,3 @@ class _Walk:
 
 def _written(value: ParameterValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-

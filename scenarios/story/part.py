@@ -83,7 +83,6 @@ Count = Annotated[StrictInt, Field(ge=0)]
 """A whole number, zero or more."""
 
 
-
 def _parameter_value(value: object) -> object:
     if isinstance(value, str | bool | int):
         return value
@@ -233,6 +232,8 @@ class Capability(StrEnum):
     PROCESS_RUNTIME = "run the processes of containers"
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
+    MEASURE_PLUGINS = "look at a plugin's process and its folder"
+    RUN_COMMANDS = "run a program of this machine"
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"

@@ -78,7 +78,7 @@ def test_parameter_takes_its_place_in_keys_texts_and_values(
         pytest.param(
             STORY.replace("tapped: false", "tapped: false, 2nd: 1, list: [a]"),
             [
-                "3:66: parameters[2nd]: expected text of the form ^[A-Za-z][-A-Za-z0-9_]*$; found \"2nd\"",
+                '3:66: parameters[2nd]: expected text of the form ^[A-Za-z][-A-Za-z0-9_]*$; found "2nd"',
                 '3:80: parameters.list: expected text, a whole number, or true or false; found ["a"]',
             ],
             id="no parameter",
