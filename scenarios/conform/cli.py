@@ -91,9 +91,7 @@ def conform(
     if is_list:
         print_list(out, chosen)
         return
-    subject = Subject(_program(command), read_profile(profile))
-    if junit is not None:
-        _check_writable(junit)
+    subject = Subject(_program(command), read_profile(profile), profile_path=profile)
     context.exit(_judge(subject, chosen, count, directory, Report(out, chosen, junit)))
 
 
@@ -136,12 +134,3 @@ def _program(command: tuple[str, ...]) -> tuple[str, ...]:
     if program is None:
         raise InputError(f"no program '{command[0]}'; give its path or put its folder on PATH")
     return (str(Path(program).absolute()), *command[1:])
-
-
-def _check_writable(path: Path) -> None:
-    from simkubelet.model.errors import InputError
-
-    try:
-        path.open("a").close()
-    except OSError as error:
-        raise InputError(f"--junit: '{path}' cannot be written: {error.strerror}") from error

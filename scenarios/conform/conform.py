@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -63,7 +63,7 @@ async def conform(
             on_result(Result(check, Status.SKIPPED, Verdict(check.id, Outcome.SKIPPED, 0.0, reason)))
         else:
             jobs[Job(subject.in_check(check), options)] = check
-    watch = _Watch(jobs, on_result)
+    watch = _Watch(subject, jobs, on_result)
     together = [job for job in jobs if not _needs_the_machine(job)]
     await play_all(together, count or at_a_time(), watch)
     await play_all([job for job in jobs if job not in together], 1, watch)
@@ -78,6 +78,7 @@ def _needs_the_machine(job: Job) -> bool:
 class _Watch:
     """Makes results of stories that have ended; see `job.Watch`."""
 
+    subject: Subject
     jobs: Mapping[Job, Check]
     on_result: OnResult
 
@@ -91,7 +92,8 @@ class _Watch:
         """A check has its result, but for one that was interrupted."""
         check = self.jobs[job]
         if played.verdict.outcome is not Outcome.ENDED:
-            self.on_result(Result(check, _status(played.verdict.outcome, check), played.verdict, played.events))
+            verdict = replace(played.verdict, repeat=self.subject.command_for(check))
+            self.on_result(Result(check, _status(verdict.outcome, check), verdict, played.events))
 
 
 def _status(outcome: Outcome, check: Check) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,6 +39,7 @@ class Subject:
         count: How many healthy devices of it the plugin lists.
         resources: All that it registers.
         options: What it has on, in a story's words.
+        profile_path: The file with the profile, if there is one.
     """
 
     command: tuple[str, ...]
@@ -46,6 +48,7 @@ class Subject:
     count: int = 0
     resources: tuple[str, ...] = ()
     options: frozenset[str] = field(default_factory=frozenset)
+    profile_path: Path | None = None
 
     @property
     def settings(self) -> Mapping[str, ParameterValue]:
@@ -59,6 +62,11 @@ class Subject:
             "streams": 2 * len(self.resources),
             **({} if self.profile.wait is None else {"wait": self.profile.wait}),
         }
+
+    def command_for(self, check: Check) -> str:
+        """The command line that plays one check with the plugin."""
+        profile = () if self.profile_path is None else ("--profile", str(self.profile_path))
+        return shlex.join(("simkubelet", "conform", *profile, "--only", check.id, "--", *self.command))
 
     def reason_to_skip(self, needs: Needs) -> str:
         """Why a check with these needs does not apply to the plugin; empty where it does."""

@@ -12,6 +12,8 @@ from xml.etree import ElementTree
 from rich.console import Console
 from rich.text import Text
 
+from simkubelet.model.errors import InputError
+
 from ..play.failure import failure_lines
 from .checks import GROUPS, Check
 from .conform import Result, Status
@@ -45,10 +47,13 @@ class Report:
     Args:
         out: Standard output.
         checks: All that are to be played.
-        junit: Where the verdicts are written as JUnit XML, if anywhere.
+        junit: Where the verdicts are written as JUnit XML, if anywhere; a suite without cases until they are there.
 
     Attributes:
         results: Those that there are, in the order in which they came.
+
+    Raises:
+        InputError: The file cannot be written.
     """
 
     def __init__(self, out: Console, checks: Sequence[Check], junit: Path | None = None) -> None:
@@ -57,6 +62,7 @@ class Report:
         self._checks = checks
         self._junit = junit
         self._began_s = time.monotonic()
+        self._write()
 
     def show_subject(self, subject: Subject) -> None:
         """Print what the first start of the plugin has shown."""
@@ -82,8 +88,7 @@ class Report:
         """Write the files, and print the table by groups, what each failure shows, and the totals."""
         order = {check.id: number for number, check in enumerate(self._checks)}
         results = sorted(self.results, key=lambda result: order[result.check.id])
-        if self._junit is not None:
-            self._junit.write_bytes(junit_xml(results))
+        self._write(results)
         self._print(Text())
         for group, title in GROUPS.items():
             self._show_group(title, [result for result in results if result.check.group == group])
@@ -91,6 +96,14 @@ class Report:
             if result.status in _SHOWN:
                 self._print(Text("\n".join(("", *result_lines(result)))))
         self._print(Text(f"\n{totals(results, time.monotonic() - self._began_s)}"))
+
+    def _write(self, results: Sequence[Result] = ()) -> None:
+        if self._junit is None:
+            return
+        try:
+            self._junit.write_bytes(junit_xml(results))
+        except OSError as error:
+            raise InputError(f"--junit: '{self._junit}' cannot be written: {error.strerror}") from error
 
     def _show_group(self, title: str, results: Sequence[Result]) -> None:
         if results:

@@ -119,7 +119,7 @@ def known_lines() -> Iterator[str]:
     yield ""
     yield _fill(
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
-        "skipped because they do not apply."
+        "skipped because they do not apply. NVIDIA's plugin is v0.19.0, and the bundled `nvidia` gets the same verdicts."
     )
     yield ""
     yield "| plugin | check | verdict | why |"
@@ -129,7 +129,25 @@ def known_lines() -> Iterator[str]:
     yield ""
 
 
-KNOWN: Final[Sequence[tuple[str, str, str, str]]] = ()
+_ITS_OWN_START: Final = "it notices a new kubelet.sock, and nothing else"
+_ONE_SOCKET: Final = "all its instances use one socket name, and the one that ends removes the socket"
+KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
+    ("NVIDIA k8s-device-plugin", "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
+    (
+        "NVIDIA k8s-device-plugin",
+        "health/survives-a-kubelet-restart",
+        "failed",
+        "for a new kubelet it discovers its GPUs anew, and all are healthy",
+    ),
+    ("NVIDIA k8s-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
+    ("NVIDIA k8s-device-plugin", "instances/rolling-update", "failed", _ONE_SOCKET),
+    ("`generic`", "stream/ends", "failed", "it notices the loss of its own socket, and nothing else"),
+    ("`generic`", "instances/rolling-update", "failed", _ONE_SOCKET),
+    ("`iluvatar`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`iluvatar`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
+    ("`amd`", "kubelet-restart/keeps-its-process", "warning", "it ends with its stream, and is started again"),
+    ("`amd`", "shutdown/removes-its-socket", "warning", "its framework leaves the socket"),
+)
 """Plugin, check, verdict and why, as the tests find them."""
 
 
