@@ -10,7 +10,8 @@ from pathlib import Path
 from simkubelet.model.errors import HostError, PluginError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict
-from ..play.job import Job, Options, Played, at_a_time, play_all
+from ..play.job import Job, Options, Played, at_a_time
+from ..play.watch import play_all
 from ..story.check_spec import Severity
 from ..story.verbs.node_action import RunCommand
 from ..trace.trace import Entry

@@ -119,7 +119,7 @@ def known_lines() -> Iterator[str]:
     yield ""
     yield _fill(
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
-        "skipped because they do not apply. NVIDIA's plugin is v0.19.0, and the bundled `nvidia` gets the same verdicts."
+        "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts."
     )
     yield ""
     yield "| plugin | check | verdict | why |"
