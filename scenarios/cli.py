@@ -58,6 +58,16 @@ def _stories_and_files(context: click.Context, parameter: click.Parameter, incom
     return [CompletionItem(incomplete, type="file"), *map(CompletionItem, fitting)]
 
 
+def _settings(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    settings = {}
+    for value in values:
+        name, separator, setting = value.partition("=")
+        if not (name and separator):
+            raise click.BadParameter(f"'{value}' is not of the form NAME=VALUE, for example 'count=4'")
+        settings[name] = setting
+    return settings
+
+
 @click.command()
 @click.argument("stories", nargs=-1, metavar="[STORY|FILE|DIR|GLOB]...", shell_complete=_stories_and_files)
 @click.option("--all", "every", is_flag=True, help="Play all built-in stories; about a minute on two cores.")
@@ -89,6 +99,14 @@ def _stories_and_files(context: click.Context, parameter: click.Parameter, incom
     metavar="NAME=COMMAND",
     callback=_plugin_commands,
     help="Run COMMAND in place of the stories' plugin NAME, with the args of the story.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="Set a parameter of the stories; `simkubelet show STORY` prints those that it declares.",
 )
 @click.option(
     "--kubelet-version",
@@ -147,6 +165,7 @@ def run(
     cluster: str,
     node_image: str | None,
     plugin_commands: dict[str, tuple[str, ...]],
+    settings: dict[str, str],
     kubernetes: str | None,
     expression: str | None,
     repeat: int,
@@ -181,6 +200,7 @@ def run(
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
+      simkubelet run kubelet-restart --plugin nvidia=./my-plugin --set resource=example.com/seat --set count=4
 
     In a GitHub workflow, failures are also printed as annotations of the stories' lines.
 
@@ -209,6 +229,7 @@ def run(
         backend=BackendName(backend),
         kubernetes=kubernetes,
         plugin_commands=plugin_commands,
+        settings=settings,
         directory=directory,
         keep=keep,
         cluster=cluster,

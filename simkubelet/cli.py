@@ -21,18 +21,21 @@ if TYPE_CHECKING:
 
     from plugin import cli as plugin_commands
     from scenarios import cli as story_commands
+    from scenarios.conform import cli as conform_commands
     from scenarios.up import cli as cluster_commands
 else:
     from ._internal.bundle import LazyModule
 
     plugin_commands = LazyModule("plugin", "cli")
     story_commands = LazyModule("scenarios", "cli")
+    conform_commands = LazyModule("scenarios", "conform.cli")
     cluster_commands = LazyModule("scenarios", "up.cli")
 
 INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: story_commands.run,
     "replay": lambda: story_commands.replay,
+    "conform": lambda: conform_commands.conform,
     "list": lambda: story_commands.list_stories,
     "bugs": lambda: story_commands.bugs,
     "show": lambda: story_commands.show,
@@ -85,6 +88,7 @@ def commands() -> None:
       simkubelet bugs --kubelet-version 1.34  see which known bugs a kubelet has
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
+      simkubelet conform -- ./my-plugin       check your device plugin
       simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C
       simkubelet plugin nvidia --help         run a device plugin by hand
     """  # noqa: D301  # click's mark for lines that stay as they are

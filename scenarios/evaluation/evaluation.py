@@ -12,7 +12,14 @@ from typing import Any, Final
 
 from simkubelet.devices import DeviceRunOptions
 
-from ..story.expectations import ContainerExpectation, Expectation, NodeExpectation, PluginExpectation, PodExpectation
+from ..story.expectations import (
+    ContainerExpectation,
+    Expectation,
+    Growth,
+    NodeExpectation,
+    PluginExpectation,
+    PodExpectation,
+)
 from ..story.expected_values import (
     ABSENT,
     CheckpointContent,
@@ -21,8 +28,9 @@ from ..story.expected_values import (
     ExpectedDeviceNode,
     ExpectedMount,
 )
-from ..story.part import DataPath
-from ..trace.snapshot import CheckpointView, Ids, NodeView, PluginView, PodEvent, PodView, Snapshot, together
+from ..story.part import DataPath, format_duration
+from ..trace.events import PluginMeasured
+from ..trace.snapshot import RULES, CheckpointView, Ids, NodeView, PluginView, PodEvent, PodView, Snapshot, together
 from ..trace.trace import Trace, merged
 from .mismatch import (
     Mismatch,
@@ -79,6 +87,11 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
         yield from differs(("pods", phase), count, phases[phase])
     for resource, count in wanted.lists.items():
         yield from differs(("lists", resource), count, trace.lists(wanted.node, resource))
+    for resource, quantity in wanted.connected.items():
+        yield from differs(("connected", resource), quantity, trace.connected(wanted.node, resource))
+    for index, resource in enumerate(wanted.same_devices):
+        if not trace.has_first_devices(wanted.node, resource):
+            yield Mismatch(("sameDevices", index), f"the ids of the first list of {resource}", "others")
     for resource, history in wanted.capacity_history.items():
         actual = trace.capacity_history(wanted.node, resource)
         if actual not in _histories(history):
@@ -119,8 +132,42 @@ def _plugin(wanted: PluginExpectation, snapshot: Snapshot, trace: Trace) -> Mism
             yield from differs((key,), getattr(wanted, key), getattr(plugin, key))
     for rpc, count in wanted.calls.items():
         yield from differs(("calls", rpc), count, plugin.calls.get(rpc, 0))
+    yield from _kept_contract(wanted, plugin)
+    if wanted.options is not None:
+        for option, is_on in wanted.options.wanted.items():
+            yield from differs(("options", option), is_on, option in plugin.options)
+    if wanted.sockets is not None and wanted.sockets != len(plugin.sockets):
+        yield Mismatch(("sockets",), shown(wanted.sockets), ", ".join(plugin.sockets) or "none")
+    if wanted.exit_status is not None:
+        ended = "has not ended" if plugin.exit_status is None else plugin.exit_status
+        yield from differs(("exitStatus",), wanted.exit_status, ended)
+    if wanted.ends_within is not None and not (plugin.exit_s is not None and plugin.exit_s <= wanted.ends_within):
+        took = "has not ended after SIGTERM" if plugin.exit_s is None else f"{plugin.exit_s:.2f}s"
+        yield Mismatch(("endsWithin",), format_duration(wanted.ends_within), took)
+    if wanted.growth is not None:
+        yield from _growth(wanted.growth, [one for one in trace.of(PluginMeasured) if one.plugin == wanted.plugin])
     if "call_log" in wanted.expected:
         yield from differs(("callLog",), wanted.call_log, plugin.call_log)
+
+
+def _kept_contract(wanted: PluginExpectation, plugin: PluginView) -> Mismatches:
+    for index, rule in enumerate(wanted.contract):
+        for detail in plugin.breaches.get(rule, ()):
+            yield Mismatch(("contract", index), f"{rule}: a plugin {RULES[rule]}", detail)
+
+
+def _growth(wanted: Growth, measured: Sequence[PluginMeasured]) -> Mismatches:
+    if len(measured) < 2:
+        yield Mismatch(("growth",), "a plugin that was measured twice", f"measured {len(measured)} times")
+        return
+    before, now = measured[0], measured[-1]
+    for key, most, first, last, unit in (
+        ("openFiles", wanted.open_files, before.open_files, now.open_files, ""),
+        ("threads", wanted.threads, before.threads, now.threads, ""),
+        ("memoryMib", wanted.memory_mib, before.memory_bytes >> 20, now.memory_bytes >> 20, " MiB"),
+    ):
+        if most is not None and last - first > most:
+            yield Mismatch(("growth", key), f"at most {most}{unit} more", f"{first}{unit}, then {last}{unit}")
 
 
 def _is_meant(view: PluginView, wanted: PluginExpectation) -> bool:

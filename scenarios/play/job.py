@@ -23,8 +23,9 @@ from simkubelet.model.errors import InputError
 from ..backends.backend import Backend
 from ..evaluation.verdict import Outcome, Verdict
 from ..story.crosscheck import is_supported, unknown, unsupported
-from ..story.document import Document, DocumentError, installed, load
-from ..story.part import format_duration
+from ..story.document import NO_SETTINGS, Document, DocumentError, installed, load
+from ..story.parameters import check_settings
+from ..story.part import ParameterValue, format_duration
 from ..story.stories import name_of
 from ..trace.trace import Entry
 from .runner import Afterwards, AtFailure, Progress, no_look, nothing, play
@@ -49,6 +50,7 @@ class Options:
     Attributes:
         kubernetes: The version of every node instead of the stories' own.
         plugin_commands: Plugin name -> argv to run instead of what a story says.
+        settings: Name -> value of the stories' parameters, as text or in the parameter's type.
         directory: Where node folders are made; a fresh temporary folder where it is None.
         keep: Whether the node folders, or the cluster, stay for a look afterwards.
         cluster: Of the backend ``kind``: the cluster's name.
@@ -62,6 +64,7 @@ class Options:
     backend: BackendName = BackendName.SIM
     kubernetes: str | None = None
     plugin_commands: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: Mapping[str, ParameterValue] = field(default_factory=dict)
     directory: Path | None = None
     keep: bool = False
     cluster: str = "simkubelet"
@@ -209,7 +212,8 @@ def prepare(stories: Sequence[Path], options: Options) -> tuple[Job, ...]:
         DocumentError: Some files are no stories; the error has the problems of all of them.
         InputError: An option names a version, a plugin, a program or a folder that cannot be used.
     """
-    documents = load_all(stories)
+    documents = load_all(stories, options.settings)
+    check_settings(options.settings, {name for one in documents for name in one.scenario.parameters})
     check(documents, options)
     return tuple(
         Job(document, options, version, number)
@@ -244,17 +248,18 @@ def _versions(document: Document, options: Options) -> Sequence[str | None]:
     return several or [None]
 
 
-def load_all(stories: Sequence[Path]) -> tuple[Document, ...]:
-    """Read several files.
+def load_all(stories: Sequence[Path], settings: Mapping[str, ParameterValue] = NO_SETTINGS) -> tuple[Document, ...]:
+    """Read several files, with settings in place of the defaults of their parameters.
 
     Raises:
         DocumentError: With the problems of all files.
+        InputError: A setting is of another type than its parameter.
     """
     documents: list[Document] = []
     lines: list[str] = []
     for story in stories:
         try:
-            documents.append(load(story))
+            documents.append(load(story, settings=settings))
         except DocumentError as error:
             lines.extend(error.lines)
     if lines:

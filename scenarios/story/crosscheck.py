@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Final
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 
@@ -161,14 +162,21 @@ def _step(step: Step, path: DataPath, scenario: Scenario, applied: Mapping[str, 
                 yield from _folder_of_taps(action, (*path, step.verb, "path"), scenario.plugins)
 
 
+_THROUGH_A_TAP: Final = {
+    "connections": "connections",
+    "contract": "messages",
+    "options": "options",
+    "sockets": "sockets",
+}
+"""What is expected of a plugin -> what a tap has to know for it."""
+
+
 def _seen_calls(wanted: PluginExpectation, plugin: PluginSpec, path: DataPath) -> Iterator[Finding]:
     if wanted.expected & {"calls", "call_log", "refusal"} and not plugin.reports_calls:
         yield path, f"the calls of plugin '{plugin.name}' are not recorded; add 'tap: true' to it"
-    if wanted.connections is not None and not plugin.tap:
-        yield (
-            (*path, "connections"),
-            f"the connections of plugin '{plugin.name}' are not counted; add 'tap: true' to it",
-        )
+    for key, what in _THROUGH_A_TAP.items():
+        if key in wanted.expected and not plugin.tap:
+            yield (*path, key), f"the {what} of plugin '{plugin.name}' are not known; add 'tap: true' to it"
 
 
 def _rebooted_plugins(action: RebootNode, path: DataPath, plugins: Collection[str]) -> Iterator[Finding]:

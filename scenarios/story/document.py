@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -21,9 +21,15 @@ from simkubelet.model.errors import InputError
 from .complaints import Complaint, complaints, manifest_complaints
 from .crosscheck import Known, crosscheck
 from .model import Scenario
-from .part import DataPath
+from .parameters import fill
+from .part import DataPath, ParameterValue, Part
 from .verbs.file_action import AddStaticPod
 from .verbs.pod_action import Apply
+
+P = TypeVar("P", bound=Part)
+
+NO_SETTINGS: Final[Mapping[str, ParameterValue]] = {}
+"""All parameters have their defaults."""
 
 
 class DocumentError(InputError):
@@ -47,34 +53,67 @@ class Document:
         return f"{self.path}:{self.source.of_key(path).line}"
 
 
-def load(path: Path, known: Known | None = None) -> Document:
+def load(path: Path, known: Known | None = None, settings: Mapping[str, ParameterValue] = NO_SETTINGS) -> Document:
     """Read a story from a file and check all that can be known before it is played.
 
     Args:
         path: A YAML file.
         known: The names to check against; those of the installed parts where it is left out.
+        settings: Name -> value of parameters, in place of their defaults.
 
     Raises:
         DocumentError: The file cannot be read, is no YAML, or is no story.
+        InputError: A setting is of another type than its parameter.
     """
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
-    source = read_yaml(text)
-    if source.problems:
-        _refuse(path, source.problems)
-    try:
-        scenario = Scenario.model_validate(source.data)
-    except ValidationError as error:
-        found = complaints(error.errors(include_url=False), Scenario)
-        _refuse(path, (_located(complaint, source) for complaint in found))
+    source = _with_parameters(_read(path), settings)
+    scenario = _part(path, source, Scenario)
     findings = crosscheck(scenario, path.stem.removesuffix(".story"), known or installed())
     wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
     if wrong:
         _refuse(path, (_located(complaint, source) for complaint in wrong))
     plugins = tuple(plugin.in_folder(path.parent) for plugin in scenario.plugins)
     return Document(path, scenario.model_copy(update={"plugins": plugins}), source)
+
+
+def load_part(path: Path, model: type[P]) -> P:
+    """Read a part of the story language from a file of its own.
+
+    Raises:
+        DocumentError: The file cannot be read, is no YAML, or is no such part.
+    """
+    return _part(path, _read(path), model)
+
+
+def _read(path: Path) -> Positioned:
+    try:
+        return read_yaml(path.read_bytes())
+    except OSError as error:
+        raise DocumentError([f"{path}: cannot be read: {error.strerror}"]) from error
+
+
+def _part(path: Path, source: Positioned, model: type[P]) -> P:
+    if source.problems:
+        _refuse(path, source.problems)
+    try:
+        return model.model_validate(source.data)
+    except ValidationError as error:
+        found = complaints(error.errors(include_url=False), model)
+        _refuse(path, (_located(complaint, source) for complaint in found))
+
+
+def _with_parameters(source: Positioned, settings: Mapping[str, ParameterValue]) -> Positioned:
+    """The document with values in the place of its parameters, at the positions at which the file has these."""
+    filled = fill(source.data, settings)
+    if filled is None:
+        return source
+    origins = filled.origins.items()
+    keys = {here: source.keys[origin] for here, origin in origins if origin in source.keys}
+    values = {here: source.values[origin] for here, origin in origins if origin in source.values}
+    problems = [
+        _Problem((source.of_key if is_key else source.of_value)(path), path, message)
+        for path, is_key, message in filled.findings
+    ]
+    return Positioned(filled.data, {**source.keys, **keys}, {**source.values, **values}, (*source.problems, *problems))
 
 
 def installed() -> Known:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Union
 
-from pydantic import Discriminator, Field, StrictBool, StrictStr, Tag, model_validator
+from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..trace.snapshot import KubeletState, PluginState, Rpc
+from ..trace.snapshot import KubeletState, PluginState, Rpc, Rule
 from .expected_values import (
     AnsweredDevices,
     DeviceNodes,
@@ -26,7 +26,7 @@ from .expected_values import (
     PlacedDevices,
     Quantity,
 )
-from .part import Count, Duration, FilledPart, Name, Part, ResourceName
+from .part import Capability, Count, Duration, FilledPart, Name, Part, ResourceName
 
 
 class Expectation(Part):
@@ -73,6 +73,11 @@ class Expectation(Part):
         """Whether it takes a look at the PodResources API."""
         return not {"pod_resources", "pod_resources_get"}.isdisjoint(self.model_fields_set)
 
+    @property
+    def needed(self) -> frozenset[Capability]:
+        """All that a backend must be able to observe, beyond what every one can."""
+        return frozenset()
+
     @model_validator(mode="after")
     def _expects_something(self) -> Expectation:
         if not self.expected:
@@ -100,6 +105,9 @@ class NodeExpectation(Expectation):
         annotations: The same for annotations.
         kubelet: `running`, `stopped` or `crashed`.
         panic: How the first line of a crashed kubelet's panic begins.
+        connected: Resource -> how many healthy devices a plugin has listed to the kubelet that runs now; `absent` where
+            no plugin is connected to it.
+        same_devices: Resources whose latest list has the ids of the first list in this story.
     """
 
     subject_key = "node"
@@ -117,6 +125,8 @@ class NodeExpectation(Expectation):
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
     panic: StrictStr | None = None
+    connected: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
+    same_devices: tuple[ResourceName, ...] = ()
 
     @property
     def pods_to_get(self) -> tuple[str, ...]:
@@ -125,6 +135,38 @@ class NodeExpectation(Expectation):
     @property
     def reads_checkpoint(self) -> bool:
         return self.checkpoint is not None
+
+
+class ExpectedOptions(FilledPart):
+    """The options of a plugin, as it answers GetDevicePluginOptions.
+
+    Attributes:
+        pre_start: Whether it asks for PreStartContainer.
+        preferred_allocation: Whether it offers GetPreferredAllocation.
+    """
+
+    pre_start: StrictBool | None = None
+    preferred_allocation: StrictBool | None = None
+
+    @property
+    def wanted(self) -> Mapping[str, bool]:
+        """What is expected, by the words of a `PluginView`."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        return {str(name): bool(value) for name, value in given.items()}
+
+
+class Growth(FilledPart):
+    """How much more than before a plugin's processes use at most.
+
+    Attributes:
+        open_files: Open files, sockets and pipes.
+        threads: Threads.
+        memory_mib: Resident memory, in MiB.
+    """
+
+    open_files: Count | None = None
+    threads: Count | None = None
+    memory_mib: Count | None = None
 
 
 class PluginExpectation(Expectation):
@@ -142,6 +184,13 @@ class PluginExpectation(Expectation):
         call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of the stub, or
             with a tap.
         connections: How many connections the kubelet has to the plugin's sockets; with a tap.
+        contract: [Rules](#the-contract) of the device plugin API that no message of the plugin has broken; with a tap.
+        options: `preStart`, `preferredAllocation`: whether the plugin has them on; with a tap.
+        sockets: How many sockets the plugin has in its folder; with a tap.
+        exit_status: Of its latest process that has ended, negative for a signal.
+        ends_within: How long that process took at most to end after SIGTERM, in real time.
+        growth: How much more its processes use at most than when `measurePlugin` measured them first: `openFiles`,
+            `threads`, `memoryMib`.
     """
 
     subject_key = "plugin"
@@ -155,6 +204,17 @@ class PluginExpectation(Expectation):
     calls: Mapping[Rpc, Count] = Field(default_factory=dict)
     call_log: tuple[Rpc, ...] = ()
     connections: Count | None = None
+    contract: tuple[Rule, ...] = ()
+    options: ExpectedOptions | None = None
+    sockets: Count | None = None
+    exit_status: StrictInt | None = None
+    ends_within: Duration | None = None
+    growth: Growth | None = None
+
+    @property
+    def needed(self) -> frozenset[Capability]:
+        process = not self.expected.isdisjoint({"sockets", "exit_status", "ends_within", "growth"})
+        return frozenset({Capability.MEASURE_PLUGINS} if process else ())
 
     @model_validator(mode="after")
     def _logs_calls_of_the_kubelet(self) -> PluginExpectation:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, StrictStr, create_model, model_validator
@@ -12,12 +13,25 @@ from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
 
 from .bug import Bug
+from .check_spec import CheckSpec, StandsFor
 from .expectations import AnyExpectation
-from .part import Action, Capability, KubernetesCondition, KubernetesVersion, Name, Part, is_met
+from .part import (
+    PARAMETER_NAME,
+    Action,
+    Capability,
+    KubernetesCondition,
+    KubernetesVersion,
+    Name,
+    ParameterValue,
+    Part,
+    is_met,
+)
 from .specs import NodeSpec, PluginSpec
 from .verbs import VERBS
 
 DEFAULT_NODE = "node-1"
+PARAMETERS: Final = "parameters"
+"""The key by which a story declares its parameters."""
 
 
 class _Step(Part):
@@ -27,15 +41,17 @@ class _Step(Part):
         name: The label that a failure shows.
         expect: What must be observed, of a node, a pod or a plugin.
         kubernetes: Leave the step out where the story is played on another version than this.
+        stands_for: Of a check: the profile's step of this name takes the place of this one.
     """
 
     name: StrictStr | None = None
     kubernetes: KubernetesCondition | None = None
+    stands_for: StandsFor | None = None
     expect: AnyExpectation | None = None
 
     @model_validator(mode="after")
     def _one_verb(self) -> _Step:
-        given = sorted(self.model_fields_set - {"name", "kubernetes"})
+        given = sorted(self.model_fields_set - {"name", "kubernetes", "stands_for"})
         if len(given) != 1:
             found = ", ".join(map(to_camel, given)) or "none"
             raise PydanticCustomError("verb", f"needs exactly one verb ({', '.join(STEP_KEYS)}); found {found}")
@@ -89,7 +105,9 @@ class Scenario(Part):
         nodes: The machines and their kubelets; one where it is left out.
         plugins: The device plugins, each run on every node.
         steps: What happens, in order.
+        parameters: Name -> default of what a run may set; ``${NAME}`` in any text of the story stands for it.
         kubernetes: The versions on which it can be played; on any other it is skipped.
+        check: What makes it a check of `simkubelet conform`.
         versions: The Kubernetes versions that it is played on one after the other, on all nodes; once, on the nodes'
             own, where it is left out.
     """
@@ -97,7 +115,11 @@ class Scenario(Part):
     name: Name
     description: StrictStr
     bug: Bug | None = None
+    parameters: Mapping[Annotated[StrictStr, Field(pattern=PARAMETER_NAME)], ParameterValue] = Field(
+        default_factory=dict
+    )
     kubernetes: KubernetesCondition | None = None
+    check: CheckSpec | None = None
     versions: Annotated[tuple[KubernetesVersion, ...], Field(min_length=1)] | None = None
     nodes: Annotated[tuple[NodeSpec, ...], Field(min_length=1)] = (NodeSpec(name=DEFAULT_NODE),)
     plugins: tuple[PluginSpec, ...] = ()
@@ -143,5 +165,6 @@ class Scenario(Part):
         steps = [step for step in self.steps if self.has_step(step)]
         by_part = [*(node.needed for node in self.nodes), *(plugin.needed for plugin in self.plugins)]
         by_part += [step.action.needed for step in steps if step.action is not None]
+        by_part += [step.expect.needed for step in steps if step.expect is not None]
         several = frozenset({Capability.SEVERAL_NODES} if len(self.nodes) > 1 else ())
         return several.union(*by_part)

@@ -20,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PlainValidator,
     StrictInt,
     StrictStr,
     WithJsonSchema,
@@ -80,6 +81,21 @@ NodePath = Annotated[StrictStr, AfterValidator(_absolute)]
 
 Count = Annotated[StrictInt, Field(ge=0)]
 """A whole number, zero or more."""
+
+
+def _parameter_value(value: object) -> object:
+    if isinstance(value, str | bool | int):
+        return value
+    raise PydanticCustomError("parameter", "expected text, a whole number, or true or false")
+
+
+ParameterValue = Annotated[
+    str | bool | int, PlainValidator(_parameter_value), WithJsonSchema({"type": ["string", "boolean", "integer"]})
+]
+"""What a parameter of a story can be."""
+
+PARAMETER_NAME: Final = r"^[A-Za-z][-A-Za-z0-9_]*$"
+"""How a parameter of a story can be called."""
 
 _DURATION = r"^(?=\d)(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?$"
 _LONGEST_S = 7 * 24 * 3600
@@ -216,6 +232,8 @@ class Capability(StrEnum):
     PROCESS_RUNTIME = "run the processes of containers"
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
+    MEASURE_PLUGINS = "look at a plugin's process and its folder"
+    RUN_COMMANDS = "run a program of this machine"
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from typing import Any
+from typing import Any, Final
 
 import yaml
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
-from .model import STEP_KEYS, Scenario
+from .model import PARAMETERS, STEP_KEYS, Scenario
 from .stories import builtin
 
 
@@ -56,11 +56,39 @@ class _StorySchema(GenerateJsonSchema):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a story document (draft 2020-12)."""
-    schema = Scenario.model_json_schema(schema_generator=_StorySchema)
+    plain = Scenario.model_json_schema(schema_generator=_StorySchema)
+    schema = _or_references(plain)
+    schema["properties"][PARAMETERS] = plain["properties"][PARAMETERS]
+    schema["$defs"][_REFERENCE] = {
+        "type": "string",
+        "pattern": r"\$\{[^{}]*\}",
+        "description": "A text with parameters of the story, such as ${count}.",
+    }
     properties = schema["$defs"]["Step"]["properties"]
     for key, example in _examples().items():
         properties[key]["examples"] = [example]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+_REFERENCE: Final = "Reference"
+"""The name of the schema of a text with a parameter in it."""
+_FORMS: Final = frozenset({"pattern", "enum", "const", "maxLength"})
+"""Keywords of texts that have to be of some form."""
+_ABOUT: Final = ("description", "title", "default")
+
+
+def _or_references(schema: Any) -> Any:
+    """The same schema, in which a text with a parameter can stand for a number, a boolean or a text of some form."""
+    if isinstance(schema, list):
+        return [_or_references(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kind = schema.get("type")
+    if kind in ("integer", "boolean") or ((kind == "string" or "const" in schema) and not _FORMS.isdisjoint(schema)):
+        about = {key: schema[key] for key in _ABOUT if key in schema}
+        value = {key: part for key, part in schema.items() if key not in _ABOUT}
+        return {**about, "anyOf": [value, {"$ref": f"#/$defs/{_REFERENCE}"}]}
+    return {key: _or_references(value) for key, value in schema.items()}
 
 
 def _examples() -> dict[str, Any]:

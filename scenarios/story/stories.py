@@ -27,6 +27,7 @@ CHOSEN = (
     "kubelet-restart",
     "amd/partitions-of-one-gpu",
     "bugs/k1-rolling-update-loses-the-new-plugin",
+    "conformance/kubelet-restart/registers-again",
     "generic/replicas-share-a-device",
     "gopher/renamed-file",
     "gpu-memory/earliest-pod-is-served-first",

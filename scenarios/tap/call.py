@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -117,6 +118,12 @@ class Supervisor(Protocol):
     def asked(self, rpc: StrEnum, request: bytes) -> Answer:
         """A call is complete, and waits for what is to be done with it."""
 
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
+        """The server has sent a message of its answer, whatever the caller gets."""
+
+    def refused(self, rpc: StrEnum, error: str) -> None:
+        """The server has ended a call with an error, whatever the caller gets."""
+
     def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
         """A call has ended; `error` is empty where it ended well."""
 
@@ -159,6 +166,8 @@ class KnownCall(Call):
         super().gives_up(code)
 
     def answers(self, headers: Headers, is_last: bool) -> None:
+        if is_last and (error := error_in(headers)):
+            self._supervisor.refused(self._rpc, error)
         if self._answers_to_drop:
             self._ask_again_at_end(is_last)
         else:
@@ -170,19 +179,32 @@ class KnownCall(Call):
             self._ask_again_at_end(is_last)
         elif self._answer.changes_messages:
             self._server.credit(self.target, size)
-            self._received += data
-            for message in taken(self._received):
+            for message in self._messages_in(data):
                 self._caller.send_data(self.source, self._changed(message), is_last=False)
             if is_last:
                 self._caller.send_data(self.source, b"", is_last=True)
             self._answered(is_last)
         else:
+            self._judge(data)
             end = self._ends.last_in(data)
             if self._lists and end is not None:
                 self._caller.send_data(self.source, data[:end] + b"".join(self._lists), is_last=False)
                 self._lists.clear()
                 data = data[end:]
             super().brings(data, size, is_last)
+
+    def _judge(self, data: bytes) -> None:
+        """Show the supervisor what passes as it is."""
+        deque(self._messages_in(data), maxlen=0)
+
+    def _messages_in(self, data: bytes) -> Iterator[bytes]:
+        """The messages that data of the server complete, each with its prefix; the supervisor gets them first."""
+        self._received += data
+        for message in taken(self._received):
+            is_compressed = message[0] != 0
+            if not is_compressed:
+                self._supervisor.replied(self._rpc, message_in(self._request), message_in(message))
+            yield message
 
     def send_list(self, devices: Sequence[dict[str, Any]]) -> None:
         """Put a list between those of the plugin, where this is a stream of lists that has begun."""

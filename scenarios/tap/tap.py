@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,13 +24,15 @@ from simkubelet.runtime import CriCall
 
 from ..trace.snapshot import Rpc
 from .answer import Answer, Answers, devices_of, registration
+from .contract import Breach, Contract, options_of
 from .link import Link
 
 OnReport = Callable[[Mapping[str, Any]], None]
 """Called with ``{"called": RPC, "devices": […]}`` of each call of the kubelet, and with ``{"registered": RESOURCE,
 "endpoint": …, "error": …}`` when a Register call is answered, as a stub reports them, see `plugin.stub.control`; with
 ``{"process": PID}`` when the kubelet reaches another process of the plugin than before, and ``{"connections": NUMBER}``
-when it has more connections to the plugin, or fewer."""
+when it has more connections to the plugin, or fewer; with ``{"options": […]}`` when the plugin says which it has on,
+and with ``{"breach": RULE, "detail": …}`` when a message of the plugin breaks its contract."""
 _GONE: Final = Mask.DELETE | Mask.MOVED_FROM
 _THERE: Final = Mask.CREATE | Mask.MOVED_TO
 _BACKLOG: Final = 128
@@ -55,10 +57,21 @@ class Tap:
     def __init__(self, plugin_folder: Path, kubelet_folder: Path, on_report: OnReport) -> None:
         self._on_report = on_report
         self._answers = Answers()
+        self._contract = Contract()
+        self._plugin_folder = plugin_folder
         self._sockets = MirroredSockets(plugin_folder, kubelet_folder, self._accept)
         self._links: dict[Link, asyncio.Task[None]] = {}
         self._process: int | None = None
         self._connections = 0
+
+    @property
+    def plugin_sockets(self) -> tuple[str, ...]:
+        """The names of the sockets that the plugin has in its folder."""
+        try:
+            files = sorted(self._plugin_folder.iterdir())
+        except FileNotFoundError:
+            return ()
+        return tuple(file.name for file in files if file.is_socket() and file.name != KUBELET_SOCKET_NAME)
 
     def start(self) -> None:
         """Stand between them from now on.
@@ -99,17 +112,29 @@ class Tap:
         answer = self._answers.next(rpc)
         if rpc is not Rpc.REGISTER:
             self._on_report({"called": rpc.value, "devices": sorted(devices_of(rpc, request))})
+        self._report(self._contract.asked(rpc, request, self._is_served))
         if answer.devices is not None:
             for link in self._links:
                 for call in link.known_calls:
                     call.send_list(answer.devices)
         return answer
 
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
+        """See `Supervisor`."""
+        rpc = Rpc(rpc)
+        if rpc is Rpc.GET_DEVICE_PLUGIN_OPTIONS:
+            self._on_report({"options": list(options_of(message))})
+        self._report(self._contract.answered(rpc, request, message))
+
     def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
         """See `Supervisor`."""
         if rpc is Rpc.REGISTER:
             resource, endpoint = registration(request)
             self._on_report({"registered": resource, "endpoint": endpoint, "error": error})
+
+    def refused(self, rpc: StrEnum, error: str) -> None:
+        """See `Supervisor`."""
+        self._report(self._contract.refused(Rpc(rpc), error))
 
     def joined(self, server_socket: Path, process: int) -> None:
         """See `LinkSupervisor`."""
@@ -123,6 +148,13 @@ class Tap:
         """See `LinkSupervisor`."""
         if _is_plugins(server_socket):
             self._count(-1)
+
+    def _is_served(self, endpoint: str) -> bool:
+        return (self._plugin_folder / endpoint).is_socket()
+
+    def _report(self, breaches: Iterable[Breach]) -> None:
+        for breach in breaches:
+            self._on_report({"breach": breach.rule.value, "detail": breach.detail})
 
     def _count(self, change: int) -> None:
         self._connections += change
@@ -295,7 +327,13 @@ class CriTap:
         """See `Supervisor`."""
         return Answer(error="refused by the story") if rpc in self._refused else Answer()
 
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
+        """See `Supervisor`."""
+
     def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
+        """See `Supervisor`."""
+
+    def refused(self, rpc: StrEnum, error: str) -> None:
         """See `Supervisor`."""
 
     def joined(self, server_socket: Path, process: int) -> None:

@@ -105,6 +105,37 @@ class RegistrationAnswered:
 
 
 @dataclass(frozen=True, slots=True)
+class ContractBroken:
+    """A message of a plugin with a tap broke a rule of the device plugin API, in a way that it had not before."""
+
+    kind: ClassVar[str] = "contract-broken"
+    plugin: str
+    node: str
+    rule: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PluginMeasured:
+    """A step measured what a plugin's processes use of the machine; memory is what they have resident."""
+
+    kind: ClassVar[str] = "plugin-measured"
+    plugin: str
+    node: str
+    open_files: int
+    threads: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """A step ran a program on this machine, which ended well."""
+
+    kind: ClassVar[str] = "command-run"
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRebooted:
     """A node has rebooted: what ran on it is gone, and its kubelet is about to start."""
 
@@ -269,6 +300,9 @@ StoryEvent = (
     | PluginSignalled
     | PluginCalled
     | RegistrationAnswered
+    | ContractBroken
+    | PluginMeasured
+    | CommandRun
     | NodeRebooted
     | CheckpointChanged
     | DiskFilled

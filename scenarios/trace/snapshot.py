@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 if TYPE_CHECKING:
     # The agent on a cluster's node imports this module, and has no device manager.
@@ -61,6 +61,56 @@ class Rpc(StrEnum):
     ALLOCATE = "Allocate"
     PRE_START_CONTAINER = "PreStartContainer"
     REGISTER = "Register"
+
+
+class Rule(StrEnum):
+    """What a plugin's messages have to be, as a tap judges them; see `RULES`."""
+
+    READABLE = "readable"
+    VERSION = "version"
+    ENDPOINT = "endpoint"
+    RESOURCE_NAME = "resourceName"
+    SERVES_FIRST = "servesFirst"
+    SAME_OPTIONS = "sameOptions"
+    ANSWERS = "answers"
+    DEVICE_IDS = "deviceIds"
+    ID_LENGTH = "idLength"
+    HEALTH = "health"
+    NUMA_NODES = "numaNodes"
+    RESPONSES = "responses"
+    PATHS = "paths"
+    DISTINCT_PATHS = "distinctPaths"
+    PERMISSIONS = "permissions"
+    ENV = "env"
+    CDI_NAMES = "cdiNames"
+    PREFERRED_AVAILABLE = "preferredAvailable"
+    PREFERRED_REQUIRED = "preferredRequired"
+    PREFERRED_SIZE = "preferredSize"
+
+
+RULES: Final[Mapping[Rule, str]] = {
+    Rule.READABLE: "sends messages of the API, which can be decoded",
+    Rule.VERSION: "registers with the version `v1beta1`",
+    Rule.ENDPOINT: "registers with a bare file name as its endpoint, in the plugin folder",
+    Rule.RESOURCE_NAME: "registers the name of an extended resource, such as `example.com/gpu`",
+    Rule.SERVES_FIRST: "has its socket before it registers",
+    Rule.SAME_OPTIONS: "registers with the options that it answers to GetDevicePluginOptions",
+    Rule.ANSWERS: "answers no call of the kubelet with an error; ListAndWatch may end",
+    Rule.DEVICE_IDS: "lists each device once, with an id",
+    Rule.ID_LENGTH: "lists ids of at most 63 characters",
+    Rule.HEALTH: "lists devices as `Healthy` or `Unhealthy`, in this spelling",
+    Rule.NUMA_NODES: "lists no device on a negative NUMA node",
+    Rule.RESPONSES: "answers Allocate for as many containers as were asked for",
+    Rule.PATHS: "gives containers mounts and device files by absolute paths",
+    Rule.DISTINCT_PATHS: "gives a container each mount and each device file once",
+    Rule.PERMISSIONS: "gives device files permissions out of `r`, `w` and `m`",
+    Rule.ENV: "gives containers variables that have names",
+    Rule.CDI_NAMES: "names CDI devices in full, as `vendor.com/class=name`",
+    Rule.PREFERRED_AVAILABLE: "prefers devices that are available only",
+    Rule.PREFERRED_REQUIRED: "prefers those devices, too, that must be included",
+    Rule.PREFERRED_SIZE: "prefers as many devices as were asked for, for each container",
+}
+"""What a plugin does that keeps a rule; the text completes "a plugin …"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +212,11 @@ class PluginView:
             stub, or of a plugin with a tap.
         call_log: All that the kubelet called of its latest process, in order.
         connections: How many connections to it are open, through a tap.
+        options: Those that it answered to GetDevicePluginOptions last, through a tap.
+        breaches: Rule -> how its messages broke it, each way once; through a tap.
+        sockets: The sockets that it has in its folder, with a tap.
+        exit_status: Of its latest process that has ended, negative for a signal; None where none has.
+        exit_s: How long that took to end after the signal to end, in real seconds; None where it got none.
     """
 
     name: str
@@ -173,6 +228,11 @@ class PluginView:
     calls: Mapping[str, int] = field(default_factory=dict)
     call_log: tuple[str, ...] = ()
     connections: int = 0
+    options: tuple[str, ...] = ()
+    breaches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    sockets: tuple[str, ...] = ()
+    exit_status: int | None = None
+    exit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import IO, Any, Final, Protocol, TypeVar, get_args, overload
+from typing import IO, Any, Final, Literal, Protocol, TypeVar, get_args, overload
 
-from simkubelet.model.events import DevicesAllocated, DevicesListed, NodeEvent, NodeStatusUpdated
+from simkubelet.model.events import (
+    DevicesAllocated,
+    DevicesListed,
+    KubeletCrashed,
+    KubeletStopped,
+    NodeEvent,
+    NodeStatusUpdated,
+    PluginDisconnected,
+    PluginRegistered,
+)
 
 from .events import StoryEvent
 
@@ -121,6 +130,35 @@ class Trace:
     def lists(self, node: str, resource: str) -> int:
         """How many lists of a resource's devices have come to a node's kubelet."""
         return sum((event.node, event.resource) == (node, resource) for event in self.of(DevicesListed))
+
+    def connected(self, node: str, resource: str) -> int | Literal["absent"]:
+        """How many healthy devices a plugin has listed to the kubelet that runs now; absent without a plugin."""
+        count: int | Literal["absent"] = "absent"
+        connected = 0
+        for entry in self._entries:
+            match entry.event:
+                case KubeletStopped(node=where) | KubeletCrashed(node=where) if where == node:
+                    connected, count = 0, "absent"
+                case PluginRegistered() | DevicesListed() | PluginDisconnected() as event if (
+                    event.node,
+                    event.resource,
+                ) != (node, resource):
+                    pass
+                case PluginRegistered():
+                    connected += 1
+                case PluginDisconnected():
+                    # Of two instances the older one may go after the newer one has listed its devices.
+                    connected = max(0, connected - 1)
+                    count = count if connected else "absent"
+                case DevicesListed(healthy=healthy):
+                    count = len(set(healthy))
+        return count
+
+    def has_first_devices(self, node: str, resource: str) -> bool:
+        """Whether the latest list of a resource has the ids of the first one."""
+        listed = [one for one in self.of(DevicesListed) if (one.node, one.resource) == (node, resource)]
+        ids = [{*one.healthy, *one.unhealthy} for one in listed]
+        return bool(ids) and ids[0] == ids[-1]
 
 
 def merged(values: Iterable[int]) -> tuple[int, ...]:

@@ -92,11 +92,15 @@ def channel(socket: Path) -> Any:
 
 @dataclass
 class Between:
-    """A tap between a plugin and a kubelet; `reports` has its reports of calls, `links` those of connections."""
+    """A tap between a plugin and a kubelet; `reports` has its reports of calls, `links` those of connections.
+
+    What it says of the messages themselves is in `judged`.
+    """
 
     folder: Path
     reports: list[dict[str, Any]] = field(default_factory=list)
     links: list[dict[str, Any]] = field(default_factory=list)
+    judged: list[dict[str, Any]] = field(default_factory=list)
     servers: list[ByteServer] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -106,7 +110,8 @@ class Between:
 
     def _record(self, report: Mapping[str, Any]) -> None:
         is_of_links = not {"process", "connections"}.isdisjoint(report)
-        (self.links if is_of_links else self.reports).append(dict(report))
+        is_judgement = not {"options", "breach"}.isdisjoint(report)
+        (self.links if is_of_links else self.judged if is_judgement else self.reports).append(dict(report))
 
     async def serve(self, socket: Path) -> ByteServer:
         """Serve a socket, and wait until the tap mirrors it."""

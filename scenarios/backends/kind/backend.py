@@ -47,6 +47,8 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
     Capability.FAKE_NUMA_NODES,
     Capability.ADVANCE_TIME,
+    Capability.MEASURE_PLUGINS,
+    Capability.RUN_COMMANDS,
     Capability.NODE_FOLDERS,
     Capability.POD_ORDER,
     Capability.FULL_DISK,

@@ -206,7 +206,7 @@ class PluginOnNode:
         """For the story's observations."""
         restarts = max(self._starts - 1, 0)
         calls = self._call_log.view_fields
-        return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, *calls)
+        return PluginView(self.spec.name, self.node.name, self._state, restarts, self.registrations, **calls)
 
     @property
     def has_ended(self) -> bool:

@@ -79,9 +79,10 @@ class KindKubelets:
             HostError: It does not come up.
         """
         match action:
-            case RestartKubelet():
-                await self._stop(node)
-                await self._start(node)
+            case RestartKubelet(times=times):
+                for _ in range(times):
+                    await self._stop(node)
+                    await self._start(node)
             case StopKubelet():
                 await self._stop(node)
             case StartKubelet() if self._state.kubelet[node.name] is KubeletState.RUNNING:

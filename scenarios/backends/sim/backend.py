@@ -35,8 +35,8 @@ from ...story.part import Action, Capability
 from ...story.specs import PluginSpec, Runtime
 from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
-from ...story.verbs.node_action import Advance, KubeletAction, RuntimeAction
-from ...story.verbs.plugin_action import PluginAction
+from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, RuntimeAction
+from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
 from ...story.verbs.pod_action import Apply, Bind, Delete, ExitContainer, MetadataAction
 from ...trace.events import ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
@@ -47,7 +47,16 @@ from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_process import PluginProcess
 from ..world.plugins import SimPlugins, needs_view
 from ..world.pod_resources import PodResourcesAnswers
-from .changes import bind, change_device, change_file, change_gpus, change_kubelet, change_metadata, change_runtime
+from .changes import (
+    bind,
+    change_device,
+    change_file,
+    change_gpus,
+    change_kubelet,
+    change_metadata,
+    change_runtime,
+    run_command,
+)
 from .patience import SimPatience, settled
 from .view import PodResourcesAgent, node_view, pod_view
 
@@ -206,6 +215,8 @@ class SimBackend:
 
     @perform.register
     async def _change_plugin(self, action: PluginAction) -> None:
+        if isinstance(action, MeasurePlugin):
+            await settled(self.trace)
         await self._plugins.perform(action, self._node(action.node).name)
 
     @perform.register
@@ -230,6 +241,10 @@ class SimBackend:
         node = self._node(action.node)
         with self._logs.of(node.name):
             await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
+
+    @perform.register
+    async def _run_command(self, action: RunCommand) -> None:
+        await run_command(action, self.trace)
 
     @perform.register
     async def _advance(self, action: Advance) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 from simkubelet.cluster import Key, Objects, Store
 from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.kubelet import Kubelet
-from simkubelet.model.errors import InputError
+from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.pod import Pod
 from simkubelet.runtime import Cri
 
@@ -36,6 +37,7 @@ from ...story.verbs.node_action import (
     RefuseCri,
     RestartKubelet,
     ResumeRuntime,
+    RunCommand,
     RuntimeAction,
     StartKubelet,
     StopKubelet,
@@ -44,6 +46,7 @@ from ...story.verbs.node_action import (
 from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import (
     CheckpointChanged,
+    CommandRun,
     CriRefused,
     DiskFilled,
     DiskFreed,
@@ -177,8 +180,9 @@ async def change_kubelet(
         await settled(trace)
 
     match action:
-        case RestartKubelet():
-            await kubelet.restart(until_settled)
+        case RestartKubelet(times=times):
+            for _ in range(times):
+                await kubelet.restart(until_settled)
         case StopKubelet():
             await kubelet.stop()
         case StartKubelet() if kubelet.is_running:
@@ -219,6 +223,34 @@ def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:
         file.unlink()
     else:
         file.write_text(changed)
+
+
+async def run_command(action: RunCommand, trace: Trace) -> None:
+    """Run a program of this machine.
+
+    Raises:
+        InputError: There is no such program.
+        HostError: It fails.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *action.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise InputError(f"runCommand: cannot run {action.command[0]}: {error.strerror}") from None
+    try:
+        _, written = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        last = written.decode(errors="replace").strip().rpartition("\n")[2]
+        raise HostError(f"runCommand: {action.command[0]} ended with status {process.returncode}: {last}")
+    trace.append(CommandRun(action.command))
 
 
 def bind(pod: Pod, node: str, store: Store) -> None:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,11 +23,11 @@ from simkubelet.host import with_first_limit
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError, PluginError
 
-from ...trace.events import PluginExited, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
+from ...trace.events import PluginExited, PluginMeasured, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
 from .logs import exit_message
-from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked
+from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked, use_of_marked
 from .plugin_reports import LINE_LIMIT_BYTES, CallLog, StubControl
 
 _FIRST_BACKOFF_S: Final = 10.0
@@ -74,6 +75,8 @@ class PluginProcess:
         self._log_begin = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._mark = f"{command.node}/{command.name}/{command.log}"
+        self._exit_status: int | None = None
+        self._exit_s: float | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._control: StubControl | None = None
         self._pause: asyncio.Task[None] | None = None
@@ -100,7 +103,8 @@ class PluginProcess:
         """What the supervisor knows of the plugin."""
         restarts = max(self._starts - 1, 0)
         calls = self._call_log.view_fields
-        return PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, *calls)
+        view = PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, **calls)
+        return replace(view, exit_status=self._exit_status, exit_s=self._exit_s)
 
     async def run(self) -> None:
         """Start the plugin again and again until cancelled; then the process is ended.
@@ -120,7 +124,7 @@ class PluginProcess:
                 status = await self._run_once()
                 if not self.is_wanted:
                     continue
-                if not self._has_registered:
+                if not self._has_registered and self.may_restart.is_set():
                     self._state = PluginState.EXITED
                     raise PluginError(self._never_registered(status))
                 if self._clock.now() - began > 2 * _MAX_BACKOFF_S:
@@ -200,6 +204,11 @@ class PluginProcess:
         if self._process is not None and catches(self._process.pid, number):
             self._process.send_signal(number)
 
+    def measure(self) -> None:
+        """Record what its processes use now."""
+        used = use_of_marked(self._mark)
+        self._trace.append(PluginMeasured(self.command.name, self.command.node, *used))
+
     async def _signal(self, number: signal.Signals) -> None:
         await self._until_up()
         signal_marked(self._mark, number)
@@ -263,6 +272,7 @@ class PluginProcess:
                 await self._control.listen()
             status = await process.wait()
             await kill_marked(self._mark)
+            self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
             self._control = None
@@ -310,6 +320,7 @@ class PluginProcess:
             return
         # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
         # second signal would come when it handles none any more, and change its exit status.
+        began_s = time.monotonic()
         if grace_s:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -319,6 +330,7 @@ class PluginProcess:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await process.wait()
+            self._exit_s = time.monotonic() - began_s
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         async with asyncio.timeout(_KILL_GRACE_S):

@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from simkubelet.model.errors import PluginError
 
-from ...trace.events import PluginCalled, RegistrationAnswered
+from ...trace.events import ContractBroken, PluginCalled, RegistrationAnswered
 from ...trace.trace import Record
 
 LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+_MOST_BREACHES: Final = 5
+"""Ways to break one rule that are kept: a list of thousands of devices can have thousands."""
 _ANSWER_LIMIT_S: Final = 20.0
 
 
@@ -30,6 +32,8 @@ class CallLog:
         log: All that the kubelet called of the latest process, in order.
         refusal: The answer to the latest Register call, empty where it was accepted or there was none.
         connections: How many the kubelet has.
+        options: Those that the plugin says it has on.
+        breaches: Rule of its contract -> how it was broken, each way once and no more than some.
     """
 
     def __init__(self, plugin: str, node: str, trace: Record) -> None:
@@ -40,11 +44,20 @@ class CallLog:
         self.log: list[str] = []
         self.refusal = ""
         self.connections = 0
+        self.options: tuple[str, ...] = ()
+        self.breaches: dict[str, tuple[str, ...]] = {}
 
     @property
-    def view_fields(self) -> tuple[str, Mapping[str, int], tuple[str, ...], int]:
-        """The last attributes of a `PluginView`."""
-        return self.refusal, dict(self.calls), tuple(self.log), self.connections
+    def view_fields(self) -> Mapping[str, Any]:
+        """The attributes of a `PluginView` that are known from it."""
+        return {
+            "refusal": self.refusal,
+            "calls": dict(self.calls),
+            "call_log": tuple(self.log),
+            "connections": self.connections,
+            "options": self.options,
+            "breaches": dict(self.breaches),
+        }
 
     def begin_process(self) -> None:
         """Another process is the plugin from now on."""
@@ -64,9 +77,19 @@ class CallLog:
                 return not error
             case {"connections": number}:
                 self.connections = number
+            case {"options": options}:
+                self.options = tuple(options)
+            case {"breach": rule, "detail": detail}:
+                self._break(rule, detail)
             case {"ready": True} | {"process": _}:
                 self.begin_process()
         return False
+
+    def _break(self, rule: str, detail: str) -> None:
+        before = self.breaches.get(rule, ())
+        if detail not in before and len(before) < _MOST_BREACHES:
+            self.breaches[rule] = (*before, detail)
+            self._trace.append(ContractBroken(self._plugin, self._node, rule, detail))
 
 
 class StubControl:

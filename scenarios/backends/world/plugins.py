@@ -27,6 +27,7 @@ from ...story.verbs.plugin_action import (
     CallAction,
     CommandAction,
     KillPlugin,
+    MeasurePlugin,
     PausePlugin,
     PluginAction,
     ResumePlugin,
@@ -72,7 +73,10 @@ class SimPlugins:
     @property
     def views(self) -> tuple[PluginView, ...]:
         """What the supervisors say now."""
-        return tuple(_as_on_a_node(one.view, self._folders[node]) for (node, _), one in self._processes.items())
+        return tuple(
+            replace(_as_on_a_node(one.view, self._folders[node]), sockets=self._sockets(node, name))
+            for (node, name), one in self._processes.items()
+        )
 
     @property
     def processes(self) -> tuple[PluginProcess, ...]:
@@ -115,6 +119,11 @@ class SimPlugins:
             kind, why = HostError if error.errno == errno.ENOSPC else InputError, error.strerror or error
             raise kind(f"plugin '{spec.name}': cannot make a tap: {why}; choose another --dir") from None
 
+    def _sockets(self, node: str, name: str) -> tuple[str, ...]:
+        """The sockets that a plugin has in the folder that a tap gives it."""
+        tap = self._taps.get((node, name))
+        return () if tap is None else tap.plugin_sockets
+
     async def close(self) -> None:
         """Take the taps away."""
         await asyncio.gather(*(tap.close() for tap in self._taps.values()))
@@ -143,14 +152,16 @@ class SimPlugins:
                 await process.start()
             case StopPlugin(signal="KILL"):
                 await process.stop(grace_s=0)
-            case StopPlugin():
-                await process.stop()
+            case StopPlugin(grace=grace_s):
+                await process.stop(grace_s)
             case KillPlugin():
                 await process.kill()
             case PausePlugin():
                 await process.pause()
             case ResumePlugin():
                 await process.resume()
+            case MeasurePlugin():
+                process.measure()
             case SignalPlugin(signal=name):
                 await process.send_signal(name)
             case CallAction() if tap := self._taps.get((node, action.plugin)):

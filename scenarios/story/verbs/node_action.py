@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Annotated
 
-from pydantic import ConfigDict, RootModel
+from pydantic import ConfigDict, Field, RootModel, StrictInt, StrictStr
 
 from simkubelet.model.events import KubeletStarted, KubeletStopped
 from simkubelet.runtime import CriCall
@@ -13,6 +14,7 @@ from simkubelet.runtime import CriCall
 from ...trace.events import (
     CheckpointChanged,
     ClockAdvanced,
+    CommandRun,
     CriRefused,
     DiskFilled,
     DiskFreed,
@@ -20,7 +22,7 @@ from ...trace.events import (
     RuntimePaused,
     RuntimeResumed,
 )
-from ..part import Action, Capability, DataPath, Duration, Name, NodeAction
+from ..part import Action, Capability, DataPath, Duration, Name, NodeAction, Part
 
 _SECTION = "The kubelet and its node"
 
@@ -38,10 +40,16 @@ class RuntimeAction(NodeAction):
 
 
 class RestartKubelet(KubeletAction):
-    """End the kubelet and start a new instance, which first removes every socket of the plugin folder."""
+    """End the kubelet and start a new instance, which first removes every socket of the plugin folder.
+
+    Attributes:
+        times: How often, one after the other; each time plugins that are quick have registered again.
+    """
 
     capability = Capability.RESTART_KUBELET
     events = (KubeletStopped, KubeletStarted)
+
+    times: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
 
 
 class StopKubelet(KubeletAction):
@@ -159,6 +167,24 @@ class RefuseCri(RuntimeAction):
     @property
     def title(self) -> str:
         return f"the container runtime refuses {', '.join(self.calls) or 'nothing'}"
+
+
+class RunCommand(Action, Part):
+    """Run a program on this machine, outside the node, and wait until it has ended well.
+
+    Attributes:
+        command: The program and its arguments.
+    """
+
+    section = _SECTION
+    capability = Capability.RUN_COMMANDS
+    events = (CommandRun,)
+
+    command: Annotated[tuple[StrictStr, ...], Field(min_length=1)]
+
+    @property
+    def title(self) -> str:
+        return f"run {self.command[0]}"
 
 
 class Advance(Action, RootModel[Duration]):

@@ -11,6 +11,7 @@ from simkubelet.model.events import DevicesListed, PluginDisconnected
 
 from ...trace.events import (
     PluginExited,
+    PluginMeasured,
     PluginPaused,
     PluginResumed,
     PluginSignalled,
@@ -55,12 +56,14 @@ class StopPlugin(ProcessAction):
     """End a plugin's process, which is not started again.
 
     Attributes:
-        signal: `TERM` as the deletion of its pod does, with KILL after five seconds; or `KILL` at once.
+        signal: `TERM` as the deletion of its pod does, with KILL after the grace; or `KILL` at once.
+        grace: Real time from TERM to KILL.
     """
 
     events = (PluginExited,)
 
     signal: Literal["TERM", "KILL"] = "TERM"
+    grace: Annotated[Duration, Field(gt=0)] = 5.0
 
 
 class KillPlugin(ProcessAction):
@@ -95,6 +98,13 @@ class SignalPlugin(ProcessAction):
     events = (PluginSignalled,)
 
     signal: Literal["HUP", "USR1", "USR2"]
+
+
+class MeasurePlugin(PluginAction):
+    """Measure how many open files, threads and how much memory a plugin's processes use; see `growth`."""
+
+    capability = Capability.MEASURE_PLUGINS
+    events = (PluginMeasured,)
 
 
 class CommandAction(PluginAction):

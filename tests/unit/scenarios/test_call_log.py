@@ -28,7 +28,7 @@ def log(trace: Trace) -> CallLog:
 
 
 def view(log: CallLog) -> PluginView:
-    return PluginView("gpu", "node-1", PluginState.RUNNING, 0, 0, *log.view_fields)
+    return PluginView("gpu", "node-1", PluginState.RUNNING, 0, 0, **log.view_fields)
 
 
 def test_calls_are_counted_kept_in_order_and_recorded(log: CallLog, trace: Trace) -> None:

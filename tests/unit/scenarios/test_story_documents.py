@@ -329,7 +329,7 @@ DANGLING = [
         "- expect: {node: node-1, checkpoint: {pods: {p: absent, q: absent}}}",
         [
             "5:11: steps[0].expect: the calls of plugin 'a' are not recorded; add 'tap: true' to it",
-            "6:49: steps[1].expect.connections: the connections of plugin 'b' are not counted; add 'tap: true' to it",
+            "6:49: steps[1].expect.connections: the connections of plugin 'b' are not known; add 'tap: true' to it",
             "8:38: steps[3].expect.containers.man: pod 'p' has no container 'man'; it has c",
             "9:60: steps[4].expect.checkpoint.pods.q: no step before this one applies a pod 'q'",
         ],

@@ -265,3 +265,9 @@ async def test_calls_before_the_one_that_is_meant_pass(between: Between, plugin:
     answers.append(await call(allocate("a")))
 
     assert answers == [answers[0]] * 3
+
+
+async def test_answers_are_judged_as_the_plugin_sends_them(between: Between, to_plugin: Any) -> None:
+    await to_plugin.unary_unary(ALLOCATE)(allocate("a"))
+
+    assert [one["breach"] for one in between.judged] == ["readable"]

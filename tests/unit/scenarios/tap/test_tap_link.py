@@ -57,6 +57,12 @@ class Between:
     def answered(self, rpc: Rpc, request: bytes, error: str) -> None:
         pass
 
+    def replied(self, rpc: Rpc, request: bytes, message: bytes) -> None:
+        pass
+
+    def refused(self, rpc: Rpc, error: str) -> None:
+        pass
+
     async def call(self, stream: int, rpc: str) -> None:
         path = [(b":method", b"POST"), (b":path", f"/v1beta1.DevicePlugin/{rpc}".encode())]
         self.link.caller.data_received(

@@ -1,0 +1,101 @@
+"""The checks: those stories of the catalogue that have a section `check`, by group and name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from simkubelet.model.errors import InputError
+
+from ..story.check_spec import CheckSpec
+from ..story.document import Document, load
+from ..story.stories import builtin, first_sentence
+
+TOPIC: Final = "conformance/"
+"""The folder of the catalogue that has them, one folder a group."""
+
+GROUPS: Final = {
+    "registration": "Registration",
+    "options": "Options",
+    "lists": "Device lists",
+    "allocation": "Allocation",
+    "preferred-allocation": "Preferred allocation",
+    "pre-start": "PreStartContainer",
+    "health": "Health",
+    "kubelet-restart": "Kubelet restart",
+    "stream": "End of the ListAndWatch stream",
+    "start": "Start before the kubelet",
+    "instances": "Two instances at once",
+    "hostile-kubelet": "Hostile or slow kubelet",
+    "limits": "Limits",
+    "resources": "Resource leaks",
+    "shutdown": "Shutdown",
+}
+"""The groups in the order of a report: folder -> heading."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check; `id` is GROUP/NAME and never changes."""
+
+    id: str
+    path: Path
+    document: Document
+    spec: CheckSpec
+
+    @property
+    def group(self) -> str:
+        """The folder that it is in."""
+        return self.id.partition("/")[0]
+
+    @property
+    def summary(self) -> str:
+        """What a plugin that passes does, in a sentence."""
+        return first_sentence(self.document.scenario.description)
+
+
+def all_checks() -> tuple[Check, ...]:
+    """Every check with the defaults of its parameters, group after group."""
+    found = []
+    for name, path in builtin().items():
+        if name.startswith(TOPIC):
+            document = load(path)
+            if document.scenario.check is not None:
+                found.append(Check(name.removeprefix(TOPIC), path, document, document.scenario.check))
+    order = list(GROUPS)
+    return tuple(sorted(found, key=lambda check: (order.index(check.group), check.id)))
+
+
+def selected(checks: Iterable[Check], only: Sequence[str], skip: Sequence[str]) -> tuple[Check, ...]:
+    """Those checks that some pattern of `only` names, and none of `skip`.
+
+    Args:
+        checks: To choose from.
+        only: A group, an id, or either with ``*`` and ``?``; all checks where there is none.
+        skip: The same.
+
+    Raises:
+        InputError: A pattern names no check.
+    """
+    known = tuple(checks)
+    for option, patterns in (("--only", only), ("--skip", skip)):
+        for pattern in patterns:
+            if not any(_names(pattern, check) for check in known):
+                raise InputError(
+                    f"{option}: no check '{pattern}'; 'simkubelet conform --list' shows them and their groups"
+                )
+    left = tuple(
+        check
+        for check in known
+        if (not only or any(_names(one, check) for one in only)) and not any(_names(one, check) for one in skip)
+    )
+    if not left:
+        raise InputError("--only and --skip leave no check; 'simkubelet conform --list' shows all")
+    return left
+
+
+def _names(pattern: str, check: Check) -> bool:
+    return any(fnmatchcase(name, pattern.rstrip("/")) for name in (check.id, check.group))

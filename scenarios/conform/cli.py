@@ -1,0 +1,136 @@
+"""The command ``simkubelet conform``.
+
+Only click is imported at load, see `scenarios.cli`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .checks import Check
+    from .plugin_under_test import Subject
+    from .report import Report
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option("--list", "is_list", is_flag=True, help="List the checks, and start nothing.")
+@click.option("--profile", type=_FILE, metavar="FILE", help="What the plugin claims and needs, see below.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Only these checks: a group, an id, or either with *.")
+@click.option("--skip", multiple=True, metavar="PATTERN", help="Not these checks.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option(
+    "-n", "count", type=click.IntRange(1, 64), help="Checks at a time (default: three for each core, at most 8)."
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Make the nodes' folders here (default: a temporary folder; sockets need short paths).",
+)
+@click.pass_context
+def conform(
+    context: click.Context,
+    /,
+    command: tuple[str, ...],
+    is_list: bool,
+    profile: Path | None,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    junit: Path | None,
+    count: int | None,
+    directory: Path | None,
+) -> None:
+    """Check a device plugin, in any language, against what kubelets do; no cluster is needed.
+
+    COMMAND starts the plugin as its container would. It sees the node's paths (/var/lib/kubelet/device-plugins) and
+    the files of this machine. It is started once to see what it registers and lists, and then for each check on a node
+    of its own: the kubelet restarts, breaks the stream, hangs; the plugin is stopped, or runs twice. Needs root or user
+    namespaces, as foreign plugins of stories do.
+
+    \b
+    Examples:
+      simkubelet conform -- ./my-plugin --flag
+      simkubelet conform --only registration --only 'kubelet-restart/*' -- ./my-plugin
+      simkubelet conform --profile nvidia.yaml --junit conform.xml -- nvidia-device-plugin
+
+    \b
+    A profile says what cannot be discovered; each key may be left out:
+      resource: nvidia.com/gpu            # which, where the plugin has several
+      count: 2                            # devices of it
+      gpus: {profile: t4, count: 2}       # fake GPUs of the node; amd, iluvatar, files as in stories
+      env: {DP_DISABLE_HEALTHCHECKS: ""}
+      break: {fail: {gpu: 0, lost: true}} # a step of a story that breaks a device
+      heal: {heal: {gpu: 0}}              # or of this machine: {runCommand: {command: [./heal.sh]}}
+      breaks: 1                           # how many devices become unhealthy
+
+    A check that does not apply is skipped, with the reason; one that the machine did not let finish is unknown. A
+    warning is a rule that the plugin breaks and that no pod notices. docs/conformance.md explains each check.
+
+    Exit status: 0 no check failed, 1 one failed or the plugin does not register, 2 bad input, 3 the machine failed,
+    130 interrupted with Ctrl-C, 143 with SIGTERM.
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from rich.console import Console
+
+    from .checks import all_checks, selected
+    from .plugin_under_test import Subject
+    from .profile import read_profile
+    from .report import Report, print_list
+
+    chosen = selected(all_checks(), only, skip)
+    out = Console(highlight=False)
+    if is_list:
+        print_list(out, chosen)
+        return
+    subject = Subject(_program(command), read_profile(profile), profile_path=profile)
+    context.exit(_judge(subject, chosen, count, directory, Report(out, chosen, junit)))
+
+
+def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directory: Path | None, report: Report) -> int:
+    """Discover the plugin, play the checks and report; the exit status.
+
+    Raises:
+        Interrupted: The user ended the run; what was done has been reported.
+    """
+    from ..play.interruption import Interrupted, run_interruptibly
+    from .conform import conform as play_checks
+    from .conform import exit_status
+    from .plugin_under_test import discovered
+
+    found = run_interruptibly(discovered(subject, directory))
+    report.show_subject(found)
+    try:
+        run_interruptibly(play_checks(found, checks, count, directory, report.add))
+    except Interrupted:
+        report.finish()
+        raise
+    report.finish()
+    return exit_status(report.results)
+
+
+def _program(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The command of the plugin, with the whole path of its program.
+
+    Raises:
+        UsageError: None is given.
+        InputError: There is no such program.
+    """
+    import shutil
+
+    from simkubelet.model.errors import InputError
+
+    if not command:
+        raise click.UsageError("no plugin; add -- and the command that starts it, for example: -- ./my-plugin --flag")
+    program = shutil.which(command[0])
+    if program is None:
+        raise InputError(f"no program '{command[0]}'; give its path or put its folder on PATH")
+    return (str(Path(program).absolute()), *command[1:])

@@ -1,0 +1,174 @@
+"""The plugin under test: what is known of it, and the stories of checks with it in the place of their plugin."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from simkubelet.model.errors import InputError, PluginError
+from simkubelet.model.events import DevicesListed
+
+from ..backends.sim.backend import SimBackend
+from ..evaluation.verdict import single_errors
+from ..story.check_spec import Needs, StandsFor
+from ..story.document import Document, load
+from ..story.model import Scenario
+from ..story.part import ParameterValue
+from ..story.specs import PluginSpec
+from ..trace.snapshot import Snapshot
+from .checks import Check
+from .profile import Profile
+
+NAME: Final = "plugin"
+"""The plugin of a check in whose place the one under test is run; others whose names begin so are further ones."""
+_REGISTERS_WITHIN_S: Final = 30.0
+_SETTLES_WITHIN_S: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin under test.
+
+    Attributes:
+        command: Its argv.
+        profile: What the user says of it.
+        resource: The resource that is checked.
+        count: How many healthy devices of it the plugin lists.
+        resources: All that it registers.
+        options: What it has on, in a story's words.
+        profile_path: The file with the profile, if there is one.
+    """
+
+    command: tuple[str, ...]
+    profile: Profile
+    resource: str = ""
+    count: int = 0
+    resources: tuple[str, ...] = ()
+    options: frozenset[str] = field(default_factory=frozenset)
+    profile_path: Path | None = None
+
+    @property
+    def settings(self) -> Mapping[str, ParameterValue]:
+        """Values of the parameters that checks declare."""
+        remaining = max(self.count - self.profile.breaks, 0)
+        return {
+            "resource": self.resource,
+            "count": self.count,
+            "remaining": remaining,
+            "resources": len(self.resources),
+            "streams": 2 * len(self.resources),
+            **({} if self.profile.wait is None else {"wait": self.profile.wait}),
+        }
+
+    def command_for(self, check: Check) -> str:
+        """The command line that plays one check with the plugin."""
+        profile = () if self.profile_path is None else ("--profile", str(self.profile_path))
+        return shlex.join(("simkubelet", "conform", *profile, "--only", check.id, "--", *self.command))
+
+    def reason_to_skip(self, needs: Needs) -> str:
+        """Why a check with these needs does not apply to the plugin; empty where it does."""
+        steps = self.profile.steps
+        if self.count < needs.devices:
+            return f"needs {needs.devices} devices; the plugin lists {self.count}"
+        if needs.pre_start and "preStart" not in self.options:
+            return "the plugin does not ask for PreStartContainer"
+        if needs.preferred_allocation and "preferredAllocation" not in self.options:
+            return "the plugin does not offer GetPreferredAllocation"
+        if needs.breakable and StandsFor.BREAK not in steps:
+            return "no profile says how a device breaks (break:)"
+        if needs.healable and StandsFor.HEAL not in steps:
+            return "no profile says how a device is healed (heal:)"
+        return ""
+
+    def in_check(self, check: Check) -> Document:
+        """The story of a check with the plugin in it."""
+        document = load(check.path, settings=self.settings)
+        return replace(document, scenario=self.in_story(document.scenario))
+
+    def in_story(self, scenario: Scenario) -> Scenario:
+        """A story with the plugin in it, on a node as its profile has it."""
+        steps = tuple(
+            self.profile.steps.get(step.stands_for, step) if step.stands_for else step for step in scenario.steps
+        )
+        plugins = tuple(self._in_place_of(plugin) for plugin in scenario.plugins)
+        nodes = tuple(self.profile.on(node) for node in scenario.nodes)
+        return scenario.model_copy(update={"steps": steps, "plugins": plugins, "nodes": nodes})
+
+    def _in_place_of(self, plugin: PluginSpec) -> PluginSpec:
+        if not plugin.name.startswith(NAME):
+            return plugin
+        return PluginSpec(
+            name=plugin.name,
+            command=self.command,
+            tap=plugin.tap,
+            start=plugin.start,
+            api=self.profile.api,
+            env={**plugin.env, **self.profile.env},
+        )
+
+
+async def discovered(subject: Subject, directory: Path | None) -> Subject:
+    """Start a plugin once and see what it registers and lists.
+
+    Raises:
+        InputError: The program cannot be run.
+        PluginError: It ends, or does not register, or lists no device of the resource.
+        HostError: This machine fails.
+    """
+    scenario = Scenario.model_validate(
+        {
+            "name": "probe",
+            "description": "What the plugin registers.",
+            "plugins": [{"name": NAME, "builtin": "stub", "tap": True}],
+            "steps": [{"expect": {"node": "node-1", "kubelet": "running"}}],
+        }
+    )
+    world = SimBackend(subject.in_story(scenario), directory, keep=False, plugin_commands={})
+    try:
+        async with world:
+            return await _probed(subject, world)
+    except BaseExceptionGroup as errors:
+        raise next(single_errors(errors.subgroup(InputError) or errors)) from None
+
+
+async def _probed(subject: Subject, world: SimBackend) -> Subject:
+    patience = world.patience(_REGISTERS_WITHIN_S)
+    await world.observe()
+    while not _listed(world) and await patience.wait():
+        await world.observe()
+    settling = world.patience(_SETTLES_WITHIN_S)
+    while await settling.wait():
+        await world.observe()
+    return _found(subject, await world.observe(), _listed(world))
+
+
+def _listed(world: SimBackend) -> dict[str, int]:
+    """Resource -> how many healthy devices its latest list has, where it has any."""
+    listed = {event.resource: len(set(event.healthy)) for event in world.trace.of(DevicesListed)}
+    return {resource: count for resource, count in sorted(listed.items()) if count}
+
+
+def _found(subject: Subject, snapshot: Snapshot, listed: Mapping[str, int]) -> Subject:
+    (plugin,) = snapshot.plugins
+    if plugin.refusal:
+        raise PluginError(f"the kubelet refuses the plugin's registration: {plugin.refusal}")
+    if plugin.registrations == 0:
+        raise PluginError(
+            f"the plugin has not registered within {_REGISTERS_WITHIN_S:g} s; does it dial "
+            "/var/lib/kubelet/device-plugins/kubelet.sock, which is a socket of the simulated kubelet for it?"
+        )
+    wanted = subject.profile.resource
+    if not listed:
+        raise PluginError(
+            "the plugin registers, but lists no device; which devices does it need? see --profile (gpus, files)"
+        )
+    if wanted is not None and wanted not in listed:
+        raise PluginError(
+            f"the plugin lists no device of {wanted}, which the profile names; it lists {', '.join(listed)}"
+        )
+    resource = wanted or next(iter(listed))
+    count = listed[resource] if subject.profile.count is None else subject.profile.count
+    return replace(subject, resource=resource, count=count, resources=tuple(listed), options=frozenset(plugin.options))

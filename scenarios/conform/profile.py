@@ -1,0 +1,82 @@
+"""A profile: what a user says about the plugin under test and about the node that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
+from pydantic_core import PydanticCustomError
+
+from ..story.check_spec import StandsFor
+from ..story.document import load_part
+from ..story.model import Step
+from ..story.part import Count, Part, ResourceName, parse_duration
+from ..story.specs import AmdSpec, File, GpuSpec, IluvatarSpec, NodeSpec
+
+
+def _duration(text: str | None) -> str | None:
+    try:
+        parse_duration(text)
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{reason}", {"reason": str(error)}) from error
+    return text
+
+
+class Profile(Part):
+    """What a plugin claims; all that is left out is discovered, or not checked.
+
+    Attributes:
+        resource: The resource to check, where the plugin has several; by default the first one by name.
+        count: How many devices of it the node has; by default as many as the plugin's first list.
+        env: Added to the plugin's environment.
+        api: Whether the plugin talks to the API server.
+        gpus: NVIDIA GPUs of the node, as in a story; `amd`, `iluvatar` and `files` likewise.
+        break_: A step of a story that breaks a device, such as ``fail: {gpu: 0, lost: true}``.
+        heal: A step that heals it.
+        breaks: How many devices that step makes unhealthy.
+        wait: How long it may take to register again or to report a health; by default 15s, after a refusal 45s.
+    """
+
+    resource: ResourceName | None = None
+    count: Count | None = None
+    env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
+    api: StrictBool = False
+    gpus: GpuSpec | None = None
+    amd: AmdSpec | None = None
+    iluvatar: IluvatarSpec | None = None
+    files: tuple[File, ...] = ()
+    break_: Annotated[Step | None, Field(alias="break")] = None
+    heal: Step | None = None
+    breaks: Annotated[Count, Field(ge=1)] = 1
+    wait: Annotated[StrictStr | None, AfterValidator(_duration)] = None
+
+    @model_validator(mode="after")
+    def _heals_what_it_breaks(self) -> Profile:
+        if self.heal is not None and self.break_ is None:
+            raise PydanticCustomError("profile", "'heal' has nothing to heal without 'break'")
+        for key, step in self.steps.items():
+            if step.action is None:
+                raise PydanticCustomError("profile", "{key} is a step that does something", {"key": f"'{key}'"})
+        return self
+
+    @property
+    def steps(self) -> Mapping[StandsFor, Step]:
+        """The steps that take the place of those of a check."""
+        given = {StandsFor.BREAK: self.break_, StandsFor.HEAL: self.heal}
+        return {key: step for key, step in given.items() if step is not None}
+
+    def on(self, node: NodeSpec) -> NodeSpec:
+        """A node of a check with what the plugin needs."""
+        given = {key: value for key in ("gpus", "amd", "iluvatar") if (value := getattr(self, key)) is not None}
+        return node.model_copy(update={**given, "files": (*node.files, *self.files)})
+
+
+def read_profile(path: Path | None) -> Profile:
+    """Read a profile file; the empty profile where there is none.
+
+    Raises:
+        DocumentError: It is no profile; with lines and columns.
+    """
+    return Profile() if path is None else load_part(path, Profile)

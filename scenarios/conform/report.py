@@ -1,0 +1,178 @@
+"""What ``simkubelet conform`` prints and writes: a line for each result, a table by groups, failures, JUnit XML."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+from rich.console import Console
+from rich.text import Text
+
+from simkubelet.model.errors import InputError
+
+from ..play.failure import failure_lines
+from .checks import GROUPS, Check
+from .conform import Result, Status
+from .plugin_under_test import Subject
+
+_STYLES: Final = {
+    Status.PASSED: "bold green",
+    Status.FAILED: "bold red",
+    Status.WARNING: "bold magenta",
+    Status.UNKNOWN: "bold yellow",
+    Status.SKIPPED: "cyan",
+}
+_SHOWN: Final = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
+_PAGE: Final = "docs/conformance.md"
+_NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def print_list(out: Console, checks: Sequence[Check]) -> None:
+    """Print what there is to check, by group."""
+    for group, title in GROUPS.items():
+        if members := [check for check in checks if check.group == group]:
+            out.print(Text(f"\n{title}", style="bold"))
+            for check in members:
+                mark = "" if check.spec.severity == "failure" else "  (warning)"
+                out.print(Text(f"  {check.id:<48} {check.summary}{mark}"), soft_wrap=True)
+
+
+class Report:
+    """The report of a run: a line for each result as it comes; then a table, failures, totals and files.
+
+    Args:
+        out: Standard output.
+        checks: All that are to be played.
+        junit: Where the verdicts are written as JUnit XML, if anywhere; a suite without cases until they are there.
+
+    Attributes:
+        results: Those that there are, in the order in which they came.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+
+    def __init__(self, out: Console, checks: Sequence[Check], junit: Path | None = None) -> None:
+        self.results: list[Result] = []
+        self._out = out
+        self._checks = checks
+        self._junit = junit
+        self._began_s = time.monotonic()
+        self._write()
+
+    def show_subject(self, subject: Subject) -> None:
+        """Print what the first start of the plugin has shown."""
+        options = ", ".join(sorted(subject.options)) or "none"
+        others = [resource for resource in subject.resources if resource != subject.resource]
+        beside = f"; it also registers {', '.join(others)}" if others else ""
+        self._print(Text(f"{subject.resource}: {subject.count} devices; options: {options}{beside}"))
+
+    def add(self, result: Result) -> None:
+        """Take a result and print its line."""
+        self.results.append(result)
+        total, width = len(self._checks), max(len(check.id) for check in self._checks)
+        about = f"  {result.verdict.reason}" if result.status is Status.SKIPPED else ""
+        self._print(
+            Text.assemble(
+                f"{len(self.results):>{len(str(total))}}/{total} ",
+                (f"{result.status.upper():<7}", _STYLES[result.status]),
+                f" {result.check.id:<{width}}  {result.verdict.duration_s:>6.2f} s{about}",
+            )
+        )
+
+    def finish(self) -> None:
+        """Write the files, and print the table by groups, what each failure shows, and the totals."""
+        order = {check.id: number for number, check in enumerate(self._checks)}
+        results = sorted(self.results, key=lambda result: order[result.check.id])
+        self._write(results)
+        self._print(Text())
+        for group, title in GROUPS.items():
+            self._show_group(title, [result for result in results if result.check.group == group])
+        for result in results:
+            if result.status in _SHOWN:
+                self._print(Text("\n".join(("", *result_lines(result)))))
+        self._print(Text(f"\n{totals(results, time.monotonic() - self._began_s)}"))
+
+    def _write(self, results: Sequence[Result] = ()) -> None:
+        if self._junit is None:
+            return
+        try:
+            self._junit.write_bytes(junit_xml(results))
+        except OSError as error:
+            raise InputError(f"--junit: '{self._junit}' cannot be written: {error.strerror}") from error
+
+    def _show_group(self, title: str, results: Sequence[Result]) -> None:
+        if results:
+            self._print(Text(title, style="bold"))
+        for result in results:
+            name, about = result.check.id.partition("/")[2], result.verdict.reason or result.check.summary
+            self._print(
+                Text.assemble(f"  {name:<28} ", (f"{result.status.upper():<7}", _STYLES[result.status]), f" {about}")
+            )
+
+    def _print(self, text: Text) -> None:
+        text.rstrip()
+        self._out.print(text, soft_wrap=True)
+
+
+def result_lines(result: Result) -> list[str]:
+    """What there is to know about a check that did not pass."""
+    spec = result.check.spec
+    head = f"{result.status.upper()} {result.check.id}: {result.check.summary}"
+    evidence = failure_lines(result.verdict) or (result.verdict.reason,)
+    return [
+        head,
+        *(f"  {line}" for line in evidence),
+        f"  what kubelets do (since {spec.since}): {_one_line(spec.kubelet)}",
+        f"  why it matters: {_one_line(spec.why)}",
+        f"  how to fix it: {_one_line(spec.fix)}",
+        f"  see {_PAGE}#{anchor(result.check)}",
+    ]
+
+
+def anchor(check: Check) -> str:
+    """The name of a check's place on its page."""
+    return check.id.replace("/", "")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def totals(results: Sequence[Result], wall_s: float) -> str:
+    """The last line: how many checks of each status, and the time from first to last."""
+    counts = [(status, sum(result.status is status for result in results)) for status in Status]
+    return f"{', '.join(f'{count} {status}' for status, count in counts if count)} in {wall_s:.1f} s"
+
+
+def junit_xml(results: Sequence[Result]) -> bytes:
+    """One test case per check, with its group as the class; a warning is a passed case with output."""
+    elements = {Status.FAILED: "failure", Status.UNKNOWN: "error", Status.SKIPPED: "skipped"}
+    names = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+    counts = {names[one]: str(sum(result.status is status for result in results)) for status, one in elements.items()}
+    time_s = f"{sum(result.verdict.duration_s for result in results):.3f}"
+    suite = ElementTree.Element("testsuite", {"name": "conform", "tests": str(len(results)), **counts, "time": time_s})
+    for result in results:
+        group, _, name = result.check.id.partition("/")
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            {"classname": f"conform.{group}", "name": name, "time": f"{result.verdict.duration_s:.3f}"},
+        )
+        if element := elements.get(result.status):
+            inner = ElementTree.SubElement(case, element, {"message": _clean(result.verdict.reason)})
+            inner.text = _clean("\n".join(result_lines(result)))
+        elif result.status is Status.WARNING:
+            ElementTree.SubElement(case, "system-out").text = _clean("\n".join(result_lines(result)))
+    ElementTree.indent(suite)
+    xml: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
+    return xml + b"\n"
+
+
+def _clean(text: str) -> str:
+    """Text without the characters that XML cannot hold."""
+    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

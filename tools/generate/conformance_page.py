@@ -1,0 +1,180 @@
+"""Write ``docs/conformance.md``: each check of ``simkubelet conform``, from its story, and how known plugins fare.
+
+    python -m tools.generate.conformance_page
+
+With ``--check`` nothing is written and the exit status says whether the committed page is up to date.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from scenarios.conform.checks import GROUPS, Check, all_checks
+from scenarios.conform.report import anchor
+from scenarios.story.check_spec import Needs, Severity
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
+_WIDTH: Final = 120
+
+HEAD: Final = """\
+# Conformance checks
+
+`simkubelet conform` checks a device plugin in any language against what kubelets do. It needs no cluster: the plugin
+runs on a simulated node, which it cannot tell from a real one, and each check is a [story](stories.md) of the catalogue
+with the plugin in the place of its own.
+
+<!-- not played: needs your plugin -->
+```sh
+simkubelet conform -- ./my-plugin --flag
+simkubelet conform --only registration --junit conform.xml -- ./my-plugin
+simkubelet conform --list
+```
+
+The plugin is started once to see what it registers and lists. Then each check starts it on a node of its own, several
+at a time. A verdict is one of these:
+
+| verdict | means | exit status |
+| --- | --- | --- |
+| passed | the plugin does what the check says | 0 |
+| warning | it breaks a rule that no pod notices, or leaves something behind | 0 |
+| failed | pods fail, or devices are lost or given twice | 1 |
+| unknown | the machine did not let the check finish | 3 |
+| skipped | the check does not apply to the plugin; the report says why | 0 |
+
+For each check that does not pass, the report shows the expected and the actual values, the part of the trace around
+them, and how to fix the plugin. A plugin that does not register or lists no healthy device is not checked; the reason
+is the last line, and the exit status is 1.
+
+## A profile
+
+A profile is a YAML file with what cannot be discovered. Every key may be left out.
+
+<!-- not played: needs your plugin -->
+```yaml
+resource: nvidia.com/gpu             # the resource to check, where the plugin has several
+gpus: {profile: t4, count: 2}        # fake GPUs of the node; amd, iluvatar, files as in a story
+env: {DEVICE_LIST_STRATEGY: envvar}  # of the plugin
+api: false                           # whether it talks to the API server
+break: {fail: {gpu: 0, lost: true}}  # a step of a story that breaks a device
+heal: {heal: {gpu: 0}}               # a step that heals it
+breaks: 1                            # how many devices become unhealthy
+wait: 15s                            # how long it may take to register again, or to report a health
+count: 2                             # how many healthy devices it lists
+```
+
+Steps of `break` and `heal` act on the check's own node. For hardware of this machine use a program:
+`{runCommand: {command: [./break.sh]}}`; checks with such a step are played one after the other, when all others are
+done.
+
+"""
+
+
+def _fill(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        " ".join(text.split()),
+        _WIDTH,
+        initial_indent=indent,
+        subsequent_indent="  " if indent else "",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def needs_text(needs: Needs) -> str:
+    """Return what a plugin must have for a check to apply, in words; nothing where it always applies."""
+    parts = [
+        f"at least {needs.devices} devices" if needs.devices > 1 else "",
+        "a plugin that asks for PreStartContainer" if needs.pre_start else "",
+        "a plugin that offers GetPreferredAllocation" if needs.preferred_allocation else "",
+        "a profile with `break`" if needs.breakable and not needs.healable else "",
+        "a profile with `break` and `heal`" if needs.healable else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def check_lines(check: Check) -> Iterator[str]:
+    """Return the section of a check."""
+    spec = check.spec
+    yield f'### <a id="{anchor(check)}"></a>{check.id}'
+    yield ""
+    yield _fill(check.document.scenario.description)
+    yield ""
+    verdict = "warning" if spec.severity is Severity.WARNING else "failed"
+    yield _fill(f"**Kubelets since {spec.since}:** {spec.kubelet}", "- ")
+    yield _fill(f"**Why it matters:** {spec.why}", "- ")
+    yield _fill(f"**How to fix it:** {spec.fix}", "- ")
+    needs = needs_text(spec.needs)
+    yield _fill(f"**Otherwise:** {verdict}." + (f" **Needs** {needs}." if needs else ""), "- ")
+    yield ""
+
+
+def known_lines() -> Iterator[str]:
+    """Return the table of plugins whose verdicts are known."""
+    yield "## Known verdicts"
+    yield ""
+    yield _fill(
+        "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
+        "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts."
+    )
+    yield ""
+    yield "| plugin | check | verdict | why |"
+    yield "| --- | --- | --- | --- |"
+    for plugin, check, verdict, why in KNOWN:
+        yield f"| {plugin} | [{check}](#{check.replace('/', '')}) | {verdict} | {why} |"
+    yield ""
+
+
+_ITS_OWN_START: Final = "it notices a new kubelet.sock, and nothing else"
+_ONE_SOCKET: Final = "all its instances use one socket name, and the one that ends removes the socket"
+KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
+    ("NVIDIA k8s-device-plugin", "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
+    (
+        "NVIDIA k8s-device-plugin",
+        "health/survives-a-kubelet-restart",
+        "failed",
+        "for a new kubelet it discovers its GPUs anew, and all are healthy",
+    ),
+    ("NVIDIA k8s-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
+    ("NVIDIA k8s-device-plugin", "instances/rolling-update", "failed", _ONE_SOCKET),
+    ("`generic`", "stream/ends", "failed", "it notices the loss of its own socket, and nothing else"),
+    ("`generic`", "instances/rolling-update", "failed", _ONE_SOCKET),
+    ("`iluvatar`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`iluvatar`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
+    ("`amd`", "kubelet-restart/keeps-its-process", "warning", "it ends with its stream, and is started again"),
+    ("`amd`", "shutdown/removes-its-socket", "warning", "its framework leaves the socket"),
+)
+"""Plugin, check, verdict and why, as the tests find them."""
+
+
+def page() -> str:
+    """Return the page as it should be."""
+    lines = [HEAD.rstrip("\n"), ""]
+    checks = all_checks()
+    lines += list(known_lines())
+    for group, title in GROUPS.items():
+        members = [check for check in checks if check.group == group]
+        if members:
+            lines += [f"## {title}", ""]
+            lines += [line for check in members for line in check_lines(check)]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main() -> int:
+    """Write the page, or say whether it is up to date."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where the page is stale")
+    is_check = parser.parse_args().check
+    text = page()
+    if is_check:
+        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
