@@ -32,8 +32,9 @@ PORTABLE = [name for name, job in JOBS.items() if job.document.scenario.needed <
 
 
 def is_about_kubelets(story: str) -> bool:
-    bug = JOBS[story].document.scenario.bug
-    return story.partition("/")[0] not in PLUGINS and (bug is None or bug.component == KUBELET)
+    scenario = JOBS[story].document.scenario
+    is_about_plugins = scenario.check is not None or (scenario.bug is not None and scenario.bug.component != KUBELET)
+    return story.partition("/")[0] not in PLUGINS and not is_about_plugins
 
 
 CHOSEN = [name for name in PORTABLE if is_about_kubelets(name) or name in stories.CHOSEN]
