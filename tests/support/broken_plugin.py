@@ -298,11 +298,12 @@ class Plugin:
     def leak(self) -> None:
         match self.fault:
             case "resources/open-files":
-                self.leaks.append(Path("/dev/null").open())  # noqa: SIM115  # that is the fault
+                self.leaks += [Path("/dev/null").open() for _ in range(4)]  # noqa: SIM115  # that is the fault
             case "resources/threads":
-                threading.Thread(target=threading.Event().wait, daemon=True).start()
+                for _ in range(4):
+                    threading.Thread(target=threading.Event().wait, daemon=True).start()
             case "resources/memory":
-                self.leaks.append(bytearray(os.urandom(8 << 20)))
+                self.leaks.append(bytearray(os.urandom(16 << 20)))
             case "resources/sockets":
                 self.leaks.append(extra := socket.socket(socket.AF_UNIX))
                 extra.bind(str(FOLDER / f"extra-{self.registrations}.sock"))
