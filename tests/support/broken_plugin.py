@@ -22,7 +22,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
 
-from plugin.framework.client import RpcError, call_once
+from plugin.framework.client import DialError, RpcError, call_once
 from plugin.framework.server import methods_of
 from plugin.framework.socket_watch import SocketWatch
 from simkubelet.apis import deviceplugin as api
@@ -270,9 +270,10 @@ class Plugin:
             async with asyncio.timeout(limit_s):
                 await call_once(KUBELET, "/v1beta1.Registration/Register", request.SerializeToString(), 5.0)
         except TimeoutError:
-            self.fault = "hangs"
+            if self.fault == "hostile-kubelet/register-slow":
+                self.fault = "hangs"
             return False
-        except RpcError:
+        except (DialError, RpcError):
             return False
         return True
 
