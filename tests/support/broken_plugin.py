@@ -301,7 +301,7 @@ class Plugin:
             case "resources/open-files":
                 self.leaks += [Path("/dev/null").open() for _ in range(4)]  # noqa: SIM115  # that is the fault
             case "resources/threads":
-                for _ in range(4):
+                for _ in range(10):
                     threading.Thread(target=threading.Event().wait, daemon=True).start()
             case "resources/memory":
                 self.leaks.append(bytearray(os.urandom(16 << 20)))
