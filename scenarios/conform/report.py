@@ -130,13 +130,13 @@ def result_lines(result: Result) -> list[str]:
         f"  what kubelets do (since {spec.since}): {_one_line(spec.kubelet)}",
         f"  why it matters: {_one_line(spec.why)}",
         f"  how to fix it: {_one_line(spec.fix)}",
-        f"  see {_PAGE}#{anchor(result.check)}",
+        f"  see {_PAGE}#{anchor(result.check.id)}",
     ]
 
 
-def anchor(check: Check) -> str:
-    """The name of a check's place on its page."""
-    return check.id.replace("/", "")
+def anchor(check_id: str) -> str:
+    """The name of a check's heading in links to its page."""
+    return check_id.replace("/", "")
 
 
 def _one_line(text: str) -> str:

@@ -30,6 +30,8 @@ from ..evaluation.mismatch import shown
 from ..trace.events import (
     CheckpointChanged,
     ClockAdvanced,
+    CommandRun,
+    ContractBroken,
     CriRefused,
     DiskFilled,
     DiskFreed,
@@ -47,6 +49,7 @@ from ..trace.events import (
     NvmlHealed,
     PluginCalled,
     PluginExited,
+    PluginMeasured,
     PluginPaused,
     PluginResumed,
     PluginSignalled,
@@ -146,6 +149,9 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     PluginSignalled: "{plugin} was sent {signal}",
     PluginCalled: "{rpc} with {devices} devices",
     RegistrationAnswered: "Register {resource} at {endpoint}",
+    ContractBroken: "{plugin} broke its contract: {detail}",
+    PluginMeasured: "{plugin} has {open_files} open files and {threads} threads",
+    CommandRun: "the program {command} has ended",
     NodeRebooted: "{node} rebooted",
     CheckpointChanged: "the checkpoint of {node} was changed: {to}",
     DiskFilled: "no disk space for the checkpoint of {node}",
@@ -233,7 +239,15 @@ def ends(event: Event, plugin_of: Mapping[tuple[str, str], str]) -> tuple[Lane, 
             return server, kubelet(event.node)
         case PluginCalled(node=node, plugin=name) | RegistrationAnswered(node=node, plugin=name):
             return kubelet(node), plugin(node, name)
-        case PluginStarted() | PluginExited() | PluginPaused() | PluginResumed() | PluginSignalled():
+        case (
+            PluginStarted()
+            | PluginExited()
+            | PluginPaused()
+            | PluginResumed()
+            | PluginSignalled()
+            | PluginMeasured()
+            | ContractBroken()
+        ):
             return plugin(event.node, event.plugin), plugin(event.node, event.plugin)
         case DevicesAllocated() | ContainerStarted() | ContainerExited():
             return kubelet(event.node), pod(event.pod)

@@ -34,7 +34,7 @@ def test_plugin_that_passes_has_a_table_and_junit(run: Any) -> None:
 
 @pytest.mark.usefixtures("seats")
 def test_plugin_that_fails_shows_evidence_and_the_fix(run: Any) -> None:
-    (run.scratch / "broken.yaml").write_text("break: {createFile: {path: /etc/broken}}\nwait: 200ms\n")
+    (run.scratch / "broken.yaml").write_text("break: {createFile: {path: /etc/broken}}\nwait: 3s\n")
 
     done = run(f"simkubelet conform --dir {run.scratch} --profile broken.yaml --only health/reported -- {PLUGIN}")
 

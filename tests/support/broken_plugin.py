@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -21,7 +22,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Final
 
-from plugin.framework.client import RpcError, call_once
+from plugin.framework.client import DialError, RpcError, call_once
 from plugin.framework.server import methods_of
 from plugin.framework.socket_watch import SocketWatch
 from simkubelet.apis import deviceplugin as api
@@ -34,7 +35,8 @@ RESOURCE: Final = "example.com/gpu"
 COUNT: Final = 3
 FOLDER: Final = Path(api.DEVICE_PLUGIN_PATH)
 KUBELET: Final = FOLDER / api.KUBELET_SOCKET_NAME
-SOCKET: Final = FOLDER / "broken.sock"
+SOCKET: Final = FOLDER / f"broken-{secrets.token_hex(4)}.sock"
+"""Each process has one of its own name: from 1.37 on a kubelet refuses a second instance on the name of the first."""
 _LOOK_S: Final = 0.05
 
 
@@ -44,6 +46,7 @@ class Plugin:
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.registrations = 0
+        self.kubelets = 0
         self.streams = 0
         self.opened_at = 0.0
         self.given: set[str] = set()
@@ -196,7 +199,7 @@ class Plugin:
     def start(self) -> None:
         """What it does with what it finds at its start."""
         match self.fault:
-            case "instances/killed" if SOCKET.exists() and not reachable(SOCKET):
+            case "instances/killed" if list(FOLDER.glob("broken-*.sock")):
                 sys.exit("address already in use")
             case "instances/rolling-update":
                 self.leaks.append(lock := (FOLDER / ".lock").open("w"))
@@ -219,6 +222,7 @@ class Plugin:
                 self.socket_gone()
                 continue
             now = asyncio.get_running_loop().time()
+            self.kubelets += 1
             match self.fault:
                 case "kubelet-restart/registers-again":
                     continue
@@ -226,7 +230,7 @@ class Plugin:
                     os._exit(0)
                 case "kubelet-restart/two-in-a-row" if now - self.opened_at < 3:
                     self.fault = "hangs"
-                case "kubelet-restart/many" if self.registrations > 16:
+                case "kubelet-restart/many" if self.kubelets > 12:
                     self.fault = "hangs"
             self.wanted.set()
 
@@ -266,9 +270,10 @@ class Plugin:
             async with asyncio.timeout(limit_s):
                 await call_once(KUBELET, "/v1beta1.Registration/Register", request.SerializeToString(), 5.0)
         except TimeoutError:
-            self.fault = "hangs"
+            if self.fault == "hostile-kubelet/register-slow":
+                self.fault = "hangs"
             return False
-        except RpcError:
+        except (DialError, RpcError):
             return False
         return True
 
@@ -294,11 +299,12 @@ class Plugin:
     def leak(self) -> None:
         match self.fault:
             case "resources/open-files":
-                self.leaks.append(Path("/dev/null").open())  # noqa: SIM115  # that is the fault
+                self.leaks += [Path("/dev/null").open() for _ in range(4)]  # noqa: SIM115  # that is the fault
             case "resources/threads":
-                threading.Thread(target=threading.Event().wait, daemon=True).start()
+                for _ in range(10):
+                    threading.Thread(target=threading.Event().wait, daemon=True).start()
             case "resources/memory":
-                self.leaks.append(bytearray(os.urandom(8 << 20)))
+                self.leaks.append(bytearray(os.urandom(16 << 20)))
             case "resources/sockets":
                 self.leaks.append(extra := socket.socket(socket.AF_UNIX))
                 extra.bind(str(FOLDER / f"extra-{self.registrations}.sock"))

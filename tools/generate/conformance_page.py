@@ -100,7 +100,7 @@ def needs_text(needs: Needs) -> str:
 def check_lines(check: Check) -> Iterator[str]:
     """Return the section of a check."""
     spec = check.spec
-    yield f'### <a id="{anchor(check)}"></a>{check.id}'
+    yield f"### {check.id}"
     yield ""
     yield _fill(check.document.scenario.description)
     yield ""
@@ -125,7 +125,7 @@ def known_lines() -> Iterator[str]:
     yield "| plugin | check | verdict | why |"
     yield "| --- | --- | --- | --- |"
     for plugin, check, verdict, why in KNOWN:
-        yield f"| {plugin} | [{check}](#{check.replace('/', '')}) | {verdict} | {why} |"
+        yield f"| {plugin} | [{check}](#{anchor(check)}) | {verdict} | {why} |"
     yield ""
 
 
