@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .checks import Check
-    from .plugin_under_test import Subject
+    from .tested_plugin import Subject
     from .report import Report
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -82,7 +82,7 @@ def conform(
     from rich.console import Console
 
     from .checks import all_checks, selected
-    from .plugin_under_test import Subject
+    from .tested_plugin import Subject
     from .profile import read_profile
     from .report import Report, print_list
 
@@ -104,7 +104,7 @@ def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directo
     from ..play.interruption import Interrupted, run_interruptibly
     from .conform import conform as play_checks
     from .conform import exit_status
-    from .plugin_under_test import discovered
+    from .tested_plugin import discovered
 
     found = run_interruptibly(discovered(subject, directory))
     report.show_subject(found)

@@ -16,7 +16,7 @@ from ..story.check_spec import Severity
 from ..story.verbs.node_action import RunCommand
 from ..trace.trace import Entry
 from .checks import Check
-from .plugin_under_test import Subject
+from .tested_plugin import Subject
 
 
 class Status(StrEnum):

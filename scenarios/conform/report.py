@@ -17,7 +17,7 @@ from simkubelet.model.errors import InputError
 from ..play.failure import failure_lines
 from .checks import GROUPS, Check
 from .conform import Result, Status
-from .plugin_under_test import Subject
+from .tested_plugin import Subject
 
 _STYLES: Final = {
     Status.PASSED: "bold green",

@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.conform.checks import all_checks, selected
 from scenarios.conform.conform import Result, Status, conform
-from scenarios.conform.plugin_under_test import Subject, discovered
+from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.conform.profile import Profile
 from tools.generate.conformance_page import KNOWN
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from scenarios.conform.checks import GROUPS, all_checks, selected
 from scenarios.conform.conform import Result, Status, exit_status
-from scenarios.conform.plugin_under_test import NAME, Subject
+from scenarios.conform.tested_plugin import NAME, Subject
 from scenarios.conform.profile import Profile, read_profile
 from scenarios.conform.report import Report, junit_xml, result_lines
 from scenarios.evaluation.verdict import Outcome, Verdict
