@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .checks import Check
-    from .tested_plugin import Subject
     from .report import Report
+    from .tested_plugin import Subject
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -27,6 +27,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--only", multiple=True, metavar="PATTERN", help="Only these checks: a group, an id, or either with *.")
 @click.option("--skip", multiple=True, metavar="PATTERN", help="Not these checks.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML.")
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write a page with a timeline of each check to DIR/index.html.",
+)
 @click.option(
     "-n", "count", type=click.IntRange(1, 64), help="Checks at a time (default: three for each core, at most 8)."
 )
@@ -47,6 +54,7 @@ def conform(
     only: tuple[str, ...],
     skip: tuple[str, ...],
     junit: Path | None,
+    page: Path | None,
     count: int | None,
     directory: Path | None,
 ) -> None:
@@ -62,6 +70,7 @@ def conform(
       simkubelet conform -- ./my-plugin --flag
       simkubelet conform --only registration --only 'kubelet-restart/*' -- ./my-plugin
       simkubelet conform --profile nvidia.yaml --junit conform.xml -- nvidia-device-plugin
+      simkubelet conform --report results/ -- ./my-plugin    and a page to look at: results/index.html
 
     \b
     A profile says what cannot be discovered; each key may be left out:
@@ -82,9 +91,9 @@ def conform(
     from rich.console import Console
 
     from .checks import all_checks, selected
-    from .tested_plugin import Subject
     from .profile import read_profile
     from .report import Report, print_list
+    from .tested_plugin import Subject
 
     chosen = selected(all_checks(), only, skip)
     out = Console(highlight=False)
@@ -92,7 +101,7 @@ def conform(
         print_list(out, chosen)
         return
     subject = Subject(_program(command), read_profile(profile), profile_path=profile)
-    context.exit(_judge(subject, chosen, count, directory, Report(out, chosen, junit)))
+    context.exit(_judge(subject, chosen, count, directory, Report(out, chosen, junit, page)))
 
 
 def _judge(subject: Subject, checks: Sequence[Check], count: int | None, directory: Path | None, report: Report) -> int:

@@ -1,8 +1,7 @@
-"""What ``simkubelet conform`` prints and writes: a line for each result, a table by groups, failures, JUnit XML."""
+"""What ``simkubelet conform`` prints and writes: a line for each result, a table by groups, failures, files."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from rich.text import Text
 from simkubelet.model.errors import InputError
 
 from ..play.failure import failure_lines
+from ..play.junit import cleaned
 from .checks import GROUPS, Check
 from .conform import Result, Status
 from .tested_plugin import Subject
@@ -28,7 +28,6 @@ _STYLES: Final = {
 }
 _SHOWN: Final = (Status.FAILED, Status.UNKNOWN, Status.WARNING)
 _PAGE: Final = "docs/conformance.md"
-_NOT_IN_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def print_list(out: Console, checks: Sequence[Check]) -> None:
@@ -47,20 +46,24 @@ class Report:
     Args:
         out: Standard output.
         checks: All that are to be played.
-        junit: Where the verdicts are written as JUnit XML, if anywhere; a suite without cases until they are there.
+        junit: Where the verdicts are written as JUnit XML, if anywhere.
+        page: The folder where a page with timelines is written, if anywhere.
 
     Attributes:
         results: Those that there are, in the order in which they came.
 
     Raises:
-        InputError: The file cannot be written.
+        InputError: A file cannot be written; it is tried before the first check.
     """
 
-    def __init__(self, out: Console, checks: Sequence[Check], junit: Path | None = None) -> None:
+    def __init__(
+        self, out: Console, checks: Sequence[Check], junit: Path | None = None, page: Path | None = None
+    ) -> None:
         self.results: list[Result] = []
         self._out = out
         self._checks = checks
         self._junit = junit
+        self._page = page
         self._began_s = time.monotonic()
         self._write()
 
@@ -98,12 +101,27 @@ class Report:
         self._print(Text(f"\n{totals(results, time.monotonic() - self._began_s)}"))
 
     def _write(self, results: Sequence[Result] = ()) -> None:
-        if self._junit is None:
-            return
-        try:
-            self._junit.write_bytes(junit_xml(results))
-        except OSError as error:
-            raise InputError(f"--junit: '{self._junit}' cannot be written: {error.strerror}") from error
+        for option, path, write in (("--junit", self._junit, _write_junit), ("--report", self._page, self._write_page)):
+            try:
+                if path is not None:
+                    write(path, results)
+            except OSError as error:
+                raise InputError(f"{option}: '{error.filename}' cannot be written: {error.strerror}") from error
+
+    def _write_page(self, directory: Path, results: Sequence[Result]) -> None:
+        from ..report.page import Reported, write_report
+
+        checks = [
+            Reported(
+                result.verdict,
+                result.check.summary,
+                {"sim": result.events},
+                notes=advice(result) if result.status in _SHOWN else (),
+                word=result.status.upper(),
+            )
+            for result in results
+        ]
+        write_report(directory, checks, time.monotonic() - self._began_s, "simkubelet conform")
 
     def _show_group(self, title: str, results: Sequence[Result]) -> None:
         if results:
@@ -119,19 +137,26 @@ class Report:
         self._out.print(text, soft_wrap=True)
 
 
+def _write_junit(path: Path, results: Sequence[Result]) -> None:
+    path.write_bytes(junit_xml(results))
+
+
 def result_lines(result: Result) -> list[str]:
     """What there is to know about a check that did not pass."""
-    spec = result.check.spec
     head = f"{result.status.upper()} {result.check.id}: {result.check.summary}"
     evidence = failure_lines(result.verdict) or (result.verdict.reason,)
-    return [
-        head,
-        *(f"  {line}" for line in evidence),
-        f"  what kubelets do (since {spec.since}): {_one_line(spec.kubelet)}",
-        f"  why it matters: {_one_line(spec.why)}",
-        f"  how to fix it: {_one_line(spec.fix)}",
-        f"  see {_PAGE}#{anchor(result.check.id)}",
-    ]
+    return [head, *(f"  {line}" for line in (*evidence, *advice(result)))]
+
+
+def advice(result: Result) -> tuple[str, ...]:
+    """What helps the author of a plugin that does not pass a check, a line each."""
+    spec = result.check.spec
+    return (
+        f"what kubelets do (since {spec.since}): {_one_line(spec.kubelet)}",
+        f"why it matters: {_one_line(spec.why)}",
+        f"how to fix it: {_one_line(spec.fix)}",
+        f"see {_PAGE}#{anchor(result.check.id)}",
+    )
 
 
 def anchor(check_id: str) -> str:
@@ -164,15 +189,10 @@ def junit_xml(results: Sequence[Result]) -> bytes:
             {"classname": f"conform.{group}", "name": name, "time": f"{result.verdict.duration_s:.3f}"},
         )
         if element := elements.get(result.status):
-            inner = ElementTree.SubElement(case, element, {"message": _clean(result.verdict.reason)})
-            inner.text = _clean("\n".join(result_lines(result)))
+            inner = ElementTree.SubElement(case, element, {"message": cleaned(result.verdict.reason)})
+            inner.text = cleaned("\n".join(result_lines(result)))
         elif result.status is Status.WARNING:
-            ElementTree.SubElement(case, "system-out").text = _clean("\n".join(result_lines(result)))
+            ElementTree.SubElement(case, "system-out").text = cleaned("\n".join(result_lines(result)))
     ElementTree.indent(suite)
     xml: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
-
-
-def _clean(text: str) -> str:
-    """Text without the characters that XML cannot hold."""
-    return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -55,18 +55,18 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict) -> None:
         properties = ElementTree.SubElement(case, "properties")
         ElementTree.SubElement(properties, "property", {"name": "kubernetes", "value": verdict.kubernetes})
     if element := _ELEMENTS.get(verdict.outcome):
-        given = {"type": verdict.outcome.word, "message": _clean(verdict.reason)}
+        given = {"type": verdict.outcome.word, "message": cleaned(verdict.reason)}
         result = ElementTree.SubElement(case, element, given)
-        result.text = _clean("\n".join((*failure_lines(verdict), *verdict.remedies)))
+        result.text = cleaned("\n".join((*failure_lines(verdict), *verdict.remedies)))
     if verdict.log_ends:
         lines = [line for log, end in verdict.log_ends.items() for line in (f"{log}:", *end)]
-        ElementTree.SubElement(case, "system-out").text = _clean("\n".join(lines))
+        ElementTree.SubElement(case, "system-out").text = cleaned("\n".join(lines))
 
 
 def _seconds(duration_s: float) -> str:
     return f"{duration_s:.3f}"
 
 
-def _clean(text: str) -> str:
+def cleaned(text: str) -> str:
     """Text without the characters that XML cannot hold, such as a plugin's colour codes."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -32,6 +32,7 @@ with the plugin in the place of its own.
 ```sh
 simkubelet conform -- ./my-plugin --flag
 simkubelet conform --only registration --junit conform.xml -- ./my-plugin
+simkubelet conform --report results/ -- ./my-plugin        # writes results/index.html, with a timeline of each check
 simkubelet conform --list
 ```
 

@@ -10,8 +10,8 @@ import pytest
 
 from scenarios.conform.checks import all_checks, selected
 from scenarios.conform.conform import Result, Status, conform
-from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.conform.profile import Profile
+from scenarios.conform.tested_plugin import Subject, discovered
 from tools.generate.conformance_page import KNOWN
 
 pytestmark = pytest.mark.nvidia_go

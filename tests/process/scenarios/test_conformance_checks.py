@@ -9,8 +9,8 @@ import pytest
 
 from scenarios.conform.checks import Check, all_checks
 from scenarios.conform.conform import Result, Status, conform
-from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.conform.profile import Profile
+from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.story.check_spec import Severity
 from tests.support import broken_plugin
 

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from scenarios.conform.checks import GROUPS, all_checks, selected
 from scenarios.conform.conform import Result, Status, exit_status
-from scenarios.conform.tested_plugin import NAME, Subject
 from scenarios.conform.profile import Profile, read_profile
 from scenarios.conform.report import Report, junit_xml, result_lines
+from scenarios.conform.tested_plugin import NAME, Subject
 from scenarios.evaluation.verdict import Outcome, Verdict
 from scenarios.story.check_spec import Needs, StandsFor
 from scenarios.story.document import DocumentError
@@ -196,6 +196,27 @@ def test_junit_has_a_case_for_each_result() -> None:
         ("conform.lists", ["system-out"]),
         ("conform.pre-start", ["skipped"]),
     ]
+
+
+def test_report_is_a_page_with_advice(tmp_path: Path) -> None:
+    chosen = [BY_ID["lists/health"], BY_ID["lists/id-length"]]
+    report = Report(Console(file=io.StringIO()), chosen, page=tmp_path / "results")
+    assert "lists/health" not in (tmp_path / "results" / "index.html").read_text()
+
+    report.add(result("lists/health", Status.PASSED))
+    report.add(result("lists/id-length", Status.WARNING, "long"))
+    report.finish()
+
+    page = (tmp_path / "results" / "index.html").read_text()
+    assert all(text in page for text in ("lists/health", "WARNING", "how to fix it: ", "simkubelet conform"))
+
+
+@pytest.mark.parametrize("option", ["junit", "page"])
+def test_file_that_cannot_be_written_is_found_before_the_first_check(tmp_path: Path, option: str) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(InputError, match="cannot be written: Not a directory"):
+        Report(Console(file=io.StringIO()), [], **{option: tmp_path / "file" / "x"})
 
 
 def test_page_is_that_of_the_checks() -> None:
