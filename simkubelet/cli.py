@@ -6,6 +6,7 @@ Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -150,7 +151,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         status = _failed(error)
     except (KeyboardInterrupt, click.Abort):
         status = _complain("interrupted; everything was ended", status=INTERRUPTED)
+    _give_up_streams_that_nobody_reads()
     sys.exit(status)
+
+
+def _give_up_streams_that_nobody_reads() -> None:
+    """Leave the exit status alone where a terminal was closed or a pipe has no reader.
+
+    The interpreter flushes both streams when it ends, and exits with 120 where that fails.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            if error.errno in (errno.EPIPE, errno.EIO):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _failed(error: SimkubeletError | OSError) -> int:
