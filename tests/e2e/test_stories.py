@@ -22,6 +22,7 @@ from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import E, Entry, read_lines
 from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
 from simkubelet.model.version import DEFAULT, SUPPORTED, version
+from tests.support.stories import is_about_kubelets
 from tools.generate import version_table
 
 STORIES = list(stories.builtin())
@@ -84,11 +85,13 @@ def parts_of(minor: str, is_every_minor: bool) -> Iterator[list[str]]:
     """Choose what is played on a minor, in two runs: the first stories on each, others where they may see a difference.
 
     A story that names its versions has been played on them. Of the others those about the kubelet are played on the
-    minors of `DIFFERENT`, those about one plugin on the oldest.
+    minors of `DIFFERENT`, those about one bundled plugin on the oldest.
     """
     others = [story for story in STORIES if story not in FIRST_STORIES and (is_every_minor or story not in VERSIONS)]
-    of_plugins = [story for story in others if topic_of(story) in PLUGINS]
-    of_kubelets = [story for story in others if story not in of_plugins]
+    of_kubelets = [story for story in others if is_about_kubelets(story, SCENARIOS[story])]
+    of_plugins = [
+        story for story in others if story not in of_kubelets and (is_every_minor or topic_of(story) in PLUGINS)
+    ]
     yield [*FIRST_STORIES, *(of_kubelets if is_every_minor or minor in DIFFERENT else ())]
     if is_every_minor or minor == SUPPORTED[0]:
         yield of_plugins

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from plugin.cli import PLUGINS
 from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.backends.kind.cluster import KindSession
 from scenarios.evaluation.verdict import Outcome
@@ -18,8 +17,8 @@ from scenarios.play.failure import failure_lines
 from scenarios.play.job import BackendName, Job, Options
 from scenarios.play.on_cluster import play_story
 from scenarios.story import stories
-from scenarios.story.bug import KUBELET
 from scenarios.story.document import load
+from tests.support.stories import is_about_kubelets
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -29,15 +28,7 @@ pytestmark = [
 
 JOBS = {name: Job(load(path), Options(backend=BackendName.BOTH)) for name, path in stories.builtin().items()}
 PORTABLE = [name for name, job in JOBS.items() if job.document.scenario.needed <= CAPABILITIES]
-
-
-def is_about_kubelets(story: str) -> bool:
-    scenario = JOBS[story].document.scenario
-    is_about_plugins = scenario.check is not None or (scenario.bug is not None and scenario.bug.component != KUBELET)
-    return story.partition("/")[0] not in PLUGINS and not is_about_plugins
-
-
-CHOSEN = [name for name in PORTABLE if is_about_kubelets(name) or name in stories.CHOSEN]
+CHOSEN = [name for name in PORTABLE if is_about_kubelets(name, JOBS[name].document.scenario) or name in stories.CHOSEN]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

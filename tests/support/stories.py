@@ -12,13 +12,16 @@ from typing import Any, Final
 import pytest
 
 from fakegpu import Machine
+from plugin.cli import PLUGINS
 from scenarios.backends.kind.program import Program, programs_of
 from scenarios.backends.sim.changes import change_file
 from scenarios.backends.world import hardware
 from scenarios.backends.world.node import SimNode
 from scenarios.backends.world.selection import nvidia_change
+from scenarios.story.bug import KUBELET
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import Document, load
+from scenarios.story.model import Scenario
 from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.story.verbs.file_action import FileAction
 from scenarios.story.verbs.hardware_action import NvidiaAction
@@ -122,3 +125,9 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="up-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder, "simkubelet")
+
+
+def is_about_kubelets(name: str, scenario: Scenario) -> bool:
+    """Whether a built-in story is about what kubelets do, not about one plugin, a bug of one, or any plugin."""
+    of_a_plugin = scenario.check is not None or (scenario.bug is not None and scenario.bug.component != KUBELET)
+    return name.partition("/")[0] not in PLUGINS and not of_a_plugin
