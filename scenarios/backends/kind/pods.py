@@ -24,13 +24,13 @@ from .program import PROGRAMS, Program, archive_of, carried, volume_of
 
 _PROGRAM: Final = """\
 import os, signal, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(3), os._exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), os._exit(0)))
 signal.signal(signal.SIGUSR1, lambda *_: os._exit(int(open("/exit-code").read())))
 while True:
     signal.pause()
 """
-"""What a stand-in does: it ends well on SIGTERM, but a second later than the two that a kubelet gives to the containers
-of a pod which it has refused, so that these are always killed.
+"""What a stand-in does: it ends well on SIGTERM, but later than after the two seconds that a kubelet gives to the
+containers of a pod which it has refused, so that these are killed on a busy machine, too.
 """
 _NAMING: Final = ("nodeName", "nodeSelector", "affinity")
 """The parts of a pod's specification in which a node, or the label that every node has of its name, may stand."""
