@@ -34,7 +34,7 @@ class Outputs:
     """The folder of a report."""
 
     def write(self, played: Sequence[Played], summaries: Mapping[str, str], wall_s: float) -> None:
-        """Write each file anew.
+        """Write each file, in place of what it had.
 
         Args:
             played: The stories of the run, in order.

@@ -138,7 +138,7 @@ KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
         "NVIDIA k8s-device-plugin",
         "health/survives-a-kubelet-restart",
         "failed",
-        "for a new kubelet it discovers its GPUs anew, and all are healthy",
+        "for a new kubelet it discovers its GPUs again, and all are healthy",
     ),
     ("NVIDIA k8s-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
     ("NVIDIA k8s-device-plugin", "instances/rolling-update", "failed", _ONE_SOCKET),
