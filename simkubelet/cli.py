@@ -10,7 +10,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
@@ -165,7 +165,7 @@ def _give_up_streams_that_nobody_reads() -> None:
             stream.flush()
         except OSError as error:
             if error.errno in (errno.EPIPE, errno.EIO):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+                _give_up(stream)
 
 
 def _failed(error: SimkubeletError | OSError) -> int:
@@ -175,15 +175,15 @@ def _failed(error: SimkubeletError | OSError) -> int:
         # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
         return _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
     if error.filename is None:
-        _give_up_output()
+        _give_up(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return 1
     return _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=HostError.exit_status)
 
 
-def _give_up_output() -> None:
-    """What standard output still holds cannot be written; the interpreter would complain again when it flushes."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _give_up(stream: TextIO) -> None:
+    """What a stream still holds cannot be written; the interpreter would complain again when it flushes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _with_help(error: click.UsageError) -> str:

@@ -6,7 +6,6 @@ page is fresh.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from typing import Final
 
 from scenarios.story.bug import KUBELET
 from scenarios.story.known_bugs import KnownBug, known_bugs
+from tools.generate.committed_page import write_or_check
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "bugs.md"
 HEAD: Final = ("| id | what happens | affected | fixed in | reports |", "| --- | --- | --- | --- | --- |")
@@ -70,19 +70,5 @@ def _with_table(text: str, table: str) -> str:
     return _TABLE.sub(lambda match: table, text, count=1)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
-    committed = PAGE.read_text(encoding="utf-8")
-    fresh = page(committed)
-    if not parser.parse_args().check:
-        PAGE.write_text(fresh, encoding="utf-8")
-        return 0
-    if committed == fresh:
-        return 0
-    print(f"stale: {PAGE.name}; run: python -m tools.generate.bug_list", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, lambda: page(PAGE.read_text(encoding="utf-8")), "bug_list", __doc__))

@@ -7,7 +7,6 @@ With ``--check`` nothing is written and the exit status says whether the committ
 
 from __future__ import annotations
 
-import argparse
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from typing import Final
 from scenarios.conform.checks import GROUPS, Check, all_checks
 from scenarios.conform.report import anchor
 from scenarios.story.check_spec import Needs, Severity
+from tools.generate.committed_page import write_or_check
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "conformance.md"
 _WIDTH: Final = 120
@@ -165,17 +165,5 @@ def page() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def main() -> int:
-    """Write the page, or say whether it is up to date."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 where the page is stale")
-    is_check = parser.parse_args().check
-    text = page()
-    if is_check:
-        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, "conformance_page", __doc__))

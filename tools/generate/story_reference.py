@@ -7,7 +7,6 @@ committed page is fresh.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import textwrap
@@ -21,6 +20,7 @@ from scenarios.story.expectations import EXPECTATIONS, ContainerExpectation
 from scenarios.story.part import Action
 from scenarios.story.schema import documented
 from scenarios.story.verbs import VERBS
+from tools.generate.committed_page import write_or_check
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
 WIDTH: Final = 120
@@ -103,19 +103,5 @@ def _with_table(text: str, lines: Sequence[str]) -> str:
     return table.sub(lambda match: "\n".join(lines) + "\n", text, count=1)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
-    committed = PAGE.read_text(encoding="utf-8")
-    fresh = page(committed)
-    if not parser.parse_args().check:
-        PAGE.write_text(fresh, encoding="utf-8")
-        return 0
-    if committed == fresh:
-        return 0
-    print(f"stale: {PAGE.name}; run: python -m tools.generate.story_reference", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, lambda: page(PAGE.read_text(encoding="utf-8")), "story_reference", __doc__))

@@ -7,7 +7,6 @@ is up to date. Tests use `recorded` to learn which rows a story asks.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from unittest.mock import patch
 
 import simkubelet
 from simkubelet.model.version import FEATURE_GATES, SUPPORTED, Difference, Gate, Version
+from tools.generate.committed_page import write_or_check
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "versions.md"
 
@@ -121,17 +121,5 @@ def page() -> str:
     return f"{HEAD}{behaviour}{GATES_HEAD}{gates}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
-    if not parser.parse_args().check:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print(f"stale: {PAGE.name}; run: python -m tools.generate.version_table", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, "version_table", __doc__))
