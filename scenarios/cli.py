@@ -137,6 +137,12 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     is_flag=True,
     help="Keep the nodes of a failed story, with sockets and plugins, until Enter; plays one story at a time.",
 )
+@click.option(
+    "--compare",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="TRACE|DIR",
+    help="Compare each story with the recording that `--backend both --trace` made of it on a cluster.",
+)
 @click.option("--junit", type=_FILE, metavar="FILE", help="Write the verdicts as JUnit XML, whatever ends the run.")
 @click.option("--trace", type=_FILE, metavar="FILE", help="Write the trace as JSON lines.")
 @click.option(
@@ -173,6 +179,7 @@ def run(
     stops_at_failure: bool,
     is_quiet: bool,
     is_pausing: bool,
+    compare: Path | None,
     junit: Path | None,
     trace: Path | None,
     report: Path | None,
@@ -199,6 +206,7 @@ def run(
       simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
+      simkubelet run kubelet-restart --compare t.jsonl   compare with a recording of one
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
       simkubelet run kubelet-restart --plugin nvidia=./my-plugin --set resource=example.com/seat --set count=4
 
@@ -218,6 +226,8 @@ def run(
 
     if is_pausing and count not in (None, 1):
         raise click.UsageError("--pause-on-failure plays one story at a time; leave -n out")
+    if compare is not None and backend != BackendName.SIM:
+        raise click.UsageError("--compare is for the simulator; leave it out, or --backend")
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
@@ -238,6 +248,7 @@ def run(
         timeout_s=timeout_s,
         at_failure=until_enter() if is_pausing else no_look,
         stops_at_failure=stops_at_failure,
+        compare=compare,
     )
     hint = "" if stories or every or expression else some
     count = 1 if is_pausing else count
@@ -268,7 +279,8 @@ def replay(trace: Path, stories: tuple[str, ...], report: Path | None) -> None:
     """  # noqa: D301  # click's mark for lines that stay as they are
     from rich.console import Console
 
-    from .play.replay import print_timelines, read_trace, write_replay
+    from .play.recording import read_trace
+    from .play.replay import print_timelines, write_replay
 
     recorded = read_trace(trace, stories)
     if report is not None:

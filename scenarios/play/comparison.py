@@ -89,6 +89,7 @@ class Comparison:
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._simulated: Sequence[Entry] = ()
+        self._form: NormalForm | None = None
         self.divergence: Divergence | None = None
 
     async def simulate_on(self, backend: Backend) -> None:
@@ -104,10 +105,14 @@ class Comparison:
         """
         if not self._simulated:
             return
-        simulated = normal_form(self._simulated, self._scenario)
         patience = backend.patience(_REAL_S)
         while True:
-            real = normal_form(backend.trace[:], self._scenario)
-            self.divergence = compare(simulated, real, ("sim", "kind"))
+            self.divergence = self.difference_from(backend.trace[:])
             if self.divergence is None or not await patience.wait():
                 return
+
+    def difference_from(self, real: Sequence[Entry]) -> Divergence | None:
+        """What differs between the simulator's record and that of a cluster; None where nothing does."""
+        if self._form is None:
+            self._form = normal_form(self._simulated, self._scenario)
+        return compare(self._form, normal_form(real, self._scenario), ("sim", "kind"))

@@ -59,6 +59,7 @@ class Options:
         timeout_s: Real time that a story has for its steps; None for as long as they take.
         at_failure: Given the world of each story that fails before it is left.
         stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
+        compare: Of the backend ``sim``: a written trace, or a folder of these, to compare with.
     """
 
     backend: BackendName = BackendName.SIM
@@ -73,6 +74,7 @@ class Options:
     timeout_s: float | None = None
     at_failure: AtFailure = no_look
     stops_at_failure: bool = False
+    compare: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,6 +123,8 @@ class Job:
             yield from ("--cluster", options.cluster)
         if options.node_image is not None:
             yield from ("--image", options.node_image)
+        if options.compare is not None:
+            yield from ("--compare", str(options.compare))
         if options.timeout_s is not None:
             yield from ("--timeout", format_duration(options.timeout_s))
         for name, argv in options.plugin_commands.items():

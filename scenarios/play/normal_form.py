@@ -89,7 +89,7 @@ _Story = (
     | RuntimeResumed
     | CriRefused
 )
-_LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt"}
+_LEFT_OUT: Final = {"said", "pod", "plugin", "node", "endpoint", "component", "attempt", "version"}
 SETS: Final = ("events of pod ", "devices of pod ")
 """How the lanes begin that are sets."""
 _OF_IMAGES_AND_NETWORKS: Final = re.compile(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,9 +15,8 @@ from ..evaluation.verdict import Outcome, Verdict
 from ..report.history import History, Moment
 from ..report.messages import Tone, tone
 from ..report.timeline import labels
-from ..story.crosscheck import unknown
 from ..trace.events import ExpectationFailed, StepStarted
-from ..trace.trace import Entry, read_lines
+from ..trace.trace import Entry
 
 if TYPE_CHECKING:
     from ..report.page import Reported
@@ -25,43 +24,6 @@ if TYPE_CHECKING:
 RECORDED: Final = "RECORDED"
 """In place of a verdict: a trace shows an expectation that was not met, but not that a story has passed."""
 _STYLES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red"}
-_MOST_SHOWN: Final = 80
-"""Characters of a line that is none of a trace."""
-
-
-def read_trace(path: Path, names: Collection[str] = ()) -> dict[str, list[Entry]]:
-    """Read a file that ``run --trace`` wrote: story -> its entries, in the order of the file.
-
-    Args:
-        path: The file.
-        names: The stories to keep; all of them where it is empty.
-
-    Raises:
-        InputError: The file cannot be read, a line is none of a trace, or there is no story of a name.
-    """
-    stories: dict[str, list[Entry]] = {}
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                story, entry = _read(f"{path}:{number}", line)
-                stories.setdefault(story, []).append(entry)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if not stories:
-        raise InputError(f"{path}: no trace: the file is empty; `simkubelet run --trace FILE` writes one")
-    for name in names:
-        if name not in stories:
-            raise InputError(f"{path}: {unknown('story', name, stories)}")
-    return {story: entries for story, entries in stories.items() if not names or story in names}
-
-
-def _read(where: str, line: str) -> tuple[str, Entry]:
-    try:
-        return next(read_lines([line]))
-    except ValueError:
-        start = line.strip()[:_MOST_SHOWN]
-        message = f"{where}: no line of a trace: {start or 'an empty line'}; `simkubelet run --trace FILE` writes them"
-        raise InputError(message) from None
 
 
 def print_timelines(stories: Mapping[str, Sequence[Entry]], out: Console) -> None:

@@ -15,10 +15,10 @@ from ..story.stories import first_sentence
 from ..trace.trace import write_lines
 from .console import Screen, workspace
 from .interruption import run_interruptibly
-from .job import BackendName, Job, Options, Played, at_a_time, prepare
+from .job import BackendName, Job, Options, Played, at_a_time, play_job, prepare
 from .junit import junit_xml
 from .runner import no_look
-from .watch import play_all
+from .watch import Play, play_all
 
 _OF_KIND: Final = ("kr8s", "httpx")
 """What only an installation with the extra `kind` has."""
@@ -128,6 +128,13 @@ def run(
         HostError: The machine failed, and with it the cluster that stories are played on.
     """
     jobs = prepare(stories, options)
+    play: Play = play_job
+    if options.compare is not None:
+        # Only a comparison needs the normal form of traces.
+        from .recording import Compared
+
+        compared = Compared(jobs, options.compare)
+        play, hint = compared.play, "\n".join(filter(None, (compared.summary, hint)))
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
     is_live = options.at_failure is no_look
@@ -136,7 +143,7 @@ def run(
         _write_first(outputs, results.played, summaries)
         failure: SimkubeletError | None = None
         try:
-            run_interruptibly(_play(jobs, options, count, results))
+            run_interruptibly(_play(jobs, options, count, results, play))
         except SimkubeletError as error:
             if not results.has_begun:
                 raise
@@ -149,9 +156,9 @@ def run(
     return exit_status(results.verdicts)
 
 
-async def _play(jobs: Sequence[Job], options: Options, count: int | None, results: Results) -> None:
+async def _play(jobs: Sequence[Job], options: Options, count: int | None, results: Results, play: Play) -> None:
     if options.backend is BackendName.SIM:
-        return await play_all(jobs, count or at_a_time(), results)
+        return await play_all(jobs, count or at_a_time(), results, play)
     try:
         from .on_cluster import play_on_cluster
     except ModuleNotFoundError as error:

@@ -30,19 +30,24 @@ class FirstFailure(Exception):  # noqa: N818  # what was asked for has happened
     """A story failed, and the run was to end with the first that does."""
 
 
-async def play_all(jobs: Sequence[Job], count: int, watch: Watch) -> None:
+Play = Callable[[Job, Progress], Awaitable[Played]]
+"""Plays one story."""
+
+
+async def play_all(jobs: Sequence[Job], count: int, watch: Watch, play: Play = play_job) -> None:
     """Play stories.
 
     Args:
         jobs: The stories.
         count: How many are played at a time.
         watch: Notified of each story; those that it hears nothing of were not played.
+        play: Plays one of them.
     """
     waiting = iter(jobs)
 
     async def play_what_waits() -> None:
         for job in waiting:
-            await watched(job, watch, partial(play_job, job))
+            await watched(job, watch, partial(play, job))
 
     try:
         async with asyncio.TaskGroup() as group:

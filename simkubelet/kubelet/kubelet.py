@@ -134,7 +134,7 @@ class Kubelet:
         try:
             await instance.serve()
             self._instance = instance
-            self._context.observe(KubeletStarted(self.node))
+            self._context.observe(KubeletStarted(self.node, self.config.version.kubelet_version))
             await while_starting()
         except BaseException:
             self._instance = None

@@ -38,10 +38,11 @@ SIMULATOR: Final = "simkubelet"
 
 @dataclass(frozen=True, slots=True)
 class KubeletStarted:
-    """A kubelet instance serves its registration socket."""
+    """A kubelet instance serves its registration socket; `version` is its own, such as ``v1.34.4``."""
 
     kind: ClassVar[str] = "kubelet-started"
     node: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True)

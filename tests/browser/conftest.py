@@ -48,7 +48,7 @@ def entries(*timed: tuple[float, float, Event]) -> tuple[Entry, ...]:
 
 def recording(last: Event) -> tuple[Entry, ...]:
     return entries(
-        (0, 0.1, KubeletStarted("node-1")),
+        (0, 0.1, KubeletStarted("node-1", "v1.34.4")),
         (0, 0.1, StepStarted(0, "expect node node-1")),
         (0, 0.2, PluginStarted("mine", "node-1", 1)),
         (0, 0.5, PluginRegistered("node-1", GPU, "mine.sock")),

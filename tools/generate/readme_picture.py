@@ -18,7 +18,8 @@ from typing import Final
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from scenarios.play.replay import read_trace, write_replay
+from scenarios.play.recording import read_trace
+from scenarios.play.replay import write_replay
 from tools.build.chromium import NoBrowserError, find
 
 ROOT: Final = Path(__file__).resolve().parents[2]

@@ -91,7 +91,7 @@ class ClusterState:
         """A kubelet's registration socket has appeared."""
         self.kubelet[node] = KubeletState.RUNNING
         self._panics.pop(node, None)
-        self._trace.append(KubeletStarted(node))
+        self._trace.append(KubeletStarted(node, f"v{self._versions[node]}"))
 
     def stopped(self, node: str) -> None:
         """A kubelet was ended."""

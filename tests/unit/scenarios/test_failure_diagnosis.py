@@ -18,7 +18,7 @@ from simkubelet.model.events import (
 )
 
 NODE, GPU = "node-1", "example.com/gpu"
-STARTED, STOPPED = KubeletStarted(NODE), KubeletStopped(NODE)
+STARTED, STOPPED = KubeletStarted(NODE, "v1.34.4"), KubeletStopped(NODE)
 REGISTERED = PluginRegistered(NODE, GPU, "gpu.sock")
 REFUSED = RegistrationRefused(NODE, GPU, "gpu.sock", "no such version")
 WARNING = EventRecorded("trainer", "Warning", "FailedScheduling", "0/1 nodes are available", "scheduler")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from scenarios.play.replay import lines, print_timelines, read_trace, write_replay
+from scenarios.play.recording import read_trace
+from scenarios.play.replay import lines, print_timelines, write_replay
 from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
 from scenarios.trace.trace import Entry, Event, write_lines
 from simkubelet.model.errors import InputError
@@ -21,7 +22,7 @@ def entries(*events: Event) -> list[Entry]:
 
 PASSES = entries(
     StepStarted(0, "the beginning"),
-    KubeletStarted("node-1"),
+    KubeletStarted("node-1", "v1.34.4"),
     PluginStarted("mine", "node-1", 1),
     DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
     ExpectationMet(0),
@@ -36,11 +37,6 @@ def trace(tmp_path: Path) -> Path:
         write_lines(PASSES, stream, "passes")
         write_lines(FAILS, stream, "fails")
     return path
-
-
-def test_stories_are_read_in_the_order_of_the_file(trace: Path) -> None:
-    assert read_trace(trace) == {"passes": PASSES, "fails": FAILS}
-    assert list(read_trace(trace, ["fails"])) == ["fails"]
 
 
 def test_each_entry_is_a_line_with_both_times_and_its_lanes() -> None:
@@ -77,33 +73,6 @@ def test_page_says_what_a_trace_shows_of_each_story(trace: Path, tmp_path: Path)
     assert 'data-verdict="FAILED" data-number="2"' in page
     assert "capacity: expected 2; actual 0" in page
     assert "PASSED" not in page
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        pytest.param(b"", "t.jsonl: no trace: the file is empty", id="empty"),
-        pytest.param(b"\xff\xfe", "t.jsonl: cannot be read: 'utf-8' codec", id="bytes"),
-        pytest.param(b"<html>" + b"x" * 500, "t.jsonl:1: no line of a trace: <html>xxx", id="no JSON"),
-        pytest.param(b"\n", "t.jsonl:1: no line of a trace: an empty line", id="empty line"),
-    ],
-)
-def test_file_that_is_no_trace_is_one_short_line(tmp_path: Path, content: bytes, complaint: str) -> None:
-    path = tmp_path / "t.jsonl"
-    path.write_bytes(content)
-
-    with pytest.raises(InputError) as refused:
-        read_trace(path)
-
-    assert complaint in str(refused.value)
-    assert len(str(refused.value)) < len(str(tmp_path)) + 250
-
-
-def test_unknown_story_and_missing_file_are_named(trace: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"t\.jsonl: no story 'pases'; did you mean 'passes'\?"):
-        read_trace(trace, ["pases"])
-    with pytest.raises(InputError, match="cannot be read: No such file or directory"):
-        read_trace(tmp_path / "no")
 
 
 def test_page_that_cannot_be_written_is_one_line(trace: Path) -> None:

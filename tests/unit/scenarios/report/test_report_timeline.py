@@ -79,10 +79,10 @@ def test_kubelet_and_its_devices_end_and_begin_again() -> None:
     timeline = read(
         "sim",
         entries(
-            KubeletStarted("node-1"),
+            KubeletStarted("node-1", "v1.34.4"),
             listed("gpu-0"),
             KubeletStopped("node-1"),
-            KubeletStarted("node-1"),
+            KubeletStarted("node-1", "v1.34.4"),
             listed(unhealthy=["gpu-0"]),
         ),
     )
@@ -198,7 +198,10 @@ def test_pods_beyond_the_most_lanes_share_the_last() -> None:
 
 
 def test_beginning_of_a_long_trace_is_left_out() -> None:
-    starts = [KubeletStarted("node-1"), *(StepStarted(number, "again") for number in range(MOST_MOMENTS + 50))]
+    starts = [
+        KubeletStarted("node-1", "v1.34.4"),
+        *(StepStarted(number, "again") for number in range(MOST_MOMENTS + 50)),
+    ]
 
     timeline = read("sim", entries(*starts))
 

@@ -1,0 +1,96 @@
+"""Written traces read again, and the simulator compared with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scenarios.play.job import Job, Options
+from scenarios.play.recording import Compared, read_recordings, read_trace
+from scenarios.story.document import load
+from scenarios.story.stories import builtin
+from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
+from scenarios.trace.trace import Entry, Event, write_lines
+from simkubelet.model.errors import InputError
+from simkubelet.model.events import DevicesListed, KubeletStarted
+
+
+def entries(*events: Event) -> list[Entry]:
+    return [Entry(seq, seq * 10.0, event, seq * 0.5) for seq, event in enumerate(events)]
+
+
+PASSES = entries(
+    StepStarted(0, "the beginning"),
+    KubeletStarted("node-1", "v1.34.4"),
+    PluginStarted("mine", "node-1", 1),
+    DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
+    ExpectationMet(0),
+)
+FAILS = entries(StepStarted(0, "the beginning"), ExpectationFailed(0, ("capacity: expected 2; actual 0",)))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.jsonl"
+    with path.open("w") as stream:
+        write_lines(PASSES, stream, "passes")
+        write_lines(FAILS, stream, "fails")
+    return path
+
+
+def test_stories_are_read_in_the_order_of_the_file(trace: Path) -> None:
+    assert read_trace(trace) == {"passes": PASSES, "fails": FAILS}
+    assert list(read_trace(trace, ["fails"])) == ["fails"]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        pytest.param(b"", "t.jsonl: no trace: the file is empty", id="empty"),
+        pytest.param(b"\xff\xfe", "t.jsonl: cannot be read: 'utf-8' codec", id="bytes"),
+        pytest.param(b"<html>" + b"x" * 500, "t.jsonl:1: no line of a trace: <html>xxx", id="no JSON"),
+        pytest.param(b"\n", "t.jsonl:1: no line of a trace: an empty line", id="empty line"),
+    ],
+)
+def test_file_that_is_no_trace_is_one_short_line(tmp_path: Path, content: bytes, complaint: str) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(content)
+
+    with pytest.raises(InputError) as refused:
+        read_trace(path)
+
+    assert complaint in str(refused.value)
+    assert len(str(refused.value)) < len(str(tmp_path)) + 250
+
+
+def test_unknown_story_and_missing_file_are_named(trace: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"t\.jsonl: no story 'pases'; did you mean 'passes'\?"):
+        read_trace(trace, ["pases"])
+    with pytest.raises(InputError, match="cannot be read: No such file or directory"):
+        read_trace(tmp_path / "no")
+
+
+def test_folder_has_the_stories_of_all_its_files(trace: Path) -> None:
+    other = trace.parent / "topic" / "u.jsonl"
+    other.parent.mkdir()
+    with other.open("w") as stream:
+        write_lines(PASSES, stream, "other")
+
+    assert set(read_recordings(trace.parent)) == {"passes", "fails", "other"}
+
+
+def test_folder_without_traces_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no traces: there is no file \*\.jsonl"):
+        read_recordings(tmp_path)
+
+
+@pytest.mark.parametrize("release", ["v1.33.0", None])
+def test_recording_of_another_minor_or_story_is_none(trace: Path, release: str | None) -> None:
+    job = Job(load(builtin()["gopher-pending"]), Options())
+    if release is not None:
+        with trace.open("w") as stream:
+            write_lines(entries(KubeletStarted("node-1", release)), stream, "gopher-pending")
+
+    with pytest.raises(InputError, match="has no story of this run on its Kubernetes minor; record one with: simkub"):
+        Compared([job], trace)
