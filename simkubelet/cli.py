@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from plugin import cli as plugin_commands
     from scenarios import cli as story_commands
     from scenarios.conform import cli as conform_commands
+    from scenarios.play import cli as play_commands
     from scenarios.up import cli as cluster_commands
 else:
     from ._internal.bundle import LazyModule
@@ -30,12 +31,13 @@ else:
     plugin_commands = LazyModule("plugin", "cli")
     story_commands = LazyModule("scenarios", "cli")
     conform_commands = LazyModule("scenarios", "conform.cli")
+    play_commands = LazyModule("scenarios", "play.cli")
     cluster_commands = LazyModule("scenarios", "up.cli")
 
 INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
-    "run": lambda: story_commands.run,
-    "replay": lambda: story_commands.replay,
+    "run": lambda: play_commands.run,
+    "replay": lambda: play_commands.replay,
     "conform": lambda: conform_commands.conform,
     "list": lambda: story_commands.list_stories,
     "bugs": lambda: story_commands.bugs,

@@ -6,7 +6,8 @@ from .blocking import Cluster, Node, Plugin, running_cluster, running_node
 from .cluster import AsyncCluster
 from .failure import ExpectationError
 from .machine import running_machine
-from .node import AsyncNode, AsyncPlugin
+from .node import AsyncNode
+from .plugin import AsyncPlugin
 from .story import PlayedStory
 
 __all__ = [

@@ -20,7 +20,8 @@ from simkubelet.model.pod import Pod
 from ..trace.snapshot import PluginState
 from ..trace.trace import Entry
 from .cluster import AsyncCluster
-from .node import AsyncNode, AsyncPlugin
+from .node import AsyncNode
+from .plugin import AsyncPlugin
 
 if TYPE_CHECKING:
     from fakegpu import Machine

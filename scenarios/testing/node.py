@@ -20,7 +20,6 @@ from simkubelet.model.errors import HostError, InputError, PluginError
 from simkubelet.model.pod import Pod
 
 from ..backends.sim.backend import SimBackend
-from ..backends.world.plugin_process import PluginProcess
 from ..evaluation.diagnosis import diagnoses
 from ..evaluation.evaluation import evaluate
 from ..evaluation.mismatch import Mismatch
@@ -31,10 +30,10 @@ from ..story.model import DEFAULT_NODE, Scenario, Step
 from ..story.part import Action, NodeAction, format_duration
 from ..story.specs import PluginSpec
 from ..story.verbs.plugin_action import PluginAction
-from ..trace.snapshot import PluginState
 from ..trace.trace import Entry
 from .checked import checked, checked_node
 from .failure import ExpectationError, failure_text, happened_text, log_lines
+from .plugin import AsyncPlugin, check, is_ready, supervised
 
 if TYPE_CHECKING:
     from fakegpu import Machine
@@ -49,70 +48,6 @@ class _OpenStory(Scenario):
     @property
     def reads_checkpoints(self) -> bool:
         return True
-
-
-class AsyncPlugin:
-    """A plugin's process on a node, started again when it ends, as that of a DaemonSet.
-
-    Attributes:
-        name: By which steps and expectations call it.
-        log: The file that has what it writes.
-    """
-
-    def __init__(self, process: PluginProcess, supervisor: asyncio.Task[None]) -> None:
-        self.name = process.command.name
-        self.log: Path = process.command.log
-        self._process = process
-        self._supervisor = supervisor
-
-    @property
-    def state(self) -> PluginState:
-        """`running`, `waiting` for its restart, `stopped`, or `exited` where it has ended before it registered."""
-        return self._process.view.state
-
-    @property
-    def registrations(self) -> int:
-        """How often it has registered, over all its processes."""
-        return self._process.registrations
-
-    @property
-    def restarts(self) -> int:
-        """How often it was started after the first time."""
-        return self._process.view.restarts
-
-    async def start(self) -> None:
-        """Start it after `stop`."""
-        self._check()
-        await self._process.start()
-
-    async def stop(self) -> None:
-        """End it with SIGTERM, and with SIGKILL five seconds later; it stays so until `start`."""
-        self._check()
-        await self._process.stop()
-
-    async def kill(self) -> None:
-        """Kill it; it is started again as after any other end."""
-        self._check()
-        await self._process.kill()
-
-    async def send_signal(self, name: str) -> None:
-        """Send its first process a signal, such as ``HUP``; nothing happens where it has no handler."""
-        self._check()
-        await self._process.send_signal(name)
-
-    @property
-    def _is_ready(self) -> bool:
-        return self.registrations > 0 or self._supervisor.done()
-
-    def _check(self) -> None:
-        """Report that the plugin cannot be run.
-
-        Raises:
-            PluginError: It has ended before it registered.
-            HostError: The machine failed.
-        """
-        if self._supervisor.done() and not self._supervisor.cancelled() and (error := self._supervisor.exception()):
-            raise error
 
 
 class AsyncNode:
@@ -274,13 +209,11 @@ class AsyncNode:
             raise InputError(f"plugin '{name}': {what}; give its path or put its folder on PATH")
         spec = checked(PluginSpec, "plugin", {"name": name, "command": argv, "env": env or {}})
         process = self._world.add_plugin(self.name, spec)
-        supervisor = asyncio.create_task(process.run(), name=f"plugin {name}")
-        self._stack.push_async_callback(_ended, supervisor)
-        plugin = self._plugins[name] = AsyncPlugin(process, supervisor)
-        if wait and not await self._waited(lambda: plugin._is_ready, REGISTERS_WITHIN_S):
+        plugin = self._plugins[name] = await self._stack.enter_async_context(supervised(process))
+        if wait and not await self._waited(lambda: is_ready(plugin), REGISTERS_WITHIN_S):
             late = f"plugin '{name}' runs, and has not registered with the kubelet within {REGISTERS_WITHIN_S:.0f} s"
             raise PluginError("\n".join((late, *log_lines([plugin.log]))))
-        plugin._check()
+        check(plugin)
         return plugin
 
     async def step(self, **step: object) -> None:
@@ -399,8 +332,3 @@ async def left(stack: AsyncExitStack, error: BaseException | None) -> None:
     else:
         return
     raise first
-
-
-async def _ended(supervisor: asyncio.Task[None]) -> None:
-    supervisor.cancel()
-    await asyncio.gather(supervisor, return_exceptions=True)

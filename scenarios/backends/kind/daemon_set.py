@@ -16,7 +16,8 @@ from typing import Any, Final
 from simkubelet.apis.pluginregistration import PLUGINS_REGISTRY
 from simkubelet.host import module_name
 
-from ...story.specs import PluginSpec, Registers, Serves
+from ...story.specs import PluginSpec
+from ...story.stub_spec import Registers, Serves
 from ...trace.events import PluginExited, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Trace

@@ -16,7 +16,8 @@ from typing import Any, Final
 from simkubelet.model.errors import InputError, PluginError
 from simkubelet.model.events import DevicesListed, PluginRegistered
 
-from ...story.specs import PluginSpec, Serves
+from ...story.specs import PluginSpec
+from ...story.stub_spec import Serves
 from ...story.verbs.plugin_action import (
     CallAction,
     CommandAction,

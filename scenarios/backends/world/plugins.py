@@ -22,7 +22,8 @@ from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import PluginRegistered
 
-from ...story.specs import DRIVER_ROOT, NodeSpec, PluginSpec, Runtime, Serves, devices_in_full
+from ...story.specs import DRIVER_ROOT, NodeSpec, PluginSpec, Runtime
+from ...story.stub_spec import Serves, devices_in_full
 from ...story.verbs.plugin_action import (
     CallAction,
     CommandAction,

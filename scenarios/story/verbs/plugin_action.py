@@ -20,7 +20,7 @@ from ...trace.events import (
 )
 from ...trace.snapshot import Rpc
 from ..part import Capability, Duration, Name, NodeAction
-from ..specs import Device, devices_in_full
+from ..stub_spec import Device, devices_in_full
 
 
 class PluginAction(NodeAction):

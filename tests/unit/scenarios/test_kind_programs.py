@@ -11,7 +11,8 @@ import pytest
 from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.program import PROGRAMS, Program, archive_of
-from scenarios.story.specs import PluginSpec, Registers, Serves
+from scenarios.story.specs import PluginSpec
+from scenarios.story.stub_spec import Registers, Serves
 from simkubelet.model.errors import InputError
 from tests.support.stories import program, script
 

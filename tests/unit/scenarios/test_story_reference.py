@@ -12,7 +12,8 @@ from pydantic import BaseModel
 from scenarios.story.bug import Bug
 from scenarios.story.expectations import ContainerExpectation, NodeExpectation, PluginExpectation, PodExpectation
 from scenarios.story.model import STEP_KEYS, Scenario
-from scenarios.story.specs import Builtin, NodeSpec, PluginSpec, Serves
+from scenarios.story.specs import Builtin, NodeSpec, PluginSpec
+from scenarios.story.stub_spec import Serves
 from scenarios.story.verbs.plugin_action import AnswerRpc
 from tools.generate import story_reference
 

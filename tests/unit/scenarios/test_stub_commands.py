@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from plugin.framework import Device, DeviceID, Health
 from plugin.stub import behaviour
-from scenarios.story.specs import Looks, OnLostStream, Registers
+from scenarios.story.stub_spec import Looks, OnLostStream, Registers
 from scenarios.story.verbs import plugin_action
 from scenarios.trace.snapshot import Rpc
 
