@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import Field, StrictStr, create_model, model_validator
@@ -28,6 +28,8 @@ from .part import (
 )
 from .specs import NodeSpec, PluginSpec
 from .verbs import VERBS
+from .verbs.node_action import RebootNode, RestartKubelet, StartKubelet, StopKubelet
+from .verbs.plugin_action import StartPlugin
 
 DEFAULT_NODE = "node-1"
 PARAMETERS: Final = "parameters"
@@ -166,5 +168,21 @@ class Scenario(Part):
         by_part = [*(node.needed for node in self.nodes), *(plugin.needed for plugin in self.plugins)]
         by_part += [step.action.needed for step in steps if step.action is not None]
         by_part += [step.expect.needed for step in steps if step.expect is not None]
-        several = frozenset({Capability.SEVERAL_NODES} if len(self.nodes) > 1 else ())
-        return several.union(*by_part)
+        by_order = {
+            Capability.SEVERAL_NODES: len(self.nodes) > 1,
+            Capability.PLUGIN_BEFORE_KUBELET: self._starts_before_kubelet(steps),
+        }
+        return frozenset(one for one, is_needed in by_order.items() if is_needed).union(*by_part)
+
+    def _starts_before_kubelet(self, steps: Iterable[Step]) -> bool:
+        """Whether a step starts a plugin on a node whose kubelet a step before it has stopped."""
+        stopped: set[str] = set()
+        for step in steps:
+            match step.action:
+                case StopKubelet(node=node):
+                    stopped.add(node or self.nodes[0].name)
+                case StartKubelet(node=node) | RestartKubelet(node=node) | RebootNode(node=node):
+                    stopped.discard(node or self.nodes[0].name)
+                case StartPlugin(node=node) if (node or self.nodes[0].name) in stopped:
+                    return True
+        return False

@@ -232,6 +232,7 @@ class Capability(StrEnum):
     PROCESS_RUNTIME = "run the processes of containers"
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"
+    PLUGIN_BEFORE_KUBELET = "start a plugin while the kubelet is stopped"
     MEASURE_PLUGINS = "look at a plugin's process and its folder"
     RUN_COMMANDS = "run a program of this machine"
     ADVANCE_TIME = "let node time pass at will"

@@ -48,6 +48,8 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.FAKE_NUMA_NODES,
     Capability.ADVANCE_TIME,
     Capability.MEASURE_PLUGINS,
+    # A plugin is a pod there.
+    Capability.PLUGIN_BEFORE_KUBELET,
     Capability.RUN_COMMANDS,
     Capability.NODE_FOLDERS,
     Capability.POD_ORDER,

@@ -211,6 +211,9 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
     assert a_world.is_left
 
 
+MANUAL = "plugins: [{name: p, builtin: gopher, start: manual}]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "capabilities"),
     [
@@ -250,6 +253,16 @@ async def test_cancelled_story_leaves_its_world(read_story: Read, world: Any, fr
             "nodes: [{name: a, runtime: process}]\nsteps:\n- advance: 1s",
             {"PROCESS_RUNTIME", "ADVANCE_TIME"},
             id="processes",
+        ),
+        pytest.param(
+            f"{MANUAL}steps:\n- stopKubelet: {{}}\n- startPlugin: {{plugin: p}}\n- startKubelet: {{}}",
+            {"BUILTIN_PLUGINS", "NODE_VIEW", "PLUGIN_PROCESSES", "RESTART_KUBELET", "PLUGIN_BEFORE_KUBELET"},
+            id="plugin before the kubelet",
+        ),
+        pytest.param(
+            f"{MANUAL}steps:\n- stopKubelet: {{}}\n- startKubelet: {{}}\n- startPlugin: {{plugin: p}}",
+            {"BUILTIN_PLUGINS", "NODE_VIEW", "PLUGIN_PROCESSES", "RESTART_KUBELET"},
+            id="plugin after the kubelet",
         ),
     ],
 )
