@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from plugin.cli import PLUGINS
+from scenarios.backends.kind.backend import CAPABILITIES
 from scenarios.play.job import Options, play_job, prepare
 from scenarios.story import stories
 from scenarios.story.document import load
@@ -22,10 +23,13 @@ from scenarios.trace.events import FaultInjected
 from scenarios.trace.trace import E, Entry, read_lines
 from simkubelet.model.events import DevicesAllocated, DevicesListed, PluginRegistered
 from simkubelet.model.version import DEFAULT, SUPPORTED, version
+from tests.support import recorded
 from tests.support.stories import is_about_kubelets
 from tools.generate import version_table
 
 STORIES = list(stories.builtin())
+RECORDED = list(recorded.recorded())
+"""The stories that clusters recorded, each with the version."""
 FIRST_STORIES = ["device-unhealthy", "gopher-pending", "kubelet-restart"]
 GPU_STORIES = ["device-unhealthy", "kubelet-restart"]
 SCENARIOS = {name: load(path).scenario for name, path in stories.builtin().items()}
@@ -58,15 +62,56 @@ def of(entries: list[Entry], kind: type[E]) -> list[E]:
 
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic or "without a topic")
 def test_stories_of_a_topic_pass_and_leave_nothing(run: Any, topic: str) -> None:
-    played = TOPICS[topic]
+    played, recordings = TOPICS[topic], recorded.ROOT / "1.34.4" / topic
+    compare = f"--compare {recordings}" if recordings.is_dir() else ""
 
-    done = run(f"simkubelet run {' '.join(played)} --junit report.xml")
+    done = run(f"simkubelet run {' '.join(played)} --junit report.xml {compare}")
 
     assert_passed(done)
+    kept = [story for story in played if is_recorded_as_played(story)]
+    assert not kept or f"\ncompared {len(kept)} of " in done.stdout
     told = verdicts(run)
     assert len(told) == sum(len(VERSIONS.get(story, [DEFAULT])) for story in played)
     assert [name for name, (is_skipped, _) in told.items() if is_skipped] == []
     assert run.leftovers() == []
+
+
+def is_recorded_as_played(story: str) -> bool:
+    """Whether a cluster recorded a story on a version on which it is played here without being asked to."""
+    return any(name == story and minor_of(release) in VERSIONS.get(story, [DEFAULT]) for name, release in RECORDED)
+
+
+def minor_of(release: str) -> str:
+    return release.rpartition(".")[0]
+
+
+def test_stories_pass_on_the_minor_on_which_clusters_recorded_them(run: Any) -> None:
+    played = [story for story, _ in RECORDED if not is_recorded_as_played(story)]
+
+    done = run(f"simkubelet run {' '.join(played)} --kubelet-version {DEFAULT} --compare {recorded.ROOT}")
+
+    assert_passed(done)
+    assert f"\ncompared {len(played)} of {len(played)} stories" in done.stdout
+
+
+def test_each_story_about_kubelets_was_recorded_on_a_cluster() -> None:
+    portable = {story for story in STORIES if SCENARIOS[story].needed <= CAPABILITIES and SCENARIOS[story].fits}
+    about_kubelets = {story for story in portable if is_about_kubelets(story, SCENARIOS[story])}
+    kept = {story for story, _ in RECORDED}
+
+    assert about_kubelets - kept == set(), "record them: tools/with_kind ./dev test -s e2e_kind -- --record -k STORY"
+    assert kept - portable == set(), "remove their recordings"
+
+
+def test_story_that_differs_from_its_recording_fails(run: Any) -> None:
+    lines = recorded.path_of("gopher-pending", "1.34.4").read_text().splitlines(keepends=True)
+    (run.scratch / "less.jsonl").write_text("".join(line for line in lines if "container-started" not in line))
+
+    done = run("simkubelet run gopher-pending --compare less.jsonl")
+
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "compared with the recording, the traces differ first in 'pod first', at step " in done.stdout
+    assert "-container-started" in done.stdout
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

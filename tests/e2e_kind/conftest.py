@@ -6,15 +6,11 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import fcntl
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -26,13 +22,11 @@ from tests.support.patience import PROGRAM_LIMIT_S
 Run = Callable[..., subprocess.CompletedProcess[str]]
 NODES = 2
 PREFIX = "SIMKUBELET_E2E_KIND_PREFIX"
-RECORD = Path(__file__).with_name("equal.json")
-"""Story -> Kubernetes version -> the day on which both traces were equal; `tools.generate.kind_column` reads it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-story", action="store_true", help="play all portable stories")
-    parser.addoption("--record", action="store_true", help=f"note in {RECORD.name} which stories were equal")
+    parser.addoption("--record", action="store_true", help="keep what the clusters record of equal stories")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -109,32 +103,3 @@ def run(cluster: str) -> Run:
         return subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_LIMIT_S, check=False)
 
     return play
-
-
-@pytest.fixture(scope="session")
-def record(request: pytest.FixtureRequest) -> Iterator[Callable[[str, str, bool], None]]:
-    """Takes a story's name, the version it was played on, and whether both traces were equal."""
-    equal: dict[tuple[str, str], bool] = {}
-
-    def note(story: str, kubernetes: str, is_equal: bool) -> None:
-        equal[story, kubernetes] = is_equal
-
-    yield note
-    if request.config.getoption("--record"):
-        _record(equal)
-
-
-def _record(equal: Mapping[tuple[str, str], bool]) -> None:
-    """Write what was seen into the file, which other processes write too."""
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    with RECORD.open("r+") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        told: dict[str, dict[str, str]] = json.load(file)
-        for (story, kubernetes), is_equal in equal.items():
-            versions = told.setdefault(story, {})
-            versions.pop(kubernetes, None)
-            if is_equal:
-                versions[kubernetes] = today
-        file.seek(0)
-        file.truncate()
-        file.write(json.dumps({story: told[story] for story in told if told[story]}, indent=1, sort_keys=True) + "\n")

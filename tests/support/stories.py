@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 
 from fakegpu import Machine
 from plugin.cli import PLUGINS
@@ -125,6 +126,37 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="up-") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         yield Path(folder, "simkubelet")
+
+
+def keys_of(part: object) -> Iterator[str]:
+    """The keys of the story language that a story, or a part of one, uses: ``PodExpectation.phase``."""
+    if isinstance(part, BaseModel):
+        for key in part.model_fields_set:
+            yield f"{type(part).__name__}.{key}"
+            yield from keys_of(getattr(part, key))
+    elif isinstance(part, Mapping):
+        for value in part.values():
+            yield from keys_of(value)
+    elif isinstance(part, list | tuple | frozenset):
+        for value in part:
+            yield from keys_of(value)
+
+
+def covering(scenarios: Mapping[str, Scenario], seconds: Mapping[str, float]) -> set[str]:
+    """Choose stories that together use every key that any of them uses, and take little time.
+
+    Args:
+        scenarios: Story -> what it says.
+        seconds: Story -> how long it takes.
+    """
+    keys = {story: frozenset(keys_of(scenario)) for story, scenario in scenarios.items()}
+    unused = frozenset[str]().union(*keys.values())
+    chosen: set[str] = set()
+    while unused:
+        best = max(sorted(keys), key=lambda story: len(keys[story] & unused) / seconds[story])
+        chosen.add(best)
+        unused -= keys[best]
+    return chosen
 
 
 def is_about_kubelets(name: str, scenario: Scenario) -> bool:

@@ -1,33 +1,39 @@
 """Write the column `kind` of ``docs/fidelity.md``: the Kubernetes versions on which a row's stories were equal.
 
-A row names stories that verify it (``story NAME, NAME``) in its column `verified`. The session `e2e_kind` with
-``-- --record`` records in ``tests/e2e_kind/equal.json`` which stories had equal traces on a kind cluster and on the
-simulator, and on which version. A cell has the versions on which all stories of its row were equal, and a version
-with names if only those were. With ``--check`` nothing is written and the exit status says whether the committed page
-is current.
+A row names stories that verify it (``story NAME, NAME``) in its column `verified`. ``tests/recorded`` has what kind
+clusters recorded of stories, each when it was equal to the simulator's trace, below the cluster's version. A cell has
+the versions on which all stories of its row were equal, and a version with names if only those were. With ``--check``
+nothing is written and the exit status says whether the committed page is current.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fidelity.md"
-RECORD = ROOT / "tests" / "e2e_kind" / "equal.json"
+RECORDED = ROOT / "tests" / "recorded"
 CATALOG = ROOT / "scenarios" / "catalog"
 VERIFIED, KIND = "verified", "kind"
 
-Equal = Mapping[str, Mapping[str, str]]
-"""Story -> version -> day."""
+Equal = Mapping[str, Collection[str]]
+"""Story -> the versions on which it was equal."""
 
 
 class PageError(Exception):
     """The page names a story that there is not."""
+
+
+def recorded(folder: Path) -> Equal:
+    """Return what was recorded, by the names of files: ``1.34.4/TOPIC/STORY.jsonl``."""
+    equal: dict[str, list[str]] = {}
+    for file in folder.rglob("*.jsonl"):
+        equal.setdefault(file.stem, []).append(file.relative_to(folder).parts[0])
+    return equal
 
 
 def with_column(page: str, equal: Equal, known: frozenset[str]) -> str:
@@ -69,10 +75,10 @@ def _cell(stories: list[str], equal: Equal, known: frozenset[str], line: int) ->
     for story in stories:
         if story not in known:
             raise PageError(f"{PAGE.relative_to(ROOT)}:{line}: there is no story '{story}' in the catalogue")
-    versions = sorted({version for story in stories for version in equal.get(story, {})})
+    versions = sorted({version for story in stories for version in equal.get(story, ())})
     shown = []
     for version in versions:
-        were = [story for story in stories if version in equal.get(story, {})]
+        were = [story for story in stories if version in equal.get(story, ())]
         shown.append(version if were == stories else f"{version}: {', '.join(were)}")
     return "; ".join(shown)
 
@@ -84,7 +90,7 @@ def main() -> int:
     known = frozenset(path.stem for path in CATALOG.rglob("*.yaml"))
     page = PAGE.read_text(encoding="utf-8")
     try:
-        fresh = with_column(page, json.loads(RECORD.read_text(encoding="utf-8")), known)
+        fresh = with_column(page, recorded(RECORDED), known)
     except PageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
