@@ -13,14 +13,24 @@ from .play.cli import stories_and_files
 
 
 @click.command("list")
-def list_stories() -> None:
-    """List the built-in stories; those with a topic are named TOPIC/STORY."""
-    from .story.stories import summaries
+@click.option("--tag", "tags", multiple=True, metavar="TAG", help="Only stories with this tag, or with one of several.")
+def list_stories(tags: tuple[str, ...]) -> None:
+    """List the built-in stories, with their tags; those with a topic are named TOPIC/STORY.
+
+    \b
+    Examples:
+      simkubelet list
+      simkubelet list --tag restart    the same as: simkubelet run --tag restart
+    """  # noqa: D301  # click's mark for lines that stay as they are
+    from .story.stories import builtin, summaries, tagged
 
     found = summaries()
+    if tags:
+        chosen = set(tagged(builtin().values(), tags))
+        found = {name: found[name] for name, path in builtin().items() if path in chosen}
     width = max(map(len, found), default=0)
     for name, summary in found.items():
-        click.echo(f"{name:<{width}}  {summary}")
+        click.echo(f"{name:<{width}}  {summary.text}  [{', '.join(summary.tags)}]")
 
 
 @click.command()

@@ -120,6 +120,7 @@ class Verdict:
         remedies: Of a skipped story: what this machine lacks for it and how to fix that, a line each.
         path: The story's file.
         kubernetes: The versions of its nodes, ``1.34``, several with commas.
+        round: Which of several times that the story is played, such as ``2/3``; empty where it is played once.
         repeat: The command that plays just this story again.
     """
 
@@ -135,6 +136,7 @@ class Verdict:
     log_ends: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
     path: Path | None = None
     kubernetes: str = ""
+    round: str = ""
     repeat: str = ""
 
     @property

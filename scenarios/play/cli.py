@@ -118,6 +118,14 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     help="Play only stories whose name matches: words with and, or, not and parentheses, as for pytest. "
     "Without names of stories, it selects from all built-in ones.",
 )
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Play only stories with this tag, or with one of several; `simkubelet list` shows them. Without names of "
+    "stories, it selects from all built-in ones.",
+)
 @click.option("--repeat", type=click.IntRange(1, 10_000), default=1, metavar="N", help="Play each story N times.")
 @click.option(
     "--timeout",
@@ -171,6 +179,7 @@ def run(
     settings: dict[str, str],
     kubernetes: str | None,
     expression: str | None,
+    tags: tuple[str, ...],
     repeat: int,
     timeout_s: float | None,
     stops_at_failure: bool,
@@ -198,6 +207,7 @@ def run(
       simkubelet run kubelet-restart --kubelet-version 1.28
       simkubelet run bugs/                            all stories of a topic
       simkubelet run -k 'restart and not amd'         built-in stories by name
+      simkubelet run --tag mig --tag sharing          built-in stories by what they are about
       simkubelet run 'bugs/k1*'                       those that fit a pattern
       simkubelet run my-stories/ -n 1                 your own, one after the other
       simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
@@ -214,7 +224,7 @@ def run(
     Exit status: 0 all passed or skipped; else 1 a story failed; else 2 a story has an error, or the input cannot be
     used and nothing was played; else 3 the machine failed; 130 interrupted with Ctrl-C, 143 with SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
-    from ..story.stories import builtin, chosen, find, selected
+    from ..story.stories import builtin, chosen, find, selected, tagged
     from .job import BackendName, Options
     from .pause import until_enter
     from .run import Outputs
@@ -228,7 +238,10 @@ def run(
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
-    files = find(stories) if stories else known if every or expression else chosen()
+    is_selecting = bool(every or expression or tags)
+    files = find(stories) if stories else known if is_selecting else chosen()
+    if tags:
+        files = tagged(files, tags)
     if expression:
         files = selected(files, expression)
     some = f"these were {len(files)} of {len(known)} built-in stories; --all plays all of them"
@@ -247,7 +260,7 @@ def run(
         stops_at_failure=stops_at_failure,
         compare=compare,
     )
-    hint = "" if stories or every or expression else some
+    hint = "" if stories or is_selecting else some
     count = 1 if is_pausing else count
     outputs = Outputs(junit, trace, report)
     context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, hint=hint))

@@ -13,21 +13,25 @@ from ..trace.trace import Entry, fields_of
 def failure_lines(verdict: Verdict) -> tuple[str, ...]:
     """What there is to know about a story that failed; nothing for others.
 
-    Place, version and step; what was expected and the actual values; what may explain it; the trace around it with both
-    clocks, node time first; where its logs are and how they end; the command that repeats it.
+    Place, version, round and step; what was expected and the actual values; what may explain it; the trace around it
+    with both clocks, node time first; where its logs are and how they end; the command that repeats it.
     """
     if verdict.difference:
         return (f"{verdict.scenario}: {verdict.reason}", *(f"  {line}" for line in verdict.difference))
     if verdict.failure is None:
         return ()
     failure = verdict.failure
-    head = f"{failure.location}: {verdict.outcome.word}{_version(verdict)} {_place(failure)}"
+    head = f"{failure.location}: {verdict.outcome.word}{_version(verdict)}{_round(verdict)} {_place(failure)}"
     explained = [f"  diagnosis: {text}" for text in failure.diagnoses]
     return (head, *_differences(verdict, failure), *explained, *_happened(failure), *_logs(verdict), *_repeat(verdict))
 
 
 def _version(verdict: Verdict) -> str:
     return f" on Kubernetes {verdict.kubernetes}" if verdict.kubernetes else ""
+
+
+def _round(verdict: Verdict) -> str:
+    return f" (round {verdict.round})" if verdict.round else ""
 
 
 def _place(failure: Failure) -> str:

@@ -88,10 +88,14 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The story's name, with its version where it names several, and its round where there are several."""
+        """The story's name, with its version where it names several, and its round, such as 2/3, of several."""
         name, of_several = self.story.scenario.name, self.kubernetes is not None and self.options.kubernetes is None
         name = f"{name} on {self.kubernetes}" if of_several else name
-        return f"{name} #{self.round}" if self.options.repeat > 1 else name
+        return f"{name} {self._round}" if self._round else name
+
+    @property
+    def _round(self) -> str:
+        return f"{self.round}/{self.options.repeat}" if self.options.repeat > 1 else ""
 
     @property
     def document(self) -> Document:
@@ -101,13 +105,14 @@ class Job:
         return replace(self.story, scenario=self.story.scenario.on_kubernetes(self.kubernetes))
 
     def labelled(self, verdict: Verdict) -> Verdict:
-        """A verdict with what its job says about it: name, file, versions, and the command that repeats it."""
+        """A verdict with what its job says about it: name, file, versions, round, the command that repeats it."""
         versions = dict.fromkeys(node.kubernetes for node in self.document.scenario.nodes)
         return replace(
             verdict,
             scenario=self.name,
             path=self.story.path,
             kubernetes=", ".join(versions),
+            round=self._round,
             repeat=shlex.join(self._command()),
         )
 
@@ -129,6 +134,8 @@ class Job:
             yield from ("--timeout", format_duration(options.timeout_s))
         for name, argv in options.plugin_commands.items():
             yield from ("--plugin", f"{name}={shlex.join(argv)}")
+        for name, value in options.settings.items():
+            yield from ("--set", f"{name}={value}")
 
 
 @dataclass(frozen=True, slots=True)

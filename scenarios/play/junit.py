@@ -43,7 +43,7 @@ def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
 
 
 def _add_case(suite: ElementTree.Element, verdict: Verdict) -> None:
-    """Add a story: where it is, the Kubernetes version, the result, and how the logs of its plugins end."""
+    """Add a story: where it is, Kubernetes version and round, the result, and how the logs of its plugins end."""
     case = ElementTree.SubElement(
         suite,
         "testcase",
@@ -51,16 +51,21 @@ def _add_case(suite: ElementTree.Element, verdict: Verdict) -> None:
     )
     if verdict.path is not None:
         case.attrib |= {"file": str(verdict.path), "line": str(verdict.line)}
-    if verdict.kubernetes:
+    if given := {name: value for name, value in _properties(verdict).items() if value}:
         properties = ElementTree.SubElement(case, "properties")
-        ElementTree.SubElement(properties, "property", {"name": "kubernetes", "value": verdict.kubernetes})
+        for name, value in given.items():
+            ElementTree.SubElement(properties, "property", {"name": name, "value": value})
     if element := _ELEMENTS.get(verdict.outcome):
-        given = {"type": verdict.outcome.word, "message": cleaned(verdict.reason)}
-        result = ElementTree.SubElement(case, element, given)
+        about = {"type": verdict.outcome.word, "message": cleaned(verdict.reason)}
+        result = ElementTree.SubElement(case, element, about)
         result.text = cleaned("\n".join((*failure_lines(verdict), *verdict.remedies)))
     if verdict.log_ends:
         lines = [line for log, end in verdict.log_ends.items() for line in (f"{log}:", *end)]
         ElementTree.SubElement(case, "system-out").text = cleaned("\n".join(lines))
+
+
+def _properties(verdict: Verdict) -> dict[str, str]:
+    return {"kubernetes": verdict.kubernetes, "round": verdict.round}
 
 
 def _seconds(duration_s: float) -> str:

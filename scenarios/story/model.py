@@ -34,6 +34,7 @@ from .verbs.plugin_action import StartPlugin
 DEFAULT_NODE = "node-1"
 PARAMETERS: Final = "parameters"
 """The key by which a story declares its parameters."""
+_Tag = Annotated[StrictStr, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
 
 
 class _Step(Part):
@@ -103,6 +104,7 @@ class Scenario(Part):
     Attributes:
         name: The stem of the file's name.
         description: What the story shows; listings show the first sentence.
+        tags: Words for what it is about, in small letters, by which a run selects stories.
         bug: The bug that it reproduces.
         nodes: The machines and their kubelets; one where it is left out.
         plugins: The device plugins, each run on every node.
@@ -116,6 +118,7 @@ class Scenario(Part):
 
     name: Name
     description: StrictStr
+    tags: tuple[_Tag, ...] = ()
     bug: Bug | None = None
     parameters: Mapping[Annotated[StrictStr, Field(pattern=PARAMETER_NAME)], ParameterValue] = Field(
         default_factory=dict

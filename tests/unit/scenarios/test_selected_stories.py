@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.story.stories import builtin, find, selected
+from scenarios.story.stories import builtin, find, selected, tagged
 from simkubelet.model.errors import InputError
 
 NAMES = ("kubelet-restart", "amd-restart", "MIG-mixed", "gopher")
@@ -70,3 +70,33 @@ def test_own_files_come_before_builtin_stories(tmp_path: Path, monkeypatch: pyte
 def test_pattern_of_no_story_is_refused() -> None:
     with pytest.raises(InputError, match=r"no story 'zz\*'"):
         find(["zz*"])
+
+
+def tagged_names(folder: Path, *tags: str) -> list[str]:
+    return [path.stem for path in tagged(sorted(folder.glob("*.yaml")), tags)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    texts = {"a": "tags: [mig, health]", "b": "tags: [health]", "c": "name: c", "d": "tags: [reboot]"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return tmp_path
+
+
+def test_tags_select_stories_that_have_any_of_them(folder: Path) -> None:
+    assert tagged_names(folder, "health") == ["a", "b"]
+    assert tagged_names(folder, "mig", "reboot") == ["a", "d"]
+
+
+def test_unknown_tag_is_refused_with_those_that_are_known(folder: Path) -> None:
+    message = r"^--tag: no story has the tag 'helth'; their tags are: health, mig, reboot$"
+    with pytest.raises(InputError, match=message):
+        tagged_names(folder, "mig", "helth")
+
+
+@pytest.mark.parametrize("text", ["[", "tags: mig", "tags: [1]", "- tags", ""])
+def test_file_that_is_no_story_stays_and_is_reported_when_it_is_loaded(text: str, folder: Path) -> None:
+    (folder / "wrong.yaml").write_text(text)
+
+    assert tagged_names(folder, "reboot") == ["d", "wrong"]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,17 @@ def test_catalog_has_the_stories_in_order() -> None:
     assert bugs == sorted(bugs, key=lambda bug: (bug[0], int(bug[1:])))
     assert sorted({topic for topic, _ in in_topics}) == TOPICS
     assert list(stories.summaries()) == list(PATHS)
-    assert stories.summaries()["kubelet-restart"] == "A kubelet restart takes no device from a running pod"
+    assert stories.summaries()["kubelet-restart"].text == "A kubelet restart takes no device from a running pod"
+
+
+def test_every_builtin_story_has_tags_that_the_page_explains() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "stories.md").read_text()
+    table = page.partition("### Tags\n")[2].partition("\n#")[0]
+    explained = re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)
+    tags = {name: summary.tags for name, summary in stories.summaries().items()}
+
+    assert [name for name, given in tags.items() if not given] == []
+    assert explained == sorted({tag for given in tags.values() for tag in given})
 
 
 @pytest.mark.parametrize("name", PATHS)

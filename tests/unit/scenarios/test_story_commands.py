@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -79,13 +80,24 @@ def test_failed_story_exits_with_1_and_shows_where(run_cli: Any, write_story: An
 
 @pytest.mark.usefixtures("played")
 def test_failure_shows_the_command_that_repeats_it(run_cli: Any, write_story: Any) -> None:
-    story = write_story(f'versions: ["1.26", "1.35"]\n{WITH_PLUGIN.replace("8", "7")}')
+    story = write_story(f'versions: ["1.26", "1.35"]\nparameters: {{count: 7}}\n{WITH_PLUGIN.replace("8", "7")}')
 
-    _, out, _ = run_cli("run", story, "--plugin", f"nvidia={sys.executable} -c 'a b'")
+    _, out, _ = run_cli("run", story, "--plugin", f"nvidia={sys.executable} -c 'a b'", "--set", "count=4")
 
     command = f"simkubelet run {story} --kubelet-version 1.35 --plugin "
     (line,) = [line for line in out.splitlines() if line.startswith(f"  repeat it: {command}")]
-    assert shlex.split(line)[-1] == f"nvidia={sys.executable} -c 'a b'"
+    assert shlex.split(line)[-3:] == [f"nvidia={sys.executable} -c 'a b'", "--set", "count=4"]
+
+
+@pytest.mark.usefixtures("played")
+def test_failure_of_a_repeated_story_names_its_round(run_cli: Any, write_story: Any, tmp_path: Path) -> None:
+    junit = tmp_path / "results.xml"
+
+    _, out, _ = run_cli("run", write_story(STEPS.replace("8", "7")), "--repeat", "2", "--junit", junit)
+
+    assert [f"FAILED on Kubernetes 1.34 (round {number}/2) in step 1 of 1" in out for number in (1, 2)] == [True, True]
+    rounds = re.findall(r'name="(story [^"]*)"|name="round" value="([^"]*)"', junit.read_text())
+    assert [name or number for name, number in rounds] == ["story 1/2", "1/2", "story 2/2", "2/2"]
 
 
 def test_failed_machine_exits_with_3(
@@ -234,6 +246,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--pause-on-failure"], "--pause-on-failure: needs a terminal, where Enter", id="no terminal"),
         pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
         pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
+        pytest.param(["--tag", "frob"], "--tag: no story has the tag 'frob'; none of them has a tag", id="tag"),
         pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
         pytest.param(
             ["--report", "/dev/null"], "--report: '/dev/null/index.html' cannot be written: Not a", id="report"
@@ -270,7 +283,7 @@ def test_each_story_is_played_as_often_as_asked(run_cli: Any, write_story: Any, 
     _, out, _ = run_cli("run", *stories, "--repeat", "2", "-n", "1")
 
     names = [line.partition("PASSED")[2].strip().split("  ")[0] for line in out.splitlines()[:4]]
-    assert names == ["a #1", "b #1", "a #2", "b #2"]
+    assert names == ["a 1/2", "b 1/2", "a 2/2", "b 2/2"]
     assert len(played) == 4
 
 
@@ -284,6 +297,22 @@ def test_expression_selects_from_all_builtin_stories(
 
     assert (status, [document.scenario.name for document, _ in played]) == (0, ["three"])
     assert out.splitlines()[-1].startswith("1 passed in ")
+
+
+def test_tags_select_from_all_builtin_stories(
+    run_cli: Any, write_story: Any, played: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = {"one": "mig, health", "two": "health", "three": "reboot", "four": ""}
+    known = {name: write_story(f"tags: [{given}]\n{STEPS}", name) for name, given in tags.items()}
+    monkeypatch.setattr(bundle.load("scenarios", "story.stories"), "builtin", lambda: known)
+
+    status, out, _ = run_cli("run", "--tag", "mig", "--tag", "reboot", "-n", "1")
+    listed = run_cli("list", "--tag", "health")[1].splitlines()
+
+    assert (status, [document.scenario.name for document, _ in played]) == (0, ["one", "three"])
+    assert out.splitlines()[-1].startswith("2 passed in ")
+    assert [line.split()[0] for line in listed] == ["one", "two"]
+    assert listed[0].endswith("A story  [mig, health]")
 
 
 def test_story_is_read_once_for_all_its_versions(
@@ -364,7 +393,8 @@ def test_list_names_each_builtin_story(run_cli: Any) -> None:
 
     assert status == 0
     name, summary = out.splitlines()[2].split(maxsplit=1)
-    assert (name, summary) == ("kubelet-restart", "A kubelet restart takes no device from a running pod")
+    about = "A kubelet restart takes no device from a running pod  [checkpoint, registration, restart]"
+    assert (name, summary) == ("kubelet-restart", about)
     topics = [line.split("/")[0] for line in out.splitlines()[3:]]
     assert topics == sorted(topics)
 
