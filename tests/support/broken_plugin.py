@@ -230,7 +230,7 @@ class Plugin:
                     os._exit(0)
                 case "kubelet-restart/two-in-a-row" if now - self.opened_at < 3:
                     self.fault = "hangs"
-                case "kubelet-restart/many" if self.kubelets > 12:
+                case "kubelet-restart/many" if self.kubelets > 120:
                     self.fault = "hangs"
             self.wanted.set()
 

@@ -37,7 +37,7 @@ simkubelet conform --list
 ```
 
 The plugin is started once to see what it registers and lists. Then each check starts it on a node of its own, several
-at a time. A verdict is one of these:
+at a time; checks that differ only in what they look at in the end share a start. A verdict is one of these:
 
 | verdict | means | exit status |
 | --- | --- | --- |

@@ -12,11 +12,12 @@ import pytest
 from rich.console import Console
 
 from scenarios.conform.checks import GROUPS, all_checks, selected
-from scenarios.conform.conform import Result, Status, exit_status
+from scenarios.conform.conform import Play, Result, Status, exit_status, shared
 from scenarios.conform.profile import Profile, read_profile
 from scenarios.conform.report import Report, junit_xml, result_lines
 from scenarios.conform.tested_plugin import NAME, Subject
 from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.job import Job, Options
 from scenarios.story.check_spec import Needs, StandsFor
 from scenarios.story.document import DocumentError
 from scenarios.story.verbs.plugin_action import StubAction
@@ -79,6 +80,18 @@ def test_plugin_and_profile_take_their_place_in_a_check() -> None:
     assert node.gpus is not None
     assert [step.verb for step in scenario.steps if step.stands_for is None].count("fail") == 1
     assert scenario.parameters == {"resource": "nvidia.com/gpu", "count": 2, "remaining": 1, "wait": "3s"}
+
+
+def test_checks_that_differ_in_their_last_look_share_a_play() -> None:
+    plugin = subject()
+    names = ("registration/version", "lists/health", "stream/ends", "shutdown/exit-status", "shutdown/ends-in-time")
+
+    plays = shared(Play(Job(plugin.in_check(BY_ID[name]), Options()), (BY_ID[name],)) for name in names)
+
+    assert [[check.id for check in play.checks] for play in plays] == [[*names[:2]], ["stream/ends"], [*names[3:]]]
+    first, _, last = (play.job.story.scenario.steps for play in plays)
+    assert [step.verb for step in last] == ["expect", "stopPlugin", "expect", "expect"]
+    assert first[1:] == tuple(plugin.in_check(BY_ID[name]).scenario.steps[-1] for name in names[:2])
 
 
 def test_further_instance_is_the_plugin_too() -> None:
