@@ -94,6 +94,16 @@ def test_checks_that_differ_in_their_last_look_share_a_play() -> None:
     assert first[1:] == tuple(plugin.in_check(BY_ID[name]).scenario.steps[-1] for name in names[:2])
 
 
+def test_many_devices_are_those_of_the_profile() -> None:
+    many = {"count": 9, "env": {"N": "9"}, "files": ["/etc/many"]}
+    scenario = subject({**PROFILE, "many": many}).in_check(BY_ID["limits/many-devices"]).scenario
+
+    (plugin,), (node,) = scenario.plugins, scenario.nodes
+    assert plugin.env == {"A": "b", "N": "9"}
+    assert node.files == ("/etc/many",)
+    assert scenario.parameters["count"] == 9
+
+
 def test_further_instance_is_the_plugin_too() -> None:
     scenario = subject().in_check(BY_ID["instances/rolling-update"]).scenario
 
@@ -112,6 +122,7 @@ def test_further_instance_is_the_plugin_too() -> None:
         pytest.param({"preStart": True}, "the plugin does not ask for PreStartContainer", id="PreStart"),
         pytest.param({"preferredAllocation": True}, "", id="option that is on"),
         pytest.param({"breakable": True}, "no profile says how a device breaks (break:)", id="break"),
+        pytest.param({"many": True}, "no profile says how the plugin lists many devices (many:)", id="many"),
         pytest.param({"healable": True}, "no profile says how a device is healed (heal:)", id="heal"),
     ],
 )
