@@ -29,6 +29,7 @@ GROUPS: Final = {
     "stream": "End of the ListAndWatch stream",
     "start": "Start before the kubelet",
     "instances": "Two instances at once",
+    "clock": "Clock jumps",
     "hostile-kubelet": "Hostile or slow kubelet",
     "limits": "Limits",
     "resources": "Resource leaks",

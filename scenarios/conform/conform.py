@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from ..evaluation.verdict import Outcome, Verdict
 from ..play.job import Job, Options, Played, at_a_time
 from ..play.watch import play_all
 from ..story.check_spec import Severity
+from ..story.model import Scenario
 from ..story.verbs.node_action import RunCommand
 from ..trace.trace import Entry
 from .checks import Check
@@ -58,16 +59,58 @@ async def conform(
         on_result: Gets each result as it comes.
     """
     options = Options(directory=directory)
-    jobs: dict[Job, Check] = {}
+    plays: list[Play] = []
     for check in checks:
         if reason := subject.reason_to_skip(check.spec.needs):
             on_result(Result(check, Status.SKIPPED, Verdict(check.id, Outcome.SKIPPED, 0.0, reason)))
         else:
-            jobs[Job(subject.in_check(check), options)] = check
-    watch = _Watch(subject, jobs, on_result)
-    together = [job for job in jobs if not _needs_the_machine(job)]
-    await play_all(together, count or at_a_time(), watch)
-    await play_all([job for job in jobs if job not in together], 1, watch)
+            plays.append(Play(Job(subject.in_check(check), options), (check,)))
+    watch = _Watch(subject, on_result)
+    await _play_each(shared(plays), count or at_a_time(), watch)
+    # What they share was not all well: each has an answer of its own.
+    await _play_each([play for play in plays if play.checks[0] in watch.unanswered], count or at_a_time(), watch)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Play:
+    """A story, and the checks that pass where it comes true; of a single one it is the whole answer."""
+
+    job: Job
+    checks: tuple[Check, ...]
+
+
+def shared(plays: Iterable[Play]) -> list[Play]:
+    """Plays of one check each as those of several, where they differ only in what they look at in the end.
+
+    A start of the plugin on a node of its own is what a check costs, and half of them do nothing else.
+    """
+    groups: dict[str, list[Play]] = {}
+    for play in plays:
+        groups.setdefault(_beginning(play.job.story.scenario), []).append(play)
+    return [group[0] if len(group) == 1 else _joined(group) for group in groups.values()]
+
+
+def _beginning(scenario: Scenario) -> str:
+    """All that a story does until it looks for the last time; looks change nothing."""
+    last = scenario.steps[-1]
+    steps = scenario.steps if last.expect is None else scenario.steps[:-1]
+    about = {"name", "description", "check", "parameters"}
+    return scenario.model_copy(update={"steps": steps}).model_dump_json(exclude=about)
+
+
+def _joined(group: Sequence[Play]) -> Play:
+    story = group[0].job.story
+    looks = [play.job.story.scenario.steps[-1] for play in group]
+    scenario = story.scenario.model_copy(update={"steps": (*story.scenario.steps[:-1], *looks)})
+    job = replace(group[0].job, story=replace(story, scenario=scenario))
+    return Play(job, tuple(check for play in group for check in play.checks))
+
+
+async def _play_each(plays: Sequence[Play], count: int, watch: _Watch) -> None:
+    watch.plays.update({play.job: play for play in plays})
+    together = [play.job for play in plays if not _needs_the_machine(play.job)]
+    await play_all(together, count, watch)
+    await play_all([play.job for play in plays if play.job not in together], 1, watch)
 
 
 def _needs_the_machine(job: Job) -> bool:
@@ -77,11 +120,17 @@ def _needs_the_machine(job: Job) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """Makes results of stories that have ended; see `job.Watch`."""
+    """Makes results of stories that have ended; see `job.Watch`.
+
+    Attributes:
+        plays: Those that there are, by their jobs.
+        unanswered: Checks of a play of several that did not come true.
+    """
 
     subject: Subject
-    jobs: Mapping[Job, Check]
     on_result: OnResult
+    plays: dict[Job, Play] = field(default_factory=dict)
+    unanswered: list[Check] = field(default_factory=list)
 
     def began(self, job: Job) -> None:
         """Nothing is shown of it."""
@@ -90,11 +139,23 @@ class _Watch:
         """Nothing is shown of it."""
 
     def ended(self, job: Job, played: Played) -> None:
-        """A check has its result, but for one that was interrupted."""
-        check = self.jobs[job]
-        if played.verdict.outcome is not Outcome.ENDED:
-            verdict = replace(played.verdict, repeat=self.subject.command_for(check))
-            self.on_result(Result(check, _status(verdict.outcome, check), verdict, played.events))
+        """Checks have their results, but for those that were interrupted."""
+        checks, outcome = self.plays[job].checks, played.verdict.outcome
+        if outcome is Outcome.ENDED:
+            return
+        if len(checks) > 1 and outcome is not Outcome.VALID:
+            self.unanswered.extend(checks)
+            return
+        share_s = played.verdict.duration_s / len(checks)
+        for check in checks:
+            verdict = replace(
+                played.verdict,
+                scenario=check.document.scenario.name,
+                path=check.path,
+                duration_s=share_s,
+                repeat=self.subject.command_for(check),
+            )
+            self.on_result(Result(check, _status(outcome, check), verdict, played.events))
 
 
 def _status(outcome: Outcome, check: Check) -> Status:

@@ -16,12 +16,29 @@ from ..story.part import Count, Part, ResourceName, parse_duration
 from ..story.specs import AmdSpec, File, GpuSpec, IluvatarSpec, NodeSpec
 
 
+Env = Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr]
+
+
 def _duration(text: str | None) -> str | None:
     try:
         parse_duration(text)
     except ValueError as error:
         raise PydanticCustomError("duration", "{reason}", {"reason": str(error)}) from error
     return text
+
+
+class Many(Part):
+    """Settings with which a plugin lists many devices.
+
+    Attributes:
+        count: How many devices of the resource it lists then.
+        env: Added to the plugin's environment.
+        files: Added to the node's, such as a configuration.
+    """
+
+    count: Annotated[Count, Field(ge=1)]
+    env: Env = Field(default_factory=dict)
+    files: tuple[File, ...] = ()
 
 
 class Profile(Part):
@@ -36,12 +53,13 @@ class Profile(Part):
         break_: A step of a story that breaks a device, such as ``fail: {gpu: 0, lost: true}``.
         heal: A step that heals it.
         breaks: How many devices that step makes unhealthy.
+        many: How it lists many devices.
         wait: How long it may take to register again or to report a health; by default 15s, after a refusal 45s.
     """
 
     resource: ResourceName | None = None
     count: Count | None = None
-    env: Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     api: StrictBool = False
     gpus: GpuSpec | None = None
     amd: AmdSpec | None = None
@@ -50,7 +68,16 @@ class Profile(Part):
     break_: Annotated[Step | None, Field(alias="break")] = None
     heal: Step | None = None
     breaks: Annotated[Count, Field(ge=1)] = 1
+    many: Many | None = None
     wait: Annotated[StrictStr | None, AfterValidator(_duration)] = None
+
+    @property
+    def with_many(self) -> Profile:
+        """The profile with the settings for many devices, where it has some."""
+        if self.many is None:
+            return self
+        env, files = {**self.env, **self.many.env}, (*self.files, *self.many.files)
+        return self.model_copy(update={"count": self.many.count, "env": env, "files": files})
 
     @model_validator(mode="after")
     def _heals_what_it_breaks(self) -> Profile:

@@ -81,10 +81,17 @@ class Subject:
             return "no profile says how a device breaks (break:)"
         if needs.healable and StandsFor.HEAL not in steps:
             return "no profile says how a device is healed (heal:)"
+        if needs.many and self.profile.many is None:
+            return "no profile says how the plugin lists many devices (many:)"
         return ""
 
     def in_check(self, check: Check) -> Document:
         """The story of a check with the plugin in it."""
+        if check.spec.needs.many and self.profile.many is not None:
+            return replace(self, profile=self.profile.with_many, count=self.profile.many.count)._in(check)
+        return self._in(check)
+
+    def _in(self, check: Check) -> Document:
         document = load(check.path, settings=self.settings)
         return replace(document, scenario=self.in_story(document.scenario))
 

@@ -132,6 +132,9 @@ def _plugin(wanted: PluginExpectation, snapshot: Snapshot, trace: Trace) -> Mism
             yield from differs((key,), getattr(wanted, key), getattr(plugin, key))
     for rpc, count in wanted.calls.items():
         yield from differs(("calls", rpc), count, plugin.calls.get(rpc, 0))
+    for rpc, most in wanted.most_calls.items():
+        if (count := plugin.calls.get(rpc, 0)) > most:
+            yield Mismatch(("mostCalls", rpc), f"at most {most}", shown(count))
     yield from _kept_contract(wanted, plugin)
     if wanted.options is not None:
         for option, is_on in wanted.options.wanted.items():
@@ -168,6 +171,8 @@ def _growth(wanted: Growth, measured: Sequence[PluginMeasured]) -> Mismatches:
     ):
         if most is not None and last - first > most:
             yield Mismatch(("growth", key), f"at most {most}{unit} more", f"{first}{unit}, then {last}{unit}")
+    if wanted.cpu is not None and (used_s := now.cpu_s - before.cpu_s) > wanted.cpu:
+        yield Mismatch(("growth", "cpu"), f"at most {format_duration(wanted.cpu)} more", f"{used_s:.2f}s more")
 
 
 def _is_meant(view: PluginView, wanted: PluginExpectation) -> bool:

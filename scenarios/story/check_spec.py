@@ -28,6 +28,7 @@ class Needs(Part):
         preferred_allocation: It offers GetPreferredAllocation.
         breakable: Its profile says how a device breaks.
         healable: Its profile says how that device is healed.
+        many: Its profile says how it lists many devices.
     """
 
     devices: Count = 1
@@ -35,6 +36,7 @@ class Needs(Part):
     preferred_allocation: Literal[True] | None = None
     breakable: StrictBool = False
     healable: StrictBool = False
+    many: StrictBool = False
 
 
 class CheckSpec(Part):

@@ -162,11 +162,13 @@ class Growth(FilledPart):
         open_files: Open files, sockets and pipes.
         threads: Threads.
         memory_mib: Resident memory, in MiB.
+        cpu: CPU time.
     """
 
     open_files: Count | None = None
     threads: Count | None = None
     memory_mib: Count | None = None
+    cpu: Duration | None = None
 
 
 class PluginExpectation(Expectation):
@@ -181,6 +183,7 @@ class PluginExpectation(Expectation):
         refusal: The answer to the latest Register call, empty where it was accepted; of the stub, or with a tap.
         calls: RPC -> how often the kubelet made it, and Register -> how often that was answered; of the stub, or with
             a tap.
+        most_calls: The same, but how often at most.
         call_log: All calls that the kubelet has made to the plugin's latest process, in their order; of the stub, or
             with a tap.
         connections: How many connections the kubelet has to the plugin's sockets; with a tap.
@@ -190,7 +193,7 @@ class PluginExpectation(Expectation):
         exit_status: Of its latest process that has ended, negative for a signal.
         ends_within: How long that process took at most to end after SIGTERM, in real time.
         growth: How much more its processes use at most than when `measurePlugin` measured them first: `openFiles`,
-            `threads`, `memoryMib`.
+            `threads`, `memoryMib`, `cpu`.
     """
 
     subject_key = "plugin"
@@ -202,6 +205,7 @@ class PluginExpectation(Expectation):
     registrations: Count | None = None
     refusal: StrictStr | None = None
     calls: Mapping[Rpc, Count] = Field(default_factory=dict)
+    most_calls: Mapping[Rpc, Count] = Field(default_factory=dict)
     call_log: tuple[Rpc, ...] = ()
     connections: Count | None = None
     contract: tuple[Rule, ...] = ()

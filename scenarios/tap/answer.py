@@ -34,6 +34,7 @@ class Answer:
         twice: Make the call twice, and answer with the second answer; of ListAndWatch, send each list twice.
         parts: How many lists each list becomes.
         bytes: How long each message of the answer is made.
+        lost: Ask, and pass nothing of the answer on.
         skip: How many calls are answered as usual first.
         times: How many calls are answered so; None is all from now on.
     """
@@ -46,6 +47,7 @@ class Answer:
     twice: bool = False
     parts: int = 1
     bytes: int = 0
+    lost: bool = False
     skip: int = 0
     times: int | None = None
 

@@ -118,8 +118,8 @@ class Supervisor(Protocol):
     def asked(self, rpc: StrEnum, request: bytes) -> Answer:
         """A call is complete, and waits for what is to be done with it."""
 
-    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
-        """The server has sent a message of its answer, whatever the caller gets."""
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes, before: bytes | None) -> None:
+        """The server has sent a message of its answer, whatever the caller gets; `before` is the last one of it."""
 
     def refused(self, rpc: StrEnum, error: str) -> None:
         """The server has ended a call with an error, whatever the caller gets."""
@@ -145,6 +145,7 @@ class KnownCall(Call):
         self._headers: Headers = []
         self._request = bytearray()
         self._received = bytearray()
+        self._before: bytes | None = None
         self._ends = MessageEnds()
         self._lists: list[bytes] = []
         self._answer = Answer()
@@ -170,13 +171,16 @@ class KnownCall(Call):
             self._supervisor.refused(self._rpc, error)
         if self._answers_to_drop:
             self._ask_again_at_end(is_last)
-        else:
+        elif not self._answer.lost:
             self._answer_with(headers, is_last)
 
     def brings(self, data: bytes, size: int, is_last: bool) -> None:
         if self._answers_to_drop:
             self._server.credit(self.target, size)
             self._ask_again_at_end(is_last)
+        elif self._answer.lost:
+            self._server.credit(self.target, size)
+            self._judge(data)
         elif self._answer.changes_messages:
             self._server.credit(self.target, size)
             for message in self._messages_in(data):
@@ -203,7 +207,9 @@ class KnownCall(Call):
         for message in taken(self._received):
             is_compressed = message[0] != 0
             if not is_compressed:
-                self._supervisor.replied(self._rpc, message_in(self._request), message_in(message))
+                plain = message_in(message)
+                self._supervisor.replied(self._rpc, message_in(self._request), plain, self._before)
+                self._before = plain
             yield message
 
     def send_list(self, devices: Sequence[dict[str, Any]]) -> None:

@@ -7,6 +7,7 @@ accepts much of what is wrong here, and the pod or the container runtime fails i
 from __future__ import annotations
 
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -33,6 +34,8 @@ _PERMISSIONS: Final = re.compile(r"(?!.*(.).*\1)[rwm]{1,3}")
 _CDI_NAME: Final = re.compile(
     r"[A-Za-z0-9][-A-Za-z0-9_.]*/[A-Za-z][-A-Za-z0-9_]*=[A-Za-z0-9]([-A-Za-z0-9_.:]*[A-Za-z0-9])?"
 )
+_LONGEST_VARIABLE_BYTES: Final = 128 * 1024 - 1
+"""Of name, equals sign and value: Linux takes a closing zero byte more; include/uapi/linux/binfmts.h (v6.1)."""
 _OPTIONS: Final = {"pre_start_required": "preStart", "get_preferred_allocation_available": "preferredAllocation"}
 
 
@@ -50,13 +53,13 @@ class Contract:
     def __init__(self) -> None:
         self._registered_with: tuple[str, ...] | None = None
 
-    def asked(self, rpc: Rpc, request: bytes, is_served: Callable[[str], bool]) -> Breaches:
+    def asked(self, rpc: Rpc, request: bytes, mode_of: Callable[[str], int | None]) -> Breaches:
         """Judge a call that the plugin makes.
 
         Args:
             rpc: Which.
             request: Its message.
-            is_served: Whether there is a socket of this name in the plugin folder.
+            mode_of: The permissions of the socket of a name in the plugin folder, None where there is none.
         """
         if rpc is not Rpc.REGISTER:
             return
@@ -72,16 +75,27 @@ class Contract:
             yield Breach(Rule.RESOURCE_NAME, f"'{asked.resource_name}' is no name of an extended resource")
         if not asked.endpoint or asked.endpoint != PurePosixPath(asked.endpoint).name:
             yield Breach(Rule.ENDPOINT, f"the endpoint '{asked.endpoint}' is not a bare file name")
-        elif not is_served(asked.endpoint):
+        elif (mode := mode_of(asked.endpoint)) is None:
             yield Breach(Rule.SERVES_FIRST, f"Register came before the socket '{asked.endpoint}' was there")
+        elif mode & stat.S_IWOTH:
+            yield Breach(Rule.SOCKET_MODE, f"the socket '{asked.endpoint}' has the mode {mode:04o}")
 
-    def answered(self, rpc: Rpc, request: bytes, message: bytes) -> Breaches:
-        """Judge a message of the plugin's answer to a call of the kubelet."""
+    def answered(self, rpc: Rpc, request: bytes, message: bytes, before: bytes | None) -> Breaches:
+        """Judge a message of the plugin's answer to a call of the kubelet.
+
+        Args:
+            rpc: Which.
+            request: The kubelet's message.
+            message: The plugin's.
+            before: The last one of the same answer, None for the first.
+        """
         try:
             match rpc:
                 case Rpc.GET_DEVICE_PLUGIN_OPTIONS:
                     yield from self._options(api.DevicePluginOptions.FromString(message))
                 case Rpc.LIST_AND_WATCH:
+                    if message == before:
+                        yield Breach(Rule.NEW_LISTS, "a list is sent that is the last one again")
                     yield from _list(api.ListAndWatchResponse.FromString(message))
                 case Rpc.ALLOCATE:
                     asked = api.AllocateRequest.FromString(request)
@@ -133,6 +147,9 @@ def _allocated(asked: Any, answer: Any) -> Breaches:
         for name in response.envs:
             if not name or "=" in name or "\0" in name:
                 yield Breach(Rule.ENV, f"'{name}' is no name of a variable")
+        for name, value in response.envs.items():
+            if (size := len(f"{name}={value}".encode())) > _LONGEST_VARIABLE_BYTES:
+                yield Breach(Rule.ENV_SIZE, f"the variable '{name}' has {size} bytes")
         for device in response.cdi_devices:
             if not _CDI_NAME.fullmatch(device.name):
                 yield Breach(Rule.CDI_NAMES, f"'{device.name}' is no name of a CDI device such as vendor.com/gpu=0")

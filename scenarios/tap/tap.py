@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -112,19 +113,19 @@ class Tap:
         answer = self._answers.next(rpc)
         if rpc is not Rpc.REGISTER:
             self._on_report({"called": rpc.value, "devices": sorted(devices_of(rpc, request))})
-        self._report(self._contract.asked(rpc, request, self._is_served))
+        self._report(self._contract.asked(rpc, request, self._mode_of))
         if answer.devices is not None:
             for link in self._links:
                 for call in link.known_calls:
                     call.send_list(answer.devices)
         return answer
 
-    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes, before: bytes | None) -> None:
         """See `Supervisor`."""
         rpc = Rpc(rpc)
         if rpc is Rpc.GET_DEVICE_PLUGIN_OPTIONS:
             self._on_report({"options": list(options_of(message))})
-        self._report(self._contract.answered(rpc, request, message))
+        self._report(self._contract.answered(rpc, request, message, before))
 
     def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:
         """See `Supervisor`."""
@@ -149,8 +150,12 @@ class Tap:
         if _is_plugins(server_socket):
             self._count(-1)
 
-    def _is_served(self, endpoint: str) -> bool:
-        return (self._plugin_folder / endpoint).is_socket()
+    def _mode_of(self, endpoint: str) -> int | None:
+        try:
+            mode = (self._plugin_folder / endpoint).stat().st_mode
+        except FileNotFoundError:
+            return None
+        return stat.S_IMODE(mode) if stat.S_ISSOCK(mode) else None
 
     def _report(self, breaches: Iterable[Breach]) -> None:
         for breach in breaches:
@@ -327,7 +332,7 @@ class CriTap:
         """See `Supervisor`."""
         return Answer(error="refused by the story") if rpc in self._refused else Answer()
 
-    def replied(self, rpc: StrEnum, request: bytes, message: bytes) -> None:
+    def replied(self, rpc: StrEnum, request: bytes, message: bytes, before: bytes | None) -> None:
         """See `Supervisor`."""
 
     def answered(self, rpc: StrEnum, request: bytes, error: str) -> None:

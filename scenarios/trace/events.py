@@ -117,7 +117,11 @@ class ContractBroken:
 
 @dataclass(frozen=True, slots=True)
 class PluginMeasured:
-    """A step measured what a plugin's processes use of the machine; memory is what they have resident."""
+    """A step measured what a plugin's processes use of the machine; memory is what they have resident.
+
+    Attributes:
+        cpu_s: CPU time of the processes that there are, since they began.
+    """
 
     kind: ClassVar[str] = "plugin-measured"
     plugin: str
@@ -125,6 +129,7 @@ class PluginMeasured:
     open_files: int
     threads: int
     memory_bytes: int
+    cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)

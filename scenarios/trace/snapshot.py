@@ -71,17 +71,20 @@ class Rule(StrEnum):
     ENDPOINT = "endpoint"
     RESOURCE_NAME = "resourceName"
     SERVES_FIRST = "servesFirst"
+    SOCKET_MODE = "socketMode"
     SAME_OPTIONS = "sameOptions"
     ANSWERS = "answers"
     DEVICE_IDS = "deviceIds"
     ID_LENGTH = "idLength"
     HEALTH = "health"
     NUMA_NODES = "numaNodes"
+    NEW_LISTS = "newLists"
     RESPONSES = "responses"
     PATHS = "paths"
     DISTINCT_PATHS = "distinctPaths"
     PERMISSIONS = "permissions"
     ENV = "env"
+    ENV_SIZE = "envSize"
     CDI_NAMES = "cdiNames"
     PREFERRED_AVAILABLE = "preferredAvailable"
     PREFERRED_REQUIRED = "preferredRequired"
@@ -94,17 +97,20 @@ RULES: Final[Mapping[Rule, str]] = {
     Rule.ENDPOINT: "registers with a bare file name as its endpoint, in the plugin folder",
     Rule.RESOURCE_NAME: "registers the name of an extended resource, such as `example.com/gpu`",
     Rule.SERVES_FIRST: "has its socket before it registers",
+    Rule.SOCKET_MODE: "registers a socket that nobody but its owner and group can connect to",
     Rule.SAME_OPTIONS: "registers with the options that it answers to GetDevicePluginOptions",
     Rule.ANSWERS: "answers no call of the kubelet with an error; ListAndWatch may end",
     Rule.DEVICE_IDS: "lists each device once, with an id",
     Rule.ID_LENGTH: "lists ids of at most 63 characters",
     Rule.HEALTH: "lists devices as `Healthy` or `Unhealthy`, in this spelling",
     Rule.NUMA_NODES: "lists no device on a negative NUMA node",
+    Rule.NEW_LISTS: "sends no list twice in a row on one stream",
     Rule.RESPONSES: "answers Allocate for as many containers as were asked for",
     Rule.PATHS: "gives containers mounts and device files by absolute paths",
     Rule.DISTINCT_PATHS: "gives a container each mount and each device file once",
     Rule.PERMISSIONS: "gives device files permissions out of `r`, `w` and `m`",
     Rule.ENV: "gives containers variables that have names",
+    Rule.ENV_SIZE: "gives containers variables of less than 128 KiB",
     Rule.CDI_NAMES: "names CDI devices in full, as `vendor.com/class=name`",
     Rule.PREFERRED_AVAILABLE: "prefers devices that are available only",
     Rule.PREFERRED_REQUIRED: "prefers those devices, too, that must be included",

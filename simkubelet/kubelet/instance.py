@@ -88,7 +88,6 @@ class KubeletInstance:
             HostError: a socket cannot be made.
         """
         self.containers.start()
-        DevicePluginHandler.mark(self._folder.directory)
         await self._services.start()
 
     def begin(self, pods: Sequence[str] = ()) -> None:

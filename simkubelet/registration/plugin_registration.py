@@ -8,7 +8,6 @@ devicemanager/plugin/v1beta1/handler.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from .plugin_client import PluginChannel
 from .registration import RegistrationServer
 
 __all__ = [
-    "DEPRECATION_FILE_NAME",
     "DevicePluginHandler",
     "PluginTypeHandler",
     "RegisteredPlugin",
@@ -41,8 +39,6 @@ _SERVICE: Final = "/pluginregistration.Registration"
 # Real seconds, as plugins are real processes.
 _GET_INFO_TIMEOUT_S: Final = 1.0
 _NOTIFY_TIMEOUT_S: Final = 5.0
-DEPRECATION_FILE_NAME: Final = "DEPRECATION"
-_log = logging.getLogger(__name__)
 
 
 class PluginTypeHandler(Protocol):
@@ -202,19 +198,6 @@ class DevicePluginHandler:
 
     def __init__(self, registration: RegistrationServer) -> None:
         self._registration = registration
-
-    @staticmethod
-    def mark(directory: Path) -> None:
-        """Leave the empty file DEPRECATION in the device plugin folder, as each kubelet does when it starts.
-
-        A kubelet that cannot do so continues without it.
-
-        Source: devicemanager/plugin/v1beta1/handler.go, ``GetPluginHandler`` (kubernetes v1.26.15 to v1.37.0).
-        """
-        try:
-            (directory / DEPRECATION_FILE_NAME).write_bytes(b"")
-        except OSError as error:
-            _log.error("Failed to create deprecation file at socket dir %s: %s", directory, error)
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
         return self._registration.validate_plugin(name, endpoint, versions)

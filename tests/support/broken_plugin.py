@@ -2,7 +2,7 @@
 
     python -m tests.support.broken_plugin registration/version
 
-It has three devices, asks for PreStartContainer, offers GetPreferredAllocation, and reports gpu-2 as unhealthy while
+It has three devices, or as many as BROKEN_PLUGIN_COUNT says, asks for PreStartContainer, offers GetPreferredAllocation, and reports gpu-2 as unhealthy while
 the file `BROKEN` exists. It finds the kubelet at the path of a real node.
 """
 
@@ -32,7 +32,8 @@ from simkubelet.apis.grpcwire.server import GrpcServer
 
 BROKEN: Final = "/etc/broken-plugin/gpu-2"
 RESOURCE: Final = "example.com/gpu"
-COUNT: Final = 3
+COUNT: Final = int(os.environ.get("BROKEN_PLUGIN_COUNT", "3"))
+MANY: Final = 10_000
 FOLDER: Final = Path(api.DEVICE_PLUGIN_PATH)
 KUBELET: Final = FOLDER / api.KUBELET_SOCKET_NAME
 SOCKET: Final = FOLDER / f"broken-{secrets.token_hex(4)}.sock"
@@ -46,14 +47,21 @@ class Plugin:
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.registrations = 0
+        self.tries = 0
         self.kubelets = 0
         self.streams = 0
+        self.open_streams = 0
         self.opened_at = 0.0
         self.given: set[str] = set()
+        self.given_before: set[str] = set()
+        """Before the latest registration."""
+        self.calls = 0
         self.last_given: list[str] = []
         self.prepared: set[str] = set()
         self.asked_options_at = -1.0
         self.was_broken = False
+        self.was_broken_at_start = Path(BROKEN).exists()
+        self.is_idle = True
         self.leaks: list[Any] = []
         self.server: GrpcServer | None = None
         self.wanted = asyncio.Event()
@@ -73,6 +81,9 @@ class Plugin:
                 listed.append(api.Device(ID="gpu-3", health="OK"))
             case "lists/numa-nodes":
                 listed[0].topology.nodes.add(ID=-1)
+            case "limits/many-devices" if len(listed) == MANY:
+                for device in listed:
+                    device.ID = device.ID.ljust(500, "0")
             case "lists/id-length":
                 listed[0].ID = "gpu-0".ljust(64, "0")
         return listed
@@ -87,6 +98,8 @@ class Plugin:
                 return self.was_broken
             case "health/survives-a-kubelet-restart":
                 return is_broken and self.registrations <= 1
+            case "health/survives-a-plugin-restart":
+                return is_broken and not self.was_broken_at_start
         return is_broken
 
     async def options(self, request: api.Empty) -> api.DevicePluginOptions:
@@ -101,8 +114,18 @@ class Plugin:
     async def lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         self.streams += 1
         stream, sent = self.streams, None
+        if self.fault == "stream/opened-twice":
+            if self.open_streams:
+                raise CallError(Code.UNKNOWN, "there is a stream")
+            self.open_streams += 1
+        looks = 0
         try:
             while True:
+                looks += 1
+                if self.fault == "stream/stays-open" and looks > 50:
+                    return
+                if self.fault == "lists/unchanged" and looks == 10:
+                    sent = None
                 devices = self.devices()
                 if sent != devices:
                     sent = devices
@@ -112,6 +135,7 @@ class Plugin:
                         yield api.ListAndWatchResponse(devices=[api.Device(ID="x" * (5 << 20), health=api.HEALTHY)])
                 await asyncio.sleep(_LOOK_S)
         finally:
+            self.open_streams = 0
             is_hasty = self.fault == "kubelet-restart/kubelet-away"
             asyncio.get_running_loop().call_later(0.0 if is_hasty else 0.5, self.stream_ended, stream)
 
@@ -124,9 +148,11 @@ class Plugin:
 
     async def allocate(self, request: api.AllocateRequest) -> api.AllocateResponse:
         response = api.AllocateResponse()
+        self.is_idle = False
         for asked in request.container_requests:
             ids = list(asked.devices_ids)
             self.refuse(ids)
+            self.calls += 1
             self.given.update(ids)
             self.last_given = ids
             given = response.container_responses.add(envs={"DEVICES": ",".join(ids)})
@@ -139,9 +165,17 @@ class Plugin:
 
     def refuse(self, ids: list[str]) -> None:
         is_again = ids == self.last_given
+        known = {device.ID for device in self.devices()}
+        if not known.issuperset(ids):
+            if self.fault == "hostile-kubelet/unknown-device":
+                os._exit(2)
+            if self.fault != "allocation/unknown-device":
+                raise CallError(Code.UNKNOWN, "no such device")
         if (
             (self.fault == "limits/all-devices" and len(ids) > 1 and not self.given)
-            or (self.fault == "allocation/given-again" and not self.given.isdisjoint(ids) and not is_again)
+            or (self.fault == "allocation/given-again" and self.calls > 1 and not self.given.isdisjoint(ids))
+            or (self.fault == "allocation/init-container" and self.calls == 1 and self.given < set(ids))
+            or (self.fault == "kubelet-restart/during-admission" and not self.given_before.isdisjoint(ids))
             or (self.fault == "allocation/asked-again" and is_again)
             or (self.fault == "kubelet-restart/pod-keeps-its-devices" and self.registrations > 1)
         ):
@@ -157,6 +191,8 @@ class Plugin:
                 given.devices[0].permissions = ""
             case "allocation/variables":
                 given.envs[""] = "x"
+            case "allocation/variable-size":
+                given.envs["LONG"] = "x" * (1 << 17)
             case "allocation/cdi-names":
                 given.cdi_devices.add(name="gpu0")
 
@@ -179,6 +215,8 @@ class Plugin:
     async def pre_start(self, request: api.PreStartContainerRequest) -> api.PreStartContainerResponse:
         if self.fault == "pre-start/again" and not self.prepared.isdisjoint(request.devices_ids):
             raise CallError(Code.UNKNOWN, "prepared already")
+        if self.fault == "pre-start/without-allocate" and not self.given.issuperset(request.devices_ids):
+            raise CallError(Code.UNKNOWN, "not allocated")
         self.prepared.update(request.devices_ids)
         return api.PreStartContainerResponse()
 
@@ -187,14 +225,14 @@ class Plugin:
     async def run(self) -> None:
         self.start()
         with SocketWatch(FOLDER) as watch:
-            following = asyncio.create_task(self.follow(watch))
+            following = [asyncio.create_task(one) for one in (self.follow(watch), self.by_timer())]
             while True:
                 await self.wanted.wait()
                 self.wanted.clear()
                 if self.fault == "hangs" or not await self.register():
-                    await asyncio.sleep(0.3)
+                    await asyncio.sleep(self.pause_s())
                     self.wanted.set()
-                assert not following.done()
+                assert not any(task.done() for task in following)
 
     def start(self) -> None:
         """What it does with what it finds at its start."""
@@ -226,13 +264,38 @@ class Plugin:
             match self.fault:
                 case "kubelet-restart/registers-again":
                     continue
+                case "kubelet-restart/while-suspended" if time.time() - KUBELET.stat().st_mtime > 1:
+                    self.fault = "hangs"
                 case "kubelet-restart/keeps-its-process":
                     os._exit(0)
                 case "kubelet-restart/two-in-a-row" if now - self.opened_at < 3:
                     self.fault = "hangs"
-                case "kubelet-restart/many" if self.kubelets > 12:
+                case "kubelet-restart/many" if self.kubelets > 120:
                     self.fault = "hangs"
             self.wanted.set()
+
+    async def by_timer(self) -> None:
+        """What it does without a cause."""
+        waited = 0
+        while True:
+            kubelets, began = self.kubelets, time.monotonic()
+            await asyncio.sleep(_LOOK_S)
+            waited += 1
+            match self.fault:
+                case "clock/stands-still" if time.monotonic() - began > 1.5:
+                    await asyncio.sleep(0.3)
+                    if kubelets == self.kubelets and self.server is not None:
+                        self.fault = "hangs"
+                        await self.server.stop()
+                case "registration/once" if waited == 40 and self.registrations == 1:
+                    await self.send(self.request())
+                case "resources/idle-cpu" if waited == 40 and self.is_idle:
+                    threading.Thread(target=burn, daemon=True).start()
+
+    def pause_s(self) -> float:
+        """Before it tries to register again."""
+        self.tries += 1
+        return 0.3 if self.fault != "hostile-kubelet/always-refused" or self.tries > 50 else 0.0
 
     def socket_gone(self) -> None:
         """A watch of the file ends with the file, where nobody makes another at once."""
@@ -245,6 +308,8 @@ class Plugin:
         """Serve on a new socket and register; whether that went well."""
         if not reachable(KUBELET):
             return False
+        if self.open_streams:
+            return await self.send(self.request())
         if self.server is not None:
             await self.server.stop()
         SOCKET.unlink(missing_ok=True)
@@ -254,7 +319,10 @@ class Plugin:
             return False
         self.server = GrpcServer(methods_of(self.options, self.lists, self.allocate, self.preferred, self.pre_start))
         self.server.listen(SOCKET)
+        if self.fault == "registration/socket-mode":
+            SOCKET.chmod(0o777)
         self.registrations += 1
+        self.given_before = set(self.given)
         self.opened_at = asyncio.get_running_loop().time()
         self.leak()
         if self.registrations == 1 and (wrong := self.wrong_request()):
@@ -266,14 +334,21 @@ class Plugin:
 
     async def send(self, request: api.RegisterRequest) -> bool:
         limit_s = 1.0 if self.fault == "hostile-kubelet/register-slow" else 15.0
+        began = time.monotonic()
         try:
             async with asyncio.timeout(limit_s):
-                await call_once(KUBELET, "/v1beta1.Registration/Register", request.SerializeToString(), 5.0)
+                answer = await call_once(KUBELET, "/v1beta1.Registration/Register", request.SerializeToString(), 5.0)
         except TimeoutError:
             if self.fault == "hostile-kubelet/register-slow":
                 self.fault = "hangs"
             return False
         except (DialError, RpcError):
+            if self.fault == "hostile-kubelet/register-hangs" and time.monotonic() - began > 1:
+                self.fault = "hangs"
+            return False
+        if self.fault == "hostile-kubelet/register-answer" and answer and self.server is not None:
+            await self.server.stop()
+            self.fault = "hangs"
             return False
         return True
 
@@ -311,7 +386,8 @@ class Plugin:
 
     async def stop(self) -> int:
         """End as SIGTERM asks for; the exit status."""
-        if self.fault == "shutdown/ends-in-time":
+        is_alone = self.fault == "shutdown/without-a-kubelet" and not reachable(KUBELET)
+        if self.fault == "shutdown/ends-in-time" or is_alone:
             await asyncio.sleep(6)
         if self.server is not None:
             await self.server.stop()
@@ -323,6 +399,13 @@ class Plugin:
         if self.fault == "shutdown/starts-again":
             (FOLDER / ".stopped").touch()
         return 3 if self.fault == "shutdown/exit-status" else 0
+
+
+def burn() -> None:
+    """Take a core for some seconds."""
+    began = time.thread_time()
+    while time.thread_time() - began < 3:
+        pass
 
 
 def reachable(path: Path) -> bool:

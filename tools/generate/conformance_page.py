@@ -37,7 +37,7 @@ simkubelet conform --list
 ```
 
 The plugin is started once to see what it registers and lists. Then each check starts it on a node of its own, several
-at a time. A verdict is one of these:
+at a time; checks that differ only in what they look at in the end share a start. A verdict is one of these:
 
 | verdict | means | exit status |
 | --- | --- | --- |
@@ -64,6 +64,9 @@ api: false                           # whether it talks to the API server
 break: {fail: {gpu: 0, lost: true}}  # a step of a story that breaks a device
 heal: {heal: {gpu: 0}}               # a step that heals it
 breaks: 1                            # how many devices become unhealthy
+many:                                # settings with which it lists many devices, and how many
+  count: 10000
+  env: {REPLICAS: "10000"}           # added to those above, as files: is
 wait: 15s                            # how long it may take to register again, or to report a health
 count: 2                             # how many healthy devices it lists
 ```
@@ -94,6 +97,7 @@ def needs_text(needs: Needs) -> str:
         "a plugin that offers GetPreferredAllocation" if needs.preferred_allocation else "",
         "a profile with `break`" if needs.breakable and not needs.healable else "",
         "a profile with `break` and `heal`" if needs.healable else "",
+        "a profile with `many`" if needs.many else "",
     ]
     return ", ".join(part for part in parts if part)
 

@@ -10,6 +10,7 @@ from simkubelet.cluster import Key, Objects, Store
 from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError, InputError
+from simkubelet.model.events import DevicesListed
 from simkubelet.model.pod import Pod
 from simkubelet.runtime import Cri
 
@@ -66,7 +67,7 @@ from ..world.checkpoint import changed_checkpoint
 from ..world.node import SimNode, as_story_errors
 from ..world.plugins import SimPlugins
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
-from .patience import settled
+from .patience import all_listed, settled
 
 
 def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
@@ -181,8 +182,8 @@ async def change_kubelet(
 
     match action:
         case RestartKubelet(times=times):
-            for _ in range(times):
-                await kubelet.restart(until_settled)
+            await _restart_often(kubelet, times - 1, trace)
+            await kubelet.restart(until_settled)
         case StopKubelet():
             await kubelet.stop()
         case StartKubelet() if kubelet.is_running:
@@ -206,6 +207,19 @@ async def change_kubelet(
         case SyncNodeStatus():
             kubelet.publish()
     plugins.allow_restarts(node.name, kubelet.is_running)
+
+
+async def _restart_often(kubelet: Kubelet, times: int, trace: Trace) -> None:
+    """Restart a kubelet, each time when the plugins that it had are back, or the first time that some do not come."""
+    awaited = frozenset(one.resource for one in trace.of(DevicesListed) if one.node == kubelet.node)
+
+    async def until_back() -> None:
+        nonlocal awaited
+        if not await all_listed(trace, kubelet.node, awaited):
+            awaited = frozenset()
+
+    for _ in range(times):
+        await kubelet.restart(until_back)
 
 
 def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:

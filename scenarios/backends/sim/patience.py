@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -80,6 +80,24 @@ async def settled(trace: Trace) -> None:
             seen, looks, quiet_since_s = len(trace), 0, real_time.read()
         if real_time.left() <= 0:
             break
+
+
+async def all_listed(trace: Trace, node: str, resources: Collection[str]) -> bool:
+    """Wait until plugins of all these resources have sent the node's kubelet a list from now on; whether they have.
+
+    They have two seconds, as `FairTime` has them.
+    """
+    real_time = FairTime(_SETTLES_WITHIN_S)
+    seen = len(trace)
+    missing = set(resources)
+    while missing and real_time.left() > 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_S):
+                await trace.longer_than(seen)
+        begin, seen = seen, len(trace)
+        listed = (entry.event for entry in trace[begin:seen])
+        missing -= {one.resource for one in listed if isinstance(one, DevicesListed) and one.node == node}
+    return not missing
 
 
 class SimPatience:

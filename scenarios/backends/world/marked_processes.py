@@ -77,24 +77,29 @@ class Use(NamedTuple):
     open_files: int
     threads: int
     memory_bytes: int
+    cpu_s: float
+
+
+_NO_USE: Final = Use(0, 0, 0, 0.0)
 
 
 def use_of_marked(mark: str) -> Use:
     """What the processes with a mark use; those that have ended meanwhile use nothing."""
     uses = [_use(pid) for pid in _marked(mark)]
-    return Use(*(sum(column) for column in zip(*uses, strict=True))) if uses else Use(0, 0, 0)
+    return Use(*(sum(column) for column in zip(*uses, strict=True))) if uses else _NO_USE
 
 
 def _use(pid: int) -> Use:
-    """Source: proc(5): /proc/PID/fd, field 20 of /proc/PID/stat, field 2 of /proc/PID/statm in pages."""
+    """Source: proc(5): /proc/PID/fd, fields 14, 15 and 20 of /proc/PID/stat, field 2 of /proc/PID/statm in pages."""
     folder = Path(f"/proc/{pid}")
     try:
         files = sum(1 for _ in (folder / "fd").iterdir())
         fields = (folder / "stat").read_text(errors="replace").rpartition(") ")[2].split()
         pages = int((folder / "statm").read_text().split()[1])
     except OSError:
-        return Use(0, 0, 0)
-    return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"))
+        return _NO_USE
+    cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"), cpu_s)
 
 
 def _socket_inodes(name: str) -> frozenset[str]:

@@ -43,7 +43,8 @@ class RestartKubelet(KubeletAction):
     """End the kubelet and start a new instance, which first removes every socket of the plugin folder.
 
     Attributes:
-        times: How often, one after the other; each time plugins that are quick have registered again.
+        times: How often, one after the other; each time plugins that are quick have registered again. Of many restarts
+            each waits two seconds at most for the plugins, and the others not at all once some have not come.
     """
 
     capability = Capability.RESTART_KUBELET

@@ -195,6 +195,7 @@ class AnswerRpc(CallAction):
             twice.
         parts: With a tap: how many lists each list of ListAndWatch becomes.
         bytes: With a tap: how long each message of the answer is made, by a field that nobody knows.
+        lost: With a tap: make the call, and let its answer never arrive.
         skip: How many calls are answered as usual first.
         times: How many calls are answered so; all from now on where it is left out.
     """
@@ -209,6 +210,7 @@ class AnswerRpc(CallAction):
     twice: Literal[True] | None = None
     parts: Annotated[StrictInt, Field(ge=2, le=1000)] | None = None
     bytes: Annotated[StrictInt, Field(ge=1, le=2**30)] | None = None
+    lost: Literal[True] | None = None
     skip: Annotated[StrictInt, Field(ge=1)] | None = None
     times: Annotated[StrictInt, Field(ge=1)] | None = None
 
@@ -241,7 +243,7 @@ class AnswerRpc(CallAction):
 
     @property
     def _changes_the_answer(self) -> bool:
-        return not {"twice", "parts", "bytes"}.isdisjoint(self.model_fields_set)
+        return not {"twice", "parts", "bytes", "lost"}.isdisjoint(self.model_fields_set)
 
 
 class EndStream(CallAction):

@@ -21,6 +21,7 @@ PROFILE = Profile.model_validate(
         "env": {"PYTHONPATH": str(ROOT)},
         "break": {"createFile": {"path": broken_plugin.BROKEN}},
         "heal": {"removeFile": {"path": broken_plugin.BROKEN}},
+        "many": {"count": broken_plugin.MANY, "env": {"BROKEN_PLUGIN_COUNT": str(broken_plugin.MANY)}},
         "wait": "3s",
     }
 )

@@ -12,11 +12,12 @@ import pytest
 from rich.console import Console
 
 from scenarios.conform.checks import GROUPS, all_checks, selected
-from scenarios.conform.conform import Result, Status, exit_status
+from scenarios.conform.conform import Play, Result, Status, exit_status, shared
 from scenarios.conform.profile import Profile, read_profile
 from scenarios.conform.report import Report, junit_xml, result_lines
 from scenarios.conform.tested_plugin import NAME, Subject
 from scenarios.evaluation.verdict import Outcome, Verdict
+from scenarios.play.job import Job, Options
 from scenarios.story.check_spec import Needs, StandsFor
 from scenarios.story.document import DocumentError
 from scenarios.story.verbs.plugin_action import StubAction
@@ -81,6 +82,28 @@ def test_plugin_and_profile_take_their_place_in_a_check() -> None:
     assert scenario.parameters == {"resource": "nvidia.com/gpu", "count": 2, "remaining": 1, "wait": "3s"}
 
 
+def test_checks_that_differ_in_their_last_look_share_a_play() -> None:
+    plugin = subject()
+    names = ("registration/version", "lists/health", "stream/ends", "shutdown/exit-status", "shutdown/ends-in-time")
+
+    plays = shared(Play(Job(plugin.in_check(BY_ID[name]), Options()), (BY_ID[name],)) for name in names)
+
+    assert [[check.id for check in play.checks] for play in plays] == [[*names[:2]], ["stream/ends"], [*names[3:]]]
+    first, _, last = (play.job.story.scenario.steps for play in plays)
+    assert [step.verb for step in last] == ["expect", "stopPlugin", "expect", "expect"]
+    assert first[1:] == tuple(plugin.in_check(BY_ID[name]).scenario.steps[-1] for name in names[:2])
+
+
+def test_many_devices_are_those_of_the_profile() -> None:
+    many = {"count": 9, "env": {"N": "9"}, "files": ["/etc/many"]}
+    scenario = subject({**PROFILE, "many": many}).in_check(BY_ID["limits/many-devices"]).scenario
+
+    (plugin,), (node,) = scenario.plugins, scenario.nodes
+    assert plugin.env == {"A": "b", "N": "9"}
+    assert node.files == ("/etc/many",)
+    assert scenario.parameters["count"] == 9
+
+
 def test_further_instance_is_the_plugin_too() -> None:
     scenario = subject().in_check(BY_ID["instances/rolling-update"]).scenario
 
@@ -99,6 +122,7 @@ def test_further_instance_is_the_plugin_too() -> None:
         pytest.param({"preStart": True}, "the plugin does not ask for PreStartContainer", id="PreStart"),
         pytest.param({"preferredAllocation": True}, "", id="option that is on"),
         pytest.param({"breakable": True}, "no profile says how a device breaks (break:)", id="break"),
+        pytest.param({"many": True}, "no profile says how the plugin lists many devices (many:)", id="many"),
         pytest.param({"healable": True}, "no profile says how a device is healed (heal:)", id="heal"),
     ],
 )

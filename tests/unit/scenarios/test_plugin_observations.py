@@ -26,8 +26,8 @@ def listed(*ids: str, unhealthy: Sequence[str] = ()) -> DevicesListed:
     return DevicesListed(NODE, RESOURCE, ids, tuple(unhealthy))
 
 
-def measured(open_files: int, threads: int = 1, memory_mib: int = 10) -> PluginMeasured:
-    return PluginMeasured("p", NODE, open_files, threads, memory_mib << 20)
+def measured(open_files: int, threads: int = 1, memory_mib: int = 10, cpu_s: float = 0.5) -> PluginMeasured:
+    return PluginMeasured("p", NODE, open_files, threads, memory_mib << 20, cpu_s)
 
 
 def traced(*events: Event) -> Trace:
@@ -90,11 +90,13 @@ def test_devices_are_compared_by_their_ids(events: list[Event], are_same: bool) 
             ["at most 1 more; 5, then 7", "at most 3 MiB more; 10 MiB, then 20 MiB"],
             id="first and last",
         ),
+        pytest.param({"cpu": "1s"}, [measured(5), measured(5, cpu_s=1.5)], [], id="CPU time within"),
+        pytest.param({"cpu": "1s"}, [measured(5), measured(5, cpu_s=2.0)], ["at most 1s more; 1.50s more"], id="CPU"),
         pytest.param({"threads": 1}, [measured(5)], ["a plugin that was measured twice; measured 1 times"], id="once"),
     ],
 )
 def test_growth_is_since_the_first_measurement(
-    wanted: dict[str, int], events: list[Event], differences: list[str]
+    wanted: dict[str, Any], events: list[Event], differences: list[str]
 ) -> None:
     assert of_plugin({"growth": wanted}, VIEW, *events) == differences
 
@@ -107,6 +109,8 @@ def test_growth_is_since_the_first_measurement(
         pytest.param({"endsWithin": "5s"}, {}, ["5s; has not ended after SIGTERM"], id="no end"),
         pytest.param({"endsWithin": "5s"}, {"exit_s": 6.0}, ["5s; 6.00s"], id="late"),
         pytest.param({"endsWithin": "5s"}, {"exit_s": 5.0}, [], id="in time"),
+        pytest.param({"mostCalls": {"Register": 2}}, {"calls": {"Register": 2}}, [], id="most calls"),
+        pytest.param({"mostCalls": {"Register": 2}}, {"calls": {"Register": 3}}, ["at most 2; 3"], id="too many calls"),
         pytest.param({"sockets": 1}, {"sockets": ("a", "b")}, ["1; a, b"], id="sockets"),
         pytest.param({"sockets": 0}, {}, [], id="no sockets"),
         pytest.param(

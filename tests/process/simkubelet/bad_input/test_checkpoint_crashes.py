@@ -21,7 +21,6 @@ from simkubelet.devices.pod_devices import Allocation, AllocationEntry, DeviceID
 from simkubelet.model.pod import PodUID
 from simkubelet.model.resources import ResourceName
 from simkubelet.model.version import DEFAULT, version
-from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import RESOURCE
 
 PROGRAM = Path(__file__).with_name("crashing_writes.py")
@@ -121,7 +120,6 @@ async def test_kubelet_lives_with_what_the_last_one_left(
 
     # Kubelets before 1.33 clear the folder of all files when they start, and later ones of sockets only.
     assert hidden_files(plugin_folder) == (left if minor == "1.33" else set())
-    assert (plugin_folder / DEPRECATION_FILE_NAME).exists()
 
 
 async def test_hidden_files_alone_make_a_new_node(die: Callable[..., Deaths], plugin_folder: Path) -> None:

@@ -19,18 +19,20 @@ PREFERRED = api.PreferredAllocationRequest(
 )
 
 
-def registered(is_served: bool = True, **changes: Any) -> set[Rule]:
+def registered(mode: int | None = 0o755, **changes: Any) -> set[Rule]:
     request = api.RegisterRequest(**{**REGISTER, **changes}).SerializeToString()
-    return {one.rule for one in Contract().asked(Rpc.REGISTER, request, lambda name: is_served)}
+    return {one.rule for one in Contract().asked(Rpc.REGISTER, request, lambda name: mode)}
 
 
-def answered(rpc: Rpc, message: Any, request: Any = None) -> set[Rule]:
+def answered(rpc: Rpc, message: Any, request: Any = None, before: Any = None) -> set[Rule]:
     asked = b"" if request is None else request.SerializeToString()
-    return {one.rule for one in Contract().answered(rpc, asked, message.SerializeToString())}
+    last = None if before is None else before.SerializeToString()
+    return {one.rule for one in Contract().answered(rpc, asked, message.SerializeToString(), last)}
 
 
-def listed(*devices: dict[str, Any]) -> set[Rule]:
-    return answered(Rpc.LIST_AND_WATCH, api.ListAndWatchResponse(devices=devices))
+def listed(*devices: dict[str, Any], before: list[dict[str, Any]] | None = None) -> set[Rule]:
+    last = None if before is None else api.ListAndWatchResponse(devices=before)
+    return answered(Rpc.LIST_AND_WATCH, api.ListAndWatchResponse(devices=devices), before=last)
 
 
 def allocated(*containers: dict[str, Any]) -> set[Rule]:
@@ -58,6 +60,8 @@ def mount(*paths: tuple[str, str]) -> dict[str, Any]:
         pytest.param(
             lambda: allocated({**file(), **mount(("/a", "/b"), ("/c", "/b")), "envs": {"A": "="}}), id="container"
         ),
+        pytest.param(lambda: listed(DEVICE, before=[DEVICE, DEVICE]), id="new list"),
+        pytest.param(lambda: allocated({"envs": {"A": "x" * (128 * 1024 - 3)}}), id="long variable"),
         pytest.param(lambda: allocated({"cdi_devices": [{"name": "vendor.com/gpu=0:1"}]}), id="CDI"),
         pytest.param(lambda: preferred("b", "a"), id="preference"),
     ],
@@ -71,7 +75,9 @@ BREACHES = [
     (lambda: registered(endpoint="/var/p.sock"), Rule.ENDPOINT),
     (lambda: registered(endpoint=""), Rule.ENDPOINT),
     (lambda: registered(resource_name="gpu"), Rule.RESOURCE_NAME),
-    (lambda: registered(is_served=False), Rule.SERVES_FIRST),
+    (lambda: registered(mode=None), Rule.SERVES_FIRST),
+    (lambda: registered(mode=0o777), Rule.SOCKET_MODE),
+    (lambda: listed(DEVICE, before=[DEVICE]), Rule.NEW_LISTS),
     (lambda: listed(DEVICE, DEVICE), Rule.DEVICE_IDS),
     (lambda: listed({**DEVICE, "ID": ""}), Rule.DEVICE_IDS),
     (lambda: listed({**DEVICE, "ID": "x" * 64}), Rule.ID_LENGTH),
@@ -86,6 +92,7 @@ BREACHES = [
     (lambda: allocated(file(permissions="rr")), Rule.PERMISSIONS),
     (lambda: allocated({"envs": {"": "x"}}), Rule.ENV),
     (lambda: allocated({"envs": {"A=B": "x"}}), Rule.ENV),
+    (lambda: allocated({"envs": {"A": "x" * (128 * 1024 - 2)}}), Rule.ENV_SIZE),
     (lambda: allocated({"cdi_devices": [{"name": "gpu0"}]}), Rule.CDI_NAMES),
     (lambda: preferred("a", "x"), Rule.PREFERRED_AVAILABLE),
     (lambda: preferred("b", "c"), Rule.PREFERRED_REQUIRED),
@@ -104,9 +111,9 @@ def test_options_that_differ_from_those_of_register_are_reported() -> None:
     options = api.DevicePluginOptions(pre_start_required=True).SerializeToString()
 
     assert not list(
-        contract.asked(Rpc.REGISTER, api.RegisterRequest(**REGISTER).SerializeToString(), lambda name: True)
+        contract.asked(Rpc.REGISTER, api.RegisterRequest(**REGISTER).SerializeToString(), lambda name: 0o755)
     )
-    (breach,) = contract.answered(Rpc.GET_DEVICE_PLUGIN_OPTIONS, b"", options)
+    (breach,) = contract.answered(Rpc.GET_DEVICE_PLUGIN_OPTIONS, b"", options, None)
 
     assert breach.rule is Rule.SAME_OPTIONS
     assert breach.detail == "Register named the options: none; GetDevicePluginOptions: preStart"
@@ -117,9 +124,8 @@ def test_options_that_differ_from_those_of_register_are_reported() -> None:
 def test_bytes_that_are_no_message_are_reported(rpc: Rpc) -> None:
     contract, garbage = Contract(), b"\xff\xff"
 
-    found = (
-        contract.asked(rpc, garbage, lambda name: True) if rpc is Rpc.REGISTER else contract.answered(rpc, b"", garbage)
-    )
+    is_asked = rpc is Rpc.REGISTER
+    found = contract.asked(rpc, garbage, lambda name: 0o755) if is_asked else contract.answered(rpc, b"", garbage, None)
 
     assert [one.rule for one in found] == [Rule.READABLE]
     assert options_of(garbage) == ()

@@ -18,7 +18,6 @@ from simkubelet.devices.checkpoint import CHECKPOINT_NAME
 from simkubelet.model.errors import HostError
 from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
-from simkubelet.registration.plugin_registration import DEPRECATION_FILE_NAME
 from tests.support.node import FakePlugin, Node, running_node
 from tests.support.silent_plugin import until_true
 from tests.support.watched_plugin import WatchedPlugin
@@ -71,7 +70,7 @@ async def test_start_removes_sockets_and_links_to_them_and_nothing_else(
 ) -> None:
     node = await make_node()
 
-    assert names(odd_files) == {*ODD, "kubelet.sock", DEPRECATION_FILE_NAME}
+    assert names(odd_files) == {*ODD, "kubelet.sock"}
     assert (elsewhere / "theirs.sock").is_socket()
     await node.plugin("d0")
 
@@ -81,7 +80,7 @@ async def test_start_before_1_33_removes_links_and_files_and_nothing_behind_them
 ) -> None:
     await make_node("1.32")
 
-    assert names(odd_files) == {"directory.sock", "kubelet.sock", DEPRECATION_FILE_NAME}
+    assert names(odd_files) == {"directory.sock", "kubelet.sock"}
     assert (elsewhere / "theirs.sock").is_socket()
 
 
@@ -161,17 +160,6 @@ async def test_kubelet_that_cannot_serve_its_agents_gives_back_what_it_had(
     assert str(short_folder / POD_RESOURCES / "kubelet.sock") in str(error)
     with socket.socket(socket.AF_UNIX) as caller:
         assert caller.connect_ex(str(plugin_folder / "kubelet.sock")) == errno.ECONNREFUSED
-
-
-async def test_kubelet_continues_without_its_mark(
-    plugin_folder: Path, make_node: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    (plugin_folder / DEPRECATION_FILE_NAME).mkdir()
-
-    node = await make_node()
-
-    await node.plugin("d0")
-    assert "Failed to create deprecation file at socket dir" in caplog.text
 
 
 # The checkpoint

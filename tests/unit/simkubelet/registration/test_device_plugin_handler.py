@@ -143,9 +143,3 @@ async def test_plugin_without_options_is_refused_and_stays_in_the_books(
     )
     assert manager.registered_sockets == {registrar.socket}
     await registrar.stop()
-
-
-def test_start_of_a_kubelet_marks_the_plugin_folder(short_folder: Path):
-    DevicePluginHandler.mark(short_folder)
-
-    assert (short_folder / "DEPRECATION").read_bytes() == b""

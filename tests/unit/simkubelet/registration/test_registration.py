@@ -108,14 +108,14 @@ async def test_kubelet_that_stops_cuts_the_streams_and_leaves_all_sockets(node: 
 
 
 async def test_start_removes_sockets_and_keeps_files_since_1_33(make_node: Any, plugin_folder):
-    (plugin_folder / "DEPRECATION").touch()
+    (plugin_folder / "README").touch()
     (plugin_folder / "folder").mkdir()
     stale = FakePlugin(plugin_folder, endpoint="stale.sock")
     await stale.serve()
 
     await make_node("1.33")
 
-    assert sorted(path.name for path in plugin_folder.iterdir()) == ["DEPRECATION", "folder", "kubelet.sock"]
+    assert sorted(path.name for path in plugin_folder.iterdir()) == ["README", "folder", "kubelet.sock"]
     await stale.stop()
 
 
@@ -124,8 +124,7 @@ async def test_start_removes_files_too_before_1_33(make_node: Any, plugin_folder
 
     await make_node("1.32")
 
-    # The kubelet leaves a file of its own there.
-    assert sorted(path.name for path in plugin_folder.iterdir()) == ["DEPRECATION", "kubelet.sock"]
+    assert sorted(path.name for path in plugin_folder.iterdir()) == ["kubelet.sock"]
 
 
 async def test_users_own_messages_of_the_same_api_may_live_in_the_process():
