@@ -119,7 +119,7 @@ def complaints(played: tuple[Block, ...]) -> list[str]:
             if not block.notes[NOT_PLAYED]:
                 found.append(f"{block.place}: why is it not played?")
         elif FILE in block.notes:
-            if block.notes[FILE] not in later:
+            if not _is_used(block.notes[FILE], later):
                 found.append(f"{block.place}: no later block uses the file {block.notes[FILE]}")
         elif block.language not in PLAYED:
             found.append(f"{block.place}: '{block.language}' cannot be played: name its file, or say why not")
@@ -128,6 +128,14 @@ def complaints(played: tuple[Block, ...]) -> list[str]:
         elif KEEPS_RUNNING in block.notes and not any(map(is_output, played[number + 1 : number + 2])):
             found.append(f"{block.place}: what does it print once it is at work?")
     return found
+
+
+def _is_used(file: str, later: str) -> bool:
+    """Say whether blocks name a file, or import it where it is a module."""
+    module = file.removesuffix(".py")
+    return file in later or (
+        module != file and re.search(rf"^(?:from|import) {module}\b", later, re.MULTILINE) is not None
+    )
 
 
 def is_output(block: Block) -> bool:

@@ -76,6 +76,9 @@ def _anchors(text: str) -> set[str]:
         pytest.param(
             "\n<!-- file: a.yaml -->\n```yaml\na: 1\n```\n", "page.md:3: no later block uses", id="unused file"
         ),
+        pytest.param(
+            "<!-- file: a.py -->\n```python\nb = 1\n```\n\n```python\nfrom a import b\n```\n", None, id="imported file"
+        ),
         pytest.param("<!-- not played: needs a GPU -->\n```yaml\na: 1\n```\n", None, id="a reason"),
         pytest.param("<!-- not played -->\n```sh\ntrue\n```\n", "page.md:2: why is it not played?", id="no reason"),
         pytest.param("<!-- skipped: slow -->\n```sh\ntrue\n```\n", "page.md:2: no such note: skipped", id="other note"),
