@@ -149,6 +149,17 @@ def types(session: nox.Session) -> None:
     session.run("mypy", "--config-file=", "--follow-imports=silent", "--disallow-any-expr", "-c", PUBLIC_TYPES)
 
 
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site in build/site; a link that leads nowhere fails, and what loads from the network."""
+    install(session, *groups("docs"))
+    site = Path("build", "site")
+    shutil.rmtree(site, ignore_errors=True)
+    strictly = ("--fail-on-warning", "--keep-going", "--quiet", "--fresh-env", "--doctree-dir", "build/doctrees")
+    session.run("sphinx-build", *strictly, "--conf-dir", "docs/site", ".", str(site))
+    session.run("python", "-m", "tools.check.site", str(site))
+
+
 @nox.session(default=False)
 def environment(session: nox.Session) -> None:
     """Make the environment that the sessions share which run tests: the project and all that its tests use."""

@@ -34,6 +34,8 @@ else:
     play_commands = LazyModule("scenarios", "play.cli")
     cluster_commands = LazyModule("scenarios", "up.cli")
 
+__all__ = ["commands", "main"]
+
 INTERRUPTED = 130
 _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: play_commands.run,

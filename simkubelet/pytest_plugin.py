@@ -27,7 +27,7 @@ else:
 _ENDINGS = (".story.yaml", ".story.yml")
 _GPUS = {"profile": "h100-80gb", "count": 2}
 _ASYNC = ("simkubelet_async_kubelet", "simkubelet_async_cluster")
-_MARKERS = (
+MARKERS = (
     "simkubelet_kubelet(**node): the node of the test, with the keys of a node in a story, such as kubernetes='1.30'",
     "simkubelet_machine(profile, count, mig, seed): the fake GPUs of the test, or of its node or its cluster's nodes",
     "simkubelet_cluster(nodes=1, plugins=[...], images={...}, **node): the cluster of the test",
@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Announce the markers."""
-    for marker in _MARKERS:
+    for marker in MARKERS:
         config.addinivalue_line("markers", marker)
 
 
@@ -163,7 +163,7 @@ class StoryItem(pytest.Item):
 
 @pytest.fixture
 def simkubelet_kubelet(request: pytest.FixtureRequest) -> Iterator[Node]:
-    """A node with a running kubelet: apply pods, restart it, expect something of it (`simkubelet.testing.Node`)."""
+    """A node with a running kubelet, a `simkubelet.testing.Node`: apply pods, restart the kubelet, expect something."""
     from .testing import running_node
 
     with _one_line(), running_node(_node_keys(request)) as node:
@@ -173,16 +173,16 @@ def simkubelet_kubelet(request: pytest.FixtureRequest) -> Iterator[Node]:
 
 @pytest.fixture
 def simkubelet_plugin(simkubelet_kubelet: Node) -> Callable[..., Plugin]:
-    """Start a device plugin and wait for its registration: ``simkubelet_plugin("./my-plugin", "--flag")``.
+    """Start a device plugin on that node and wait for its registration: ``simkubelet_plugin("./my-plugin", "--flag")``.
 
-    See `simkubelet.testing.Node.start_plugin`.
+    It is `simkubelet.testing.Node.start_plugin`, and returns a `simkubelet.testing.Plugin`.
     """
     return simkubelet_kubelet.start_plugin
 
 
 @pytest.fixture
 def simkubelet_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    """Fake NVIDIA GPUs, two H100 by default (`fakegpu.Machine`): those of the test's node or node-1 if it has one."""
+    """Fake NVIDIA GPUs, a `fakegpu.Machine`, two H100 by default: of the test's node, or of node-1 of its cluster."""
     from .testing import running_machine
 
     names = set(request.fixturenames)
@@ -199,7 +199,7 @@ def simkubelet_machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture
 def simkubelet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster with an API server, for kubectl and client libraries (`simkubelet.testing.Cluster`)."""
+    """A cluster as of ``simkubelet up``, a `simkubelet.testing.Cluster`: for kubectl and client libraries."""
     from .testing import running_cluster
 
     with _one_line(), running_cluster(**_cluster_keys(request)) as cluster:
@@ -209,7 +209,7 @@ def simkubelet_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 @pytest.fixture
 def simkubelet_async_kubelet(request: pytest.FixtureRequest) -> AsyncNode:
-    """The same for a test that is a coroutine: ``async with simkubelet_async_kubelet as kubelet``."""
+    """A `simkubelet.testing.AsyncNode` for a coroutine: ``async with simkubelet_async_kubelet as kubelet``."""
     from .testing import AsyncNode
 
     with _one_line():
@@ -218,7 +218,7 @@ def simkubelet_async_kubelet(request: pytest.FixtureRequest) -> AsyncNode:
 
 @pytest.fixture
 def simkubelet_async_cluster(request: pytest.FixtureRequest) -> AsyncCluster:
-    """The same for a test that is a coroutine: ``async with simkubelet_async_cluster as cluster``."""
+    """A `simkubelet.testing.AsyncCluster` for a coroutine: ``async with simkubelet_async_cluster as cluster``."""
     from .testing import AsyncCluster
 
     with _one_line():
@@ -227,7 +227,11 @@ def simkubelet_async_cluster(request: pytest.FixtureRequest) -> AsyncCluster:
 
 @pytest.fixture
 def simkubelet_story(request: pytest.FixtureRequest) -> Callable[..., Sequence[PlayedStory]]:
-    """Play a story, and fail the test with its report: ``simkubelet_story("seats.yaml", plugin=["./my-plugin"])``."""
+    """Play a story, and fail the test with its report: ``simkubelet_story("seats.yaml", plugin=["./my-plugin"])``.
+
+    A name without ``.yaml`` is that of a built-in story. The result has a `simkubelet.testing.PlayedStory` for each
+    Kubernetes version.
+    """
 
     def play(
         file: str | os.PathLike[str],

@@ -1,6 +1,6 @@
 """The command line: a module for each group of commands, loaded when one of them is asked for.
 
-Here are the option and the argument that several groups share.
+`cli` is the command. Here are the option and the argument that several groups share.
 """
 
 from __future__ import annotations
@@ -9,6 +9,10 @@ from pathlib import Path
 from typing import Final
 
 import click
+
+from .main import cli
+
+__all__ = ["cli", "directory_option", "gpu_argument"]
 
 directory_option: Final = click.option(
     "--dir",

@@ -167,7 +167,7 @@ class DiskFilled:
 
 @dataclass(frozen=True, slots=True)
 class DiskFreed:
-    """There is room for it again."""
+    """There is room for a kubelet's checkpoint again."""
 
     kind: ClassVar[str] = "disk-freed"
     node: str
@@ -200,7 +200,7 @@ class CriRefused:
 
 @dataclass(frozen=True, slots=True)
 class FaultInjected:
-    """A GPU was made to report an XID, which is None where it reports none, to fall off the bus, or both.
+    """A GPU was made to report an XID (None: it reports none), to fall off the bus, or both.
 
     One that does neither is reported unhealthy by its vendor's monitor.
     """
@@ -234,7 +234,7 @@ class NvmlFailed:
 
 @dataclass(frozen=True, slots=True)
 class NvmlHealed:
-    """The library answers as usual again."""
+    """The NVIDIA driver's library answers as usual again."""
 
     kind: ClassVar[str] = "nvml-healed"
     node: str

@@ -1,4 +1,4 @@
-"""The code blocks of README.md, CONTRIBUTING.md and the pages below docs/, and how a reader would play them.
+"""The code blocks of the project's Markdown files, and how a reader would play them.
 
 A block is played unless an HTML comment above it gives a reason: ``<!-- not played: needs a real GPU -->``. The blocks
 of a page are played in their order:
@@ -21,8 +21,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from markdown_it import MarkdownIt
+
+from tools.check.text import project_files
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-PAGES = ("CONTRIBUTING.md", "README.md", *sorted(f"docs/{path.name}" for path in ROOT.glob("docs/*.md")))
+PAGES = tuple(sorted(str(path.relative_to(ROOT)) for path in project_files(ROOT) if path.suffix == ".md"))
 
 NOT_PLAYED, FILE, KEEPS_RUNNING, AFTER_CTRL_C = "not played", "file", "keeps running", "after Ctrl-C"
 COMMANDS = {"sh", "console"}
@@ -90,6 +94,20 @@ def blocks(page: str, text: str | None = None) -> tuple[Block, ...]:
     )
 
 
+def overlooked(page: str, text: str | None = None) -> list[str]:
+    """Return the places of code that is not among the `blocks` of a page: indented, in a list, or without an end.
+
+    Args:
+        page: its path in the checkout.
+        text: its content; by default the file's.
+    """
+    text = (ROOT / page).read_text() if text is None else text
+    code = (token for token in MarkdownIt().parse(text) if token.type in ("fence", "code_block"))
+    places = [f"{page}:{token.map[0] + 1}" for token in code if token.map]
+    seen = {block.place for block in blocks(page, text)}
+    return [place for place in places if place not in seen]
+
+
 def complaints(played: tuple[Block, ...]) -> list[str]:
     """Say which blocks of a page are neither played nor have a reason."""
     found = []
@@ -101,7 +119,7 @@ def complaints(played: tuple[Block, ...]) -> list[str]:
             if not block.notes[NOT_PLAYED]:
                 found.append(f"{block.place}: why is it not played?")
         elif FILE in block.notes:
-            if block.notes[FILE] not in later:
+            if not _is_used(block.notes[FILE], later):
                 found.append(f"{block.place}: no later block uses the file {block.notes[FILE]}")
         elif block.language not in PLAYED:
             found.append(f"{block.place}: '{block.language}' cannot be played: name its file, or say why not")
@@ -110,6 +128,14 @@ def complaints(played: tuple[Block, ...]) -> list[str]:
         elif KEEPS_RUNNING in block.notes and not any(map(is_output, played[number + 1 : number + 2])):
             found.append(f"{block.place}: what does it print once it is at work?")
     return found
+
+
+def _is_used(file: str, later: str) -> bool:
+    """Say whether blocks name a file, or import it where it is a module."""
+    module = file.removesuffix(".py")
+    return file in later or (
+        module != file and re.search(rf"^(?:from|import) {module}\b", later, re.MULTILINE) is not None
+    )
 
 
 def is_output(block: Block) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.doc_pages import PAGES, ROOT, blocks, complaints, is_printed
+from tests.support.doc_pages import PAGES, ROOT, blocks, complaints, is_printed, overlooked
 
 STATUS = "story  verdict    time\nmine   PASSED   0.88 s\n"
 
@@ -15,6 +15,7 @@ STATUS = "story  verdict    time\nmine   PASSED   0.88 s\n"
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_is_played_or_says_why_not(page: str) -> None:
     assert complaints(blocks(page)) == []
+    assert overlooked(page) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -23,6 +24,31 @@ def test_every_link_leads_somewhere(page: str) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)", (ROOT / page).read_text())
 
     assert [link for link in links if not _leads_somewhere(folder, *link, own=ROOT / page)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_to_other_sites_are_well_formed(page: str) -> None:
+    links = re.findall(r"\]\((https?:[^)]*)\)", (ROOT / page).read_text())
+
+    assert [link for link in links if not re.fullmatch(r"https://(?:[\w-]+\.)+[a-z]+(?:/[^\s<>()]*)?", link)] == []
+
+
+def test_every_markdown_file_is_a_page() -> None:
+    assert {"README.md", "CONTRIBUTING.md", "docs/stories.md", "tests/oracle/README.md"} <= set(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        pytest.param("```sh\ntrue\n```\n", [], id="block"),
+        pytest.param("Run:\n\n    true\n", ["page.md:3"], id="indented"),
+        pytest.param("- Run:\n\n  ```sh\n  true\n  ```\n", ["page.md:3"], id="in a list"),
+        pytest.param("~~~sh\ntrue\n~~~\n", ["page.md:1"], id="tildes"),
+        pytest.param("```sh\ntrue\n", ["page.md:1"], id="without an end"),
+    ],
+)
+def test_code_in_another_form_is_found(text: str, places: list[str]) -> None:
+    assert overlooked("page.md", text) == places
 
 
 def _leads_somewhere(folder: Path, path: str, anchor: str, own: Path) -> bool:
@@ -49,6 +75,9 @@ def _anchors(text: str) -> set[str]:
         pytest.param("<!-- file: a.yaml -->\n```yaml\na: 1\n```\n\n```sh\ncat a.yaml\n```\n", None, id="used file"),
         pytest.param(
             "\n<!-- file: a.yaml -->\n```yaml\na: 1\n```\n", "page.md:3: no later block uses", id="unused file"
+        ),
+        pytest.param(
+            "<!-- file: a.py -->\n```python\nb = 1\n```\n\n```python\nfrom a import b\n```\n", None, id="imported file"
         ),
         pytest.param("<!-- not played: needs a GPU -->\n```yaml\na: 1\n```\n", None, id="a reason"),
         pytest.param("<!-- not played -->\n```sh\ntrue\n```\n", "page.md:2: why is it not played?", id="no reason"),

@@ -17,9 +17,7 @@ from pathlib import Path
 
 import pytest
 
-import scenarios.trace.events
 import simkubelet.model.errors
-import simkubelet.model.events
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("fakegpu", "plugin", "scenarios", "simkubelet")
@@ -73,18 +71,6 @@ def test_contributing_gives_the_exit_status_of_every_error_class():
     used = {error.exit_status for _, error in classes if issubclass(error, simkubelet.model.errors.SimkubeletError)}
 
     assert listed == used | {0, 130}
-
-
-def test_architecture_lists_every_kind_of_trace_event():
-    listed = set(re.findall(r"^\| `([a-z-]+)` \|", page("docs/architecture.md"), re.MULTILINE))
-    kinds = {
-        event.kind
-        for module in (simkubelet.model.events, scenarios.trace.events)
-        for _, event in inspect.getmembers(module, inspect.isclass)
-        if isinstance(getattr(event, "kind", None), str)
-    }
-
-    assert listed == kinds
 
 
 def test_versions_agree():

@@ -7,10 +7,9 @@ committed page is fresh.
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from scenarios.story.expectations import EXPECTATIONS, ContainerExpectation
 from scenarios.story.part import Action
 from scenarios.story.schema import documented
 from scenarios.story.verbs import VERBS
-from tools.generate.committed_page import write_or_check
+from tools.generate.committed_page import in_cell, with_tables, write_or_check
 
 PAGE: Final = Path(__file__).resolve().parent.parent.parent / "docs" / "stories.md"
 WIDTH: Final = 120
@@ -33,11 +32,7 @@ IN_WORDS: Final = {"apply": "a pod's manifest", "advance": "a time"}
 def paragraphs(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
     """Return the first paragraph of a class' docstring, and attribute -> its text, each on one line of a table."""
     text, attributes = documented(model)
-    return _in_table(text), {name: _in_table(about) for name, about in attributes.items()}
-
-
-def _in_table(text: str) -> str:
-    return text.replace("|", "\\|")
+    return in_cell(text), {name: in_cell(about) for name, about in attributes.items()}
 
 
 def aliases(model: type[BaseModel]) -> dict[str, str]:
@@ -87,21 +82,10 @@ def tables() -> dict[str, list[str]]:
     return found | {"Of a container": list(expectation_lines(ContainerExpectation))}
 
 
-def page(text: str) -> str:
+def page(text: str | None = None) -> str:
     """Return the page with fresh tables; what stands around them stays."""
-    for heading, lines in tables().items():
-        before, title, after = text.partition(f"\n### {heading}\n")
-        if not title:
-            raise SystemExit(f"docs/stories.md has no heading '### {heading}'")
-        text = before + title + _with_table(after, lines)
-    return text
-
-
-def _with_table(text: str, lines: Sequence[str]) -> str:
-    """Replace the first table of a text, and a list of keys that follows it."""
-    table = re.compile(r"^\|.*\n(?:\|.*\n)*(?:\nThe keys of `\w+`:\n\n(?:(?:- |  ).*\n)+)*", re.MULTILINE)
-    return table.sub(lambda match: "\n".join(lines) + "\n", text, count=1)
+    return with_tables(PAGE, {f"### {heading}": lines for heading, lines in tables().items()}, text)
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(PAGE, lambda: page(PAGE.read_text(encoding="utf-8")), "story_reference", __doc__))
+    sys.exit(write_or_check(PAGE, page, "story_reference", __doc__))
