@@ -24,6 +24,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Final
 
+from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 
@@ -146,11 +147,12 @@ def check(wheel: Path, target: Target) -> None:
 def _faults(library: ELFFile, target: Target) -> Iterator[str]:
     if library["e_machine"] != target.machine:
         yield f"it is for {library['e_machine']}, not {target.machine}"
-    dynamic = library.get_section_by_name(".dynamic")
-    needed = {tag.needed for tag in dynamic.iter_tags("DT_NEEDED")}
-    if more := sorted(needed - target.libraries):
-        yield f"it needs {', '.join(more)}"
     for section in library.iter_sections():
+        if isinstance(section, DynamicSection):
+            tags = section.iter_tags("DT_NEEDED")
+            needed = {tag.needed for tag in tags}  # type: ignore[attr-defined]  # set by the kind of the tag
+            if more := sorted(needed - target.libraries):
+                yield f"it needs {', '.join(more)}"
         if isinstance(section, GNUVerNeedSection):
             for _, versions in section.iter_versions():
                 yield from (f"it needs {one.name}" for one in versions if _is_newer(one.name))
@@ -162,7 +164,8 @@ def _is_newer(symbols: str) -> bool:
 
 
 def _python(*arguments: str) -> None:
-    subprocess.run([sys.executable, *arguments], check=True)
+    # Standard output is for the paths of what was built.
+    subprocess.run([sys.executable, *arguments], check=True, stdout=sys.stderr)
 
 
 def main() -> int:

@@ -84,7 +84,7 @@ def _derived(pyproject: Mapping[str, Any]) -> list[Component]:
             version=number,
             description=what,
             bom_ref=f"pkg:golang/{name}",
-            purl=PackageURL("golang", *name.rsplit("/", 1), version=number),
+            purl=PackageURL.from_string(f"pkg:golang/{name}@{number}"),
             licenses=[LicenseExpression("Apache-2.0")],
         )
         for name, (number, what) in KUBERNETES.items()
