@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import random
 import shutil
 import subprocess
@@ -307,9 +308,28 @@ def wheel(session: nox.Session) -> None:
         session.install(str(built), *(one for one in groups("types") if one.startswith("mypy")))
         with session.chdir(away):
             session.run("mypy", "--config-file=", "--follow-imports=silent", "--disallow-any-expr", "-c", PUBLIC_TYPES)
-            session.run("fakegpu", "profiles")
-            session.run("simkubelet", "list")
-            session.run("simkubelet", "run", "gopher-pending", "--report", "report")
+            use_installed(session)
+
+
+def use_installed(session: nox.Session) -> None:
+    """Use the commands of an installed wheel, with both of its libraries, in the working directory."""
+    session.run("fakegpu", "profiles")
+    session.run("simkubelet", "list", "--tag", "cdi")
+    session.run("simkubelet", "run", "gopher-pending", "device-unhealthy", "--report", "report")
+
+
+@nox.session(default=False)
+def release(session: nox.Session) -> None:
+    """Build the files of a release into dist/, and use the wheel of this machine; `-- --only TAG` chooses wheels."""
+    install(session, *groups("release"), *PYPROJECT["build-system"]["requires"])
+    built = str(session.run("python", "-m", "tools.build.release", "dist", *session.posargs, silent=True)).split()
+    files = [str(Path(file).resolve()) for file in built if file.endswith((".whl", ".tar.gz"))]
+    session.run("twine", "check", "--strict", *files)
+    for wheel_here in (file for file in files if f"manylinux_2_17_{platform.machine()}" in file):
+        with tempfile.TemporaryDirectory() as away, session.chdir(away):
+            session.install("--force-reinstall", wheel_here)
+            use_installed(session)
+    session.log("\n".join(built))
 
 
 @nox.session(default=False)

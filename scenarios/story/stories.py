@@ -178,8 +178,9 @@ def _header(path: Path) -> Any:
 def _tags(document: Any) -> frozenset[str] | None:
     """The tags of a story; None where the document cannot be one."""
     tags = document.get("tags", []) if isinstance(document, dict) else None
-    is_list = isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)
-    return frozenset(tags) if is_list else None
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        return None
+    return frozenset(tags)
 
 
 def _reader(expression: str) -> Callable[[str], bool]:
