@@ -290,7 +290,7 @@ def oracle(session: nox.Session) -> None:
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
     for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
         built = session.run(BIN / "python", "-m", "tools.build.oracle", "--kubernetes", minor, silent=True)
-        names = ("SIMKUBELET_ORACLE", "SIMKUBELET_ORACLE_STUB", "SIMKUBELET_ORACLE_SCHEDULER")
+        names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
         session.env.update(zip(names, str(built).splitlines(), strict=True))
         session.env["SIMKUBELET_ORACLE_VERSION"] = minor
         session.run(BIN / "pytest", "tests/oracle", *IN_PARALLEL, *for_pytest)

@@ -1,9 +1,9 @@
-"""Build the oracle on the kubelet's real device manager, the stub plugin, and the real scheduler; print their paths.
+"""Build the oracle on the kubelet's real device manager, two plugins, and the real scheduler; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
-as the wire is; the scheduler is that of the usual version.
+as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -29,6 +29,7 @@ class Binaries(NamedTuple):
     oracle: Path
     stub: Path
     scheduler: Path
+    sample_plugin: Path
 
 
 def find_go() -> str:
@@ -84,6 +85,12 @@ def scheduler() -> Program:
     return _program("scheduler", modfile(DEFAULT_MINOR), ())
 
 
+def sample_plugin() -> Program:
+    """Return how Kubernetes' sample device plugin is built."""
+    package = "k8s.io/kubernetes/test/images/sample-device-plugin"
+    return Program(name="sample-device-plugin", module=MODULE, package=package, modfile=modfile(DEFAULT_MINOR))
+
+
 def build(minor: str = DEFAULT_MINOR) -> Binaries:
     """Return the binaries' paths, built now if no earlier builds fit.
 
@@ -96,6 +103,7 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         wanted.build(go, CACHE / minor),
         stub().build(go, CACHE / "stub"),
         scheduler().build(go, CACHE / "scheduler"),
+        sample_plugin().build(go, CACHE / "sample-plugin"),
     )
 
 
@@ -110,7 +118,7 @@ def _number(minor: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description="Build the oracle, the stub plugin and the scheduler; print their paths, one a line."
+        description="Build the oracle, the stub plugin, the scheduler and the sample plugin; print their paths, one a line."
     )
     parser.add_argument("--kubernetes", default=DEFAULT_MINOR, metavar="MINOR", help=f"usually {DEFAULT_MINOR}")
     try:
