@@ -322,14 +322,15 @@ def use_installed(session: nox.Session) -> None:
 def release(session: nox.Session) -> None:
     """Build the files of a release into dist/, and use the wheel of this machine; `-- --only TAG` chooses wheels."""
     install(session, *groups("release"), *PYPROJECT["build-system"]["requires"])
-    built = str(session.run("python", "-m", "tools.build.release", "dist", *session.posargs, silent=True)).split()
-    files = [str(Path(file).resolve()) for file in built if file.endswith((".whl", ".tar.gz"))]
-    session.run("twine", "check", "--strict", *files)
-    for wheel_here in (file for file in files if f"manylinux_2_17_{platform.machine()}" in file):
+    shutil.rmtree("dist", ignore_errors=True)
+    session.run("python", "-m", "tools.build.release", "dist", *session.posargs)
+    dist = Path("dist").resolve()
+    wheels = list(map(str, dist.glob("*.whl")))
+    session.run("twine", "check", "--strict", *wheels, *map(str, dist.glob("*.tar.gz")))
+    for wheel_here in (one for one in wheels if f"manylinux_2_17_{platform.machine()}" in one):
         with tempfile.TemporaryDirectory() as away, session.chdir(away):
             session.install("--force-reinstall", wheel_here)
             use_installed(session)
-    session.log("\n".join(built))
 
 
 @nox.session(default=False)

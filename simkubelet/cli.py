@@ -6,15 +6,14 @@ Whatever goes wrong by a user's doing ends as ``error: ...`` on standard error a
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from ._internal.open_files import too_many
+from ._internal.output import give_up, has_no_reader
 from .model.errors import HostError, InputError, SimkubeletError
 
 if TYPE_CHECKING:
@@ -168,8 +167,8 @@ def _give_up_streams_that_nobody_reads() -> None:
         try:
             stream.flush()
         except OSError as error:
-            if error.errno in (errno.EPIPE, errno.EIO):
-                _give_up(stream)
+            if has_no_reader(error):
+                give_up(stream)
 
 
 def _failed(error: SimkubeletError | OSError) -> int:
@@ -179,15 +178,10 @@ def _failed(error: SimkubeletError | OSError) -> int:
         # An error with lines of its own says all there is to say, as FILE:LINE:COLUMN: for instance.
         return _complain(*getattr(error, "lines", (f"error: {error}",)), status=error.exit_status)
     if error.filename is None:
-        _give_up(sys.stdout)
+        give_up(sys.stdout)
     if isinstance(error, BrokenPipeError):
         return 1
     return _complain(f"error: {error.filename or 'output'}: {error.strerror}", status=HostError.exit_status)
-
-
-def _give_up(stream: TextIO) -> None:
-    """What a stream still holds cannot be written; the interpreter would complain again when it flushes."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _with_help(error: click.UsageError) -> str:

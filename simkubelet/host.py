@@ -1,4 +1,4 @@
-"""What a program that runs nodes needs of this machine: views of nodes, open files, folders, the C library.
+"""What a program that runs nodes needs of this machine: views of nodes, open files, folders, output, the C library.
 
 A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
 """
@@ -12,6 +12,7 @@ if typing.TYPE_CHECKING:
     from ._internal.folder_events import FolderEvents
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
+    from ._internal.output import give_up, has_no_reader
     from ._internal.sandbox import NodeView, check_sandbox, is_stand_in, sandboxed, tied_to_parent
 else:
     from ._internal import lazy
@@ -23,6 +24,7 @@ else:
             ".._internal.folder_events": ("FolderEvents",),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
+            ".._internal.output": ("give_up", "has_no_reader"),
             ".._internal.sandbox": ("NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"),
         },
     )
@@ -33,6 +35,8 @@ __all__ = [
     "NodeView",
     "check_sandbox",
     "find_library",
+    "give_up",
+    "has_no_reader",
     "is_stand_in",
     "module_name",
     "python_path",

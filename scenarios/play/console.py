@@ -6,7 +6,6 @@ stories under way are shown below them.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections import Counter
@@ -18,6 +17,8 @@ from typing import Final, Self
 from rich.console import Console
 from rich.status import Status
 from rich.text import Text
+
+from simkubelet.host import give_up, has_no_reader
 
 from ..evaluation.verdict import Outcome, Verdict
 from .failure import failure_lines
@@ -33,8 +34,6 @@ _STYLES: Final = {
 _WORD_WIDTH: Final = len(Outcome.SKIPPED.word)
 _PLAIN_WIDTH: Final = 160
 """Columns where the output is no terminal."""
-_NOBODY_READS: Final = (errno.EPIPE, errno.EIO)
-"""Of a pipe and of a terminal that was closed."""
 _SPINNER_WIDTH: Final = 2
 _QUIET: Final = (Outcome.VALID, Outcome.SKIPPED)
 """Of these a quiet run shows only how many there are."""
@@ -147,10 +146,9 @@ class Screen:
         try:
             self._terminal.print(text, soft_wrap=True)
         except OSError as error:
-            if error.errno not in _NOBODY_READS:
+            if not has_no_reader(error):
                 raise
-            # Without this the interpreter would complain at its end.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            give_up(sys.stdout)
 
 
 def console() -> Console:
