@@ -122,7 +122,7 @@ class Plugin:
         try:
             while True:
                 looks += 1
-                if self.fault == "stream/stays-open" and looks > 50:
+                if self.fault == "stream/stays-open" and looks > 100:
                     return
                 if self.fault == "lists/unchanged" and looks == 10:
                     sent = None
@@ -153,6 +153,7 @@ class Plugin:
             ids = list(asked.devices_ids)
             self.refuse(ids)
             self.calls += 1
+            self.prepared.difference_update(ids)
             self.given.update(ids)
             self.last_given = ids
             given = response.container_responses.add(envs={"DEVICES": ",".join(ids)})
@@ -287,7 +288,9 @@ class Plugin:
                     if kubelets == self.kubelets and self.server is not None:
                         self.fault = "hangs"
                         await self.server.stop()
-                case "registration/once" if waited == 40 and self.registrations == 1:
+                case "stream/stays-open" if time.monotonic() - began > 1.5:
+                    self.fault = ""
+                case "registration/once" if waited == 60 and self.registrations == 1:
                     await self.send(self.request())
                 case "resources/idle-cpu" if waited == 40 and self.is_idle:
                     threading.Thread(target=burn, daemon=True).start()
@@ -381,13 +384,12 @@ class Plugin:
             case "resources/memory":
                 self.leaks.append(bytearray(os.urandom(16 << 20)))
             case "resources/sockets":
-                self.leaks.append(extra := socket.socket(socket.AF_UNIX))
-                extra.bind(str(FOLDER / f"extra-{self.registrations}.sock"))
+                with socket.socket(socket.AF_UNIX) as extra:
+                    extra.bind(str(FOLDER / f"extra-{secrets.token_hex(4)}.sock"))
 
     async def stop(self) -> int:
         """End as SIGTERM asks for; the exit status."""
-        is_alone = self.fault == "shutdown/without-a-kubelet" and not reachable(KUBELET)
-        if self.fault == "shutdown/ends-in-time" or is_alone:
+        if self.fault == f"shutdown/{'ends-in-time' if reachable(KUBELET) else 'without-a-kubelet'}":
             await asyncio.sleep(6)
         if self.server is not None:
             await self.server.stop()
