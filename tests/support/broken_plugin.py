@@ -2,8 +2,8 @@
 
     python -m tests.support.broken_plugin registration/version
 
-It has three devices, or as many as BROKEN_PLUGIN_COUNT says, asks for PreStartContainer, offers GetPreferredAllocation, and reports gpu-2 as unhealthy while
-the file `BROKEN` exists. It finds the kubelet at the path of a real node.
+It has three devices, or as many as BROKEN_PLUGIN_COUNT says, asks for PreStartContainer, offers GetPreferredAllocation,
+and reports gpu-2 as unhealthy while the file `BROKEN` exists. It finds the kubelet at the path of a real node.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class Plugin:
                 await asyncio.sleep(_LOOK_S)
         finally:
             self.open_streams = 0
-            is_hasty = self.fault == "kubelet-restart/kubelet-away"
-            asyncio.get_running_loop().call_later(0.0 if is_hasty else 0.5, self.stream_ended, stream)
+            is_late = self.fault == "kubelet-restart/kubelet-away"
+            asyncio.get_running_loop().call_later(1.0 if is_late else 0.5, self.stream_ended, stream)
 
     def stream_ended(self, stream: int) -> None:
         """Register again where nobody has opened another stream."""
@@ -267,7 +267,8 @@ class Plugin:
                     continue
                 case "kubelet-restart/while-suspended" if time.time() - KUBELET.stat().st_mtime > 1:
                     self.fault = "hangs"
-                case "kubelet-restart/keeps-its-process":
+                case "kubelet-restart/keeps-its-process" if not (FOLDER / ".ended").exists():
+                    (FOLDER / ".ended").touch()
                     os._exit(0)
                 case "kubelet-restart/two-in-a-row" if now - self.opened_at < 3:
                     self.fault = "hangs"
@@ -311,6 +312,9 @@ class Plugin:
         """Serve on a new socket and register; whether that went well."""
         if not reachable(KUBELET):
             return False
+        if self.fault == "stream/opened-twice":
+            # What a kubelet that has ended leaves is gone by then.
+            await asyncio.sleep(0.2)
         if self.open_streams:
             return await self.send(self.request())
         if self.server is not None:

@@ -1,4 +1,4 @@
-"""The verdicts of ``simkubelet conform`` on a plugin, as tests compare them with those that docs/conformance.md names."""
+"""The verdicts of ``simkubelet conform`` on a plugin, for comparison with those that docs/conformance.md names."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ BY_ID = {check.id: check for check in CHECKS}
 COMPANIONS = {
     # The same pod: its container must have the device of its init container.
     "allocation/init-container": ("preferred-allocation/required",),
+    # Each begins with a device that breaks.
+    "health/reported": ("health/recovers", "health/survives-a-kubelet-restart", "health/survives-a-plugin-restart"),
     # A registration opens a stream, and a stream that has ended is opened again by a registration.
     "registration/once": ("stream/stays-open",),
     "stream/stays-open": ("registration/once",),
