@@ -15,7 +15,6 @@ from ..story.model import Step
 from ..story.part import Count, Part, ResourceName, parse_duration
 from ..story.specs import AmdSpec, File, GpuSpec, IluvatarSpec, NodeSpec
 
-
 Env = Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr]
 
 

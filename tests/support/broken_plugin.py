@@ -2,8 +2,8 @@
 
     python -m tests.support.broken_plugin registration/version
 
-It has three devices, or as many as BROKEN_PLUGIN_COUNT says, asks for PreStartContainer, offers GetPreferredAllocation, and reports gpu-2 as unhealthy while
-the file `BROKEN` exists. It finds the kubelet at the path of a real node.
+It has three devices, or as many as BROKEN_PLUGIN_COUNT says, asks for PreStartContainer, offers GetPreferredAllocation,
+and reports gpu-2 as unhealthy while the file `BROKEN` exists. It finds the kubelet at the path of a real node.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Plugin:
         try:
             while True:
                 looks += 1
-                if self.fault == "stream/stays-open" and looks > 50:
+                if self.fault == "stream/stays-open" and looks > 100:
                     return
                 if self.fault == "lists/unchanged" and looks == 10:
                     sent = None
@@ -136,8 +136,8 @@ class Plugin:
                 await asyncio.sleep(_LOOK_S)
         finally:
             self.open_streams = 0
-            is_hasty = self.fault == "kubelet-restart/kubelet-away"
-            asyncio.get_running_loop().call_later(0.0 if is_hasty else 0.5, self.stream_ended, stream)
+            is_late = self.fault == "kubelet-restart/kubelet-away"
+            asyncio.get_running_loop().call_later(1.0 if is_late else 0.5, self.stream_ended, stream)
 
     def stream_ended(self, stream: int) -> None:
         """Register again where nobody has opened another stream."""
@@ -153,6 +153,7 @@ class Plugin:
             ids = list(asked.devices_ids)
             self.refuse(ids)
             self.calls += 1
+            self.prepared.difference_update(ids)
             self.given.update(ids)
             self.last_given = ids
             given = response.container_responses.add(envs={"DEVICES": ",".join(ids)})
@@ -266,7 +267,8 @@ class Plugin:
                     continue
                 case "kubelet-restart/while-suspended" if time.time() - KUBELET.stat().st_mtime > 1:
                     self.fault = "hangs"
-                case "kubelet-restart/keeps-its-process":
+                case "kubelet-restart/keeps-its-process" if not (FOLDER / ".ended").exists():
+                    (FOLDER / ".ended").touch()
                     os._exit(0)
                 case "kubelet-restart/two-in-a-row" if now - self.opened_at < 3:
                     self.fault = "hangs"
@@ -287,7 +289,9 @@ class Plugin:
                     if kubelets == self.kubelets and self.server is not None:
                         self.fault = "hangs"
                         await self.server.stop()
-                case "registration/once" if waited == 40 and self.registrations == 1:
+                case "stream/stays-open" if time.monotonic() - began > 1.5:
+                    self.fault = ""
+                case "registration/once" if waited == 60 and self.registrations == 1:
                     await self.send(self.request())
                 case "resources/idle-cpu" if waited == 40 and self.is_idle:
                     threading.Thread(target=burn, daemon=True).start()
@@ -308,6 +312,9 @@ class Plugin:
         """Serve on a new socket and register; whether that went well."""
         if not reachable(KUBELET):
             return False
+        if self.fault == "stream/opened-twice":
+            # What a kubelet that has ended leaves is gone by then.
+            await asyncio.sleep(0.2)
         if self.open_streams:
             return await self.send(self.request())
         if self.server is not None:
@@ -381,13 +388,12 @@ class Plugin:
             case "resources/memory":
                 self.leaks.append(bytearray(os.urandom(16 << 20)))
             case "resources/sockets":
-                self.leaks.append(extra := socket.socket(socket.AF_UNIX))
-                extra.bind(str(FOLDER / f"extra-{self.registrations}.sock"))
+                with socket.socket(socket.AF_UNIX) as extra:
+                    extra.bind(str(FOLDER / f"extra-{secrets.token_hex(4)}.sock"))
 
     async def stop(self) -> int:
         """End as SIGTERM asks for; the exit status."""
-        is_alone = self.fault == "shutdown/without-a-kubelet" and not reachable(KUBELET)
-        if self.fault == "shutdown/ends-in-time" or is_alone:
+        if self.fault == f"shutdown/{'ends-in-time' if reachable(KUBELET) else 'without-a-kubelet'}":
             await asyncio.sleep(6)
         if self.server is not None:
             await self.server.stop()

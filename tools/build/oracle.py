@@ -118,7 +118,7 @@ def _number(minor: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description="Build the oracle, the stub plugin, the scheduler and the sample plugin; print their paths, one a line."
+        description="Build the oracle, the stub plugin, the scheduler and the sample plugin; print a path a line."
     )
     parser.add_argument("--kubernetes", default=DEFAULT_MINOR, metavar="MINOR", help=f"usually {DEFAULT_MINOR}")
     try:

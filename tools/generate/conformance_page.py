@@ -124,7 +124,9 @@ def known_lines() -> Iterator[str]:
     yield ""
     yield _fill(
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
-        "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts."
+        "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts. "
+        "Kubernetes' sample-device-plugin is that of 1.34.4, with `wait: 30s`, as it registers ten seconds after it "
+        "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health."
     )
     yield ""
     yield "| plugin | check | verdict | why |"
@@ -144,12 +146,24 @@ KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
         "failed",
         "for a new kubelet it discovers its GPUs again, and all are healthy",
     ),
+    (
+        "NVIDIA k8s-device-plugin",
+        "health/survives-a-plugin-restart",
+        "failed",
+        "it hears of an XID only while it runs",
+    ),
     ("NVIDIA k8s-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
     ("NVIDIA k8s-device-plugin", "instances/rolling-update", "failed", _ONE_SOCKET),
+    ("Kubernetes sample-device-plugin", "stream/ends", "failed", _ITS_OWN_START),
     ("`generic`", "stream/ends", "failed", "it notices the loss of its own socket, and nothing else"),
     ("`generic`", "instances/rolling-update", "failed", _ONE_SOCKET),
     ("`iluvatar`", "stream/ends", "failed", _ITS_OWN_START),
     ("`iluvatar`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
+    ("`gopher`", "registration/same-options", "warning", "it registers without the options that it answers"),
+    ("`gopher`", "allocation/unknown-device", "warning", "its Allocate passes on the ids that it gets"),
+    ("`gopher`", "kubelet-restart/keeps-its-process", "warning", "it ends when a kubelet makes its socket"),
+    ("`gopher`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`gopher`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
     ("`amd`", "kubelet-restart/keeps-its-process", "warning", "it ends with its stream, and is started again"),
     ("`amd`", "shutdown/removes-its-socket", "warning", "its framework leaves the socket"),
 )

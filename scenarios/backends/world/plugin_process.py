@@ -317,6 +317,7 @@ class PluginProcess:
         """Ask the plugin to end where there is a grace, then make it."""
         process, self._process = self._process, None
         if process is None:
+            self._exit_s = 0.0
             return
         # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
         # second signal would come when it handles none any more, and change its exit status.

@@ -1,21 +1,41 @@
-"""Each check of ``simkubelet conform`` with a plugin that passes all of them, and with one that is broken for it."""
+"""Each check of ``simkubelet conform`` with a plugin that passes all of them, and with one that is broken for it.
+
+A broken plugin is played with its own check and its companions; with SIMKUBELET_EVERY_CHECK=1 with every check, which
+shows that it fails no other, and takes half an hour.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scenarios.conform.checks import Check, all_checks
-from scenarios.conform.conform import Result, Status, conform
+from scenarios.conform.conform import Status
 from scenarios.conform.profile import Profile
 from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.story.check_spec import Severity
 from tests.support import broken_plugin
+from tests.support.conformance import EVERY_CHECK, known, statuses, verdicts
 
 ROOT = Path(__file__).parents[3]
 CHECKS = all_checks()
+BY_ID = {check.id: check for check in CHECKS}
+COMPANIONS = {
+    # The same pod: its container must have the device of its init container.
+    "allocation/init-container": ("preferred-allocation/required",),
+    # Each begins with a device that breaks.
+    "health/reported": ("health/recovers", "health/survives-a-kubelet-restart", "health/survives-a-plugin-restart"),
+    # A registration opens a stream, and a stream that has ended is opened again by a registration.
+    "registration/once": ("stream/stays-open",),
+    "stream/stays-open": ("registration/once",),
+    # Each starts the plugin once more after it has ended well.
+    "shutdown/starts-again": ("pre-start/without-allocate", "health/survives-a-plugin-restart"),
+}
+"""Check -> those that no plugin can pass that is broken for it."""
 PROFILE = Profile.model_validate(
     {
         "env": {"PYTHONPATH": str(ROOT)},
@@ -25,6 +45,31 @@ PROFILE = Profile.model_validate(
         "wait": "3s",
     }
 )
+GOPHERS = ["/etc/gophers/g1", "/etc/gophers/g2"]
+BUNDLED: Mapping[str, Mapping[str, Any]] = {
+    "amd": {
+        "amd": {"profile": "mi300x", "count": 2, "exporter": True},
+        "break": {"failDevice": {"device": 0}},
+        "heal": {"healDevice": {"device": 0}},
+    },
+    "generic": {"files": [{"path": "/etc/seats.yaml", "content": "resource: example.com/seat\ncount: 2\n"}]},
+    "gopher": {
+        "files": GOPHERS,
+        "break": {"removeFile": {"path": GOPHERS[1]}},
+        "heal": {"createFile": {"path": GOPHERS[1]}},
+    },
+    "iluvatar": {
+        "iluvatar": {"count": 2},
+        "files": [{"path": "/etc/ix-config", "content": "resourceName: iluvatar.com/gpu"}],
+        "break": {"failDevice": {"device": 0}},
+        "heal": {"healDevice": {"device": 0}},
+    },
+}
+ARGUMENTS = {
+    "amd": ("--pulse", "1"),
+    "generic": ("--config", "/etc/seats.yaml"),
+    "iluvatar": ("--config-file", "/etc/ix-config"),
+}
 
 
 def plugin(fault: str = "") -> Subject:
@@ -39,12 +84,6 @@ def plugin(fault: str = "") -> Subject:
     )
 
 
-async def statuses(subject: Subject, *checks: Check) -> dict[str, Status]:
-    results: list[Result] = []
-    await conform(subject, checks, None, None, results.append)
-    return {result.check.id: result.status for result in results}
-
-
 async def test_plugin_is_discovered() -> None:
     unknown = Subject(plugin().command, PROFILE)
 
@@ -52,14 +91,28 @@ async def test_plugin_is_discovered() -> None:
 
 
 async def test_good_plugin_passes_every_check() -> None:
-    found = await statuses(plugin(), *CHECKS)
+    found = await statuses(plugin(), CHECKS)
 
     assert found == dict.fromkeys(found, Status.PASSED)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
-async def test_broken_plugin_fails_its_check(check: Check) -> None:
-    found = await statuses(plugin(check.id), check)
+def failed(check: Check) -> Status:
+    return Status.WARNING if check.spec.severity is Severity.WARNING else Status.FAILED
 
-    is_warning = check.spec.severity is Severity.WARNING
-    assert found == {check.id: Status.WARNING if is_warning else Status.FAILED}
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
+async def test_broken_plugin_fails_its_check_alone(check: Check) -> None:
+    expected = {one: failed(BY_ID[one]) for one in (check.id, *COMPANIONS.get(check.id, ()))}
+    played = CHECKS if EVERY_CHECK else [BY_ID[one] for one in expected]
+
+    found = await statuses(plugin(check.id), played)
+
+    assert {one: status for one, status in found.items() if status is not Status.PASSED} == expected
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+async def test_bundled_plugin_gets_the_verdicts_of_the_page(name: str) -> None:
+    expected = known(f"`{name}`", ("registration", "stream", "instances"))
+    command = (sys.executable, "-m", "simkubelet", "plugin", name, *ARGUMENTS.get(name, ()))
+
+    assert await verdicts(command, BUNDLED[name], ("registration", "stream", "instances")) == expected
