@@ -221,7 +221,7 @@ def browser(session: nox.Session) -> None:
     except find_chromium.NoBrowserError as reason:
         give_up(session, str(reason))
     session.run(BIN / "pytest", "tests/browser", *IN_PARALLEL, *session.posargs)
-    session.run(BIN / "python", "-m", "tools.generate.readme_picture", "--check")
+    session.run(BIN / "python", "-m", "tools.generate.pictures", "--check")
 
 
 @IN_ENVIRONMENT
