@@ -181,7 +181,7 @@ class LiveCluster:
         config = node.kubelet_config()
         context = NodeContext(self._clock, self._store, self._observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self._clock)
-        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note)
+        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note, self.record)
         kubelet = Kubelet(node.directory, config, context, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self._logs.of(node.name):
