@@ -79,6 +79,12 @@ def _profiles(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Show what happens as a timeline: drawn on a terminal, else a line for each event.",
+)
+@click.option(
     "--web",
     type=click.IntRange(0, 65535),
     is_flag=False,
@@ -113,6 +119,7 @@ def up(
     files: tuple[str, ...],
     port: int,
     plain: bool,
+    is_watched: bool,
     web: int | None,
     kubeconfig: Path | None,
     directory: Path | None,
@@ -162,6 +169,7 @@ def up(
         images={**BUNDLED_IMAGES, **dict(map(_image, images))},
         port=port,
         is_plain=plain,
+        is_watched=is_watched,
         web_port=web,
     )
     run(spec, Where(directory, kubeconfig))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -69,6 +70,7 @@ class ClusterSpec:
         images: image -> the plugin that its containers are.
         port: of the API server; a free one where it is 0.
         is_plain: the API server talks HTTP and asks for no token.
+        is_watched: the terminal shows what happens.
         web_port: of the live page, a free one where it is 0; None for no page.
     """
 
@@ -78,6 +80,7 @@ class ClusterSpec:
     images: Mapping[str, PluginSpec] = field(default_factory=dict)
     port: int = 0
     is_plain: bool = False
+    is_watched: bool = False
     web_port: int | None = None
 
 
@@ -266,12 +269,30 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
         if where.directory is not None:
             folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
         cluster = LiveCluster(spec, folder)
+        if spec.is_watched:
+            stack.enter_context(_shown(cluster, spec.name))
         page = await stack.enter_async_context(_served(cluster, spec)) if spec.web_port is not None else None
         await stack.enter_async_context(cluster)
         stack.enter_context(written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
         await stack.enter_async_context(serving(control_socket(own), cluster.controls.perform))
         _introduce(cluster, spec, kubeconfig, page)
         await asyncio.get_running_loop().create_future()
+
+
+@contextmanager
+def _shown(cluster: LiveCluster, name: str) -> Iterator[None]:
+    """Show in the terminal what happens in a cluster that has not started."""
+    # Most clusters show nothing.
+    from ..play.console import console
+    from ..report.live_view import LiveView
+
+    view = LiveView(console())
+    cluster.record.follow(partial(view.take, f"cluster '{name}'"))
+    view.start()
+    try:
+        yield
+    finally:
+        view.stop()
 
 
 def _served(cluster: LiveCluster, spec: ClusterSpec) -> AbstractAsyncContextManager[str]:
