@@ -143,6 +143,13 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     help="Keep the nodes of a failed story, with sockets and plugins, until Enter; plays one story at a time.",
 )
 @click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Show the timeline of each story as it is played: drawn on a terminal, else a line for each event; plays one "
+    "story at a time.",
+)
+@click.option(
     "--compare",
     type=click.Path(exists=True, path_type=Path),
     metavar="TRACE|DIR",
@@ -185,6 +192,7 @@ def run(
     stops_at_failure: bool,
     is_quiet: bool,
     is_pausing: bool,
+    is_watched: bool,
     compare: Path | None,
     junit: Path | None,
     trace: Path | None,
@@ -210,6 +218,7 @@ def run(
       simkubelet run --tag mig --tag sharing          built-in stories by what they are about
       simkubelet run 'bugs/k1*'                       those that fit a pattern
       simkubelet run my-stories/ -n 1                 your own, one after the other
+      simkubelet run kubelet-restart --watch          see who does what, as it happens
       simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
@@ -231,8 +240,9 @@ def run(
     from .run import run as play_run
     from .runner import no_look
 
-    if is_pausing and count not in (None, 1):
-        raise click.UsageError("--pause-on-failure plays one story at a time; leave -n out")
+    one_at_a_time = "--pause-on-failure" if is_pausing else "--watch" if is_watched else None
+    if one_at_a_time and count not in (None, 1):
+        raise click.UsageError(f"{one_at_a_time} plays one story at a time; leave -n out")
     if compare is not None and backend != BackendName.SIM:
         raise click.UsageError("--compare is for the simulator; leave it out, or --backend")
     if every and stories:
@@ -261,9 +271,9 @@ def run(
         compare=compare,
     )
     hint = "" if stories or is_selecting else some
-    count = 1 if is_pausing else count
+    count = 1 if one_at_a_time else count
     outputs = Outputs(junit, trace, report)
-    context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, hint=hint))
+    context.exit(play_run(files, options, count, outputs, is_quiet=is_quiet, is_watched=is_watched, hint=hint))
 
 
 @click.command()

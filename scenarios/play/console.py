@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rich.console import Console
 from rich.status import Status
@@ -22,6 +22,9 @@ from simkubelet.host import give_up, has_no_reader
 
 from ..evaluation.verdict import Outcome, Verdict
 from .failure import failure_lines
+
+if TYPE_CHECKING:
+    from ..report.live_view import LiveView
 
 _STYLES: Final = {
     Outcome.VALID: "bold green",
@@ -50,7 +53,8 @@ class Screen:
         is_quiet: Whether stories that pass or are skipped have no line.
         is_live: Whether a terminal shows what is under way.
         workspace: The checkout of a GitHub workflow, which gets an annotation for each failure; None elsewhere.
-        terminal: Where to print, in place of standard output.
+        view: Shows the timeline of each story as it is played; None for the steps alone.
+        terminal: Where to print, in place of standard output; that of the view where there is one.
     """
 
     def __init__(
@@ -61,19 +65,21 @@ class Screen:
         is_quiet: bool = False,
         is_live: bool = True,
         workspace: Path | None = None,
+        view: LiveView | None = None,
         terminal: Console | None = None,
     ) -> None:
         self._summaries = summaries
         self._total = total
         self._is_quiet = is_quiet
         self._workspace = workspace
-        self._terminal = terminal or console()
+        self._terminal = terminal or (console() if view is None else view.terminal)
         self._width = max(map(len, summaries), default=0)
         self._count = 0
         self._steps: dict[str, str] = {}
         self._has_printed = False
-        self._status: Status | None = None
-        if self._terminal.is_terminal and is_live:
+        self._view = view
+        self._status: Status | LiveView | None = view
+        if view is None and self._terminal.is_terminal and is_live:
             self._status = self._terminal.status(self.under_way)
 
     def __enter__(self) -> Self:
@@ -108,6 +114,8 @@ class Screen:
         """Print its line."""
         self._count += 1
         self._steps.pop(verdict.scenario, None)
+        if self._view is not None:
+            self._view.finish()
         self._show_under_way()
         if not (self._is_quiet and verdict.outcome in _QUIET):
             self._print(self._line(verdict))

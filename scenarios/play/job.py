@@ -11,9 +11,10 @@ import os
 import shlex
 import shutil
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -60,6 +61,7 @@ class Options:
         at_failure: Given the world of each story that fails before it is left.
         stops_at_failure: Whether the run ends with the first story that neither passes nor is skipped.
         compare: Of the backend ``sim``: a written trace, or a folder of these, to compare with.
+        recorded: Given the name of a story and each entry of its trace as it is recorded; None for nobody.
     """
 
     backend: BackendName = BackendName.SIM
@@ -75,6 +77,7 @@ class Options:
     at_failure: AtFailure = no_look
     stops_at_failure: bool = False
     compare: Path | None = None
+    recorded: Callable[[str, Entry], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +193,8 @@ async def play_in(
         StoryEnded: The run is ended.
     """
     began, step = time.monotonic(), "its start"
+    if job.options.recorded is not None:
+        backend.trace.follow(partial(job.options.recorded, job.name))
 
     def stepped(title: str) -> None:
         nonlocal step

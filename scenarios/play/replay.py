@@ -12,10 +12,9 @@ from rich.text import Text
 from simkubelet.model.errors import InputError
 
 from ..evaluation.verdict import Outcome, Verdict
-from ..report.history import History, Moment
-from ..report.messages import Tone, tone
-from ..report.timeline import labels
-from ..trace.events import ExpectationFailed, StepStarted
+from ..report.history import History
+from ..report.terminal import between, entry_line
+from ..trace.events import ExpectationFailed
 from ..trace.trace import Entry
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 RECORDED: Final = "RECORDED"
 """In place of a verdict: a trace shows an expectation that was not met, but not that a story has passed."""
-_STYLES: Final = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.BAD: "bold red"}
 
 
 def print_timelines(stories: Mapping[str, Sequence[Entry]], out: Console) -> None:
@@ -42,19 +40,10 @@ def lines(entries: Sequence[Entry]) -> Iterator[Text]:
     for entry in entries:
         history.take(entry)
     several = len({lane.node for one in history.moments for lane in (one.source, one.target) if lane.node}) > 1
-    between = [_between(one, several) for one in history.moments]
-    width = max(map(len, between), default=0)
+    width = max((len(between(one, several)) for one in history.moments), default=0)
     yield Text(f"{'node time':>10}  {'real time':>10}  {'between':<{width}}  what", style="dim")
-    for moment, place in zip(history.moments, between, strict=True):
-        entry = moment.entry
-        times = f"{entry.time_s:>8.3f} s  {entry.real_s:>8.3f} s"
-        style = "bold" if isinstance(entry.event, StepStarted) else _STYLES[tone(entry.event)]
-        yield Text.assemble(f"{times}  {place:<{width}}  ", (" ".join(moment.text.split()), style))
-
-
-def _between(moment: Moment, several_nodes: bool) -> str:
-    source, target = (labels(lane, several_nodes)[0] for lane in (moment.source, moment.target))
-    return source if moment.source == moment.target else f"{source} → {target}"
+    for moment in history.moments:
+        yield entry_line(moment, width, several)
 
 
 def write_replay(directory: Path, trace: Path, stories: Mapping[str, Sequence[Entry]]) -> None:

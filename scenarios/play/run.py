@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from simkubelet.model.errors import HostError, InputError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
-from .console import Screen, workspace
+from .console import Screen, console, workspace
 from .interruption import run_interruptibly
 from .job import BackendName, Job, Options, Played, at_a_time, play_job, prepare
 from .junit import junit_xml
 from .runner import no_look
 from .watch import Play, play_all
+
+if TYPE_CHECKING:
+    from ..report.live_view import LiveView
 
 _OF_KIND: Final = ("kr8s", "httpx")
 """What only an installation with the extra `kind` has."""
@@ -107,6 +110,7 @@ def run(
     outputs: Outputs,
     *,
     is_quiet: bool = False,
+    is_watched: bool = False,
     hint: str = "",
 ) -> int:
     """Play stories and report on them.
@@ -117,6 +121,7 @@ def run(
         count: How many at a time; as many as are good for this machine where it is None.
         outputs: What is written besides.
         is_quiet: Whether only failures and the totals are printed.
+        is_watched: Whether the timeline of each story is shown as it is played.
         hint: The last line of the report.
 
     Returns:
@@ -127,7 +132,9 @@ def run(
         Interrupted: The user ended the run; what was done has been reported, nothing is left behind.
         HostError: The machine failed, and with it the cluster that stories are played on.
     """
-    jobs = prepare(stories, options)
+    is_live = options.at_failure is no_look
+    view = _view(is_drawn=is_live) if is_watched else None
+    jobs = prepare(stories, options if view is None else replace(options, recorded=view.take))
     play: Play = play_job
     if options.compare is not None:
         # Only a comparison needs the normal form of traces.
@@ -137,8 +144,7 @@ def run(
         play, hint = compared.play, "\n".join(filter(None, (compared.summary, hint)))
     summaries = {job.name: first_sentence(job.story.scenario.description) for job in jobs}
     began = time.monotonic()
-    is_live = options.at_failure is no_look
-    with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace()) as screen:
+    with Screen(summaries, len(jobs), is_quiet=is_quiet, is_live=is_live, workspace=workspace(), view=view) as screen:
         results = Results(jobs, screen)
         _write_first(outputs, results.played, summaries)
         failure: SimkubeletError | None = None
@@ -154,6 +160,13 @@ def run(
     if failure is not None:
         raise failure
     return exit_status(results.verdicts)
+
+
+def _view(*, is_drawn: bool) -> LiveView:
+    # Most runs show none.
+    from ..report.live_view import LiveView
+
+    return LiveView(console(), is_drawn=is_drawn)
 
 
 async def _play(jobs: Sequence[Job], options: Options, count: int | None, results: Results, play: Play) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -17,6 +17,7 @@ from simkubelet.model.events import (
     KubeletStopped,
     NodeStatusUpdated,
     PluginDisconnected,
+    PluginRegistered,
     PodRemoved,
     PodScheduled,
     PodStatusUpdated,
@@ -38,7 +39,7 @@ from ..trace.events import (
 from ..trace.snapshot import hardware_of
 from ..trace.trace import Entry, Event
 from . import messages
-from .messages import STORY, Lane
+from .messages import STORY, Lane, LaneKind
 
 
 class Row(StrEnum):
@@ -79,26 +80,49 @@ class History:
     """Goes through a trace and keeps what lasts.
 
     Args:
-        entries: The whole trace: which plugin serves a resource, and which devices a GPU has, may be recorded late.
+        entries: The whole trace where it is known: which plugin serves a resource, and which devices a GPU has, may be
+            recorded late. None for one that is still recorded, which knows them from the entries that it has taken.
+        most: How many of the latest moments are kept, with what lasts until one of them; None for all. What a trace
+            without an end takes is bounded by this, and by how many lanes there are at a time.
+
+    Attributes:
+        moments: Those that are kept, in order.
+        left_out: How many there were before them.
     """
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.moments: list[Moment] = []
+    def __init__(self, entries: Iterable[Entry] | None, most: int | None = None) -> None:
+        self.moments: deque[Moment] = deque(maxlen=most)
+        self.left_out = 0
         self._ended: list[Lasting] = []
         self._open: dict[tuple[Lane, Row], Lasting] = {}
-        self._plugin_of = _plugins(entries)
-        self._devices = _devices(entries)
+        self._is_known = entries is not None
+        self._plugins = _Plugins()
+        self._devices: defaultdict[tuple[str, str], dict[Lane, None]] = defaultdict(dict)
         self._status: dict[str, NodeStatusUpdated] = {}
         self._held: defaultdict[str, set[Lane]] = defaultdict(set)
+        for entry in entries or ():
+            self._plugins.learn(entry.event)
+            self._devices[_resource(entry.event)] |= _devices(entry.event)
 
     def lasting(self) -> list[Lasting]:
         """All that lasts, in the order to draw it: by its row, then by when it begins."""
-        return sorted([*self._ended, *self._open.values()], key=lambda one: (_ROWS.index(one.row), one.start))
+        kept = (self._since(one) for one in (*self._ended, *self._open.values()) if self._is_kept(one))
+        return sorted(kept, key=lambda one: (_ROWS.index(one.row), one.start))
+
+    def _is_kept(self, one: Lasting) -> bool:
+        return one.end is None or one.end > self.left_out
+
+    def _since(self, one: Lasting) -> Lasting:
+        """The same, by indices among the moments that are kept."""
+        start, end = max(0, one.start - self.left_out), None if one.end is None else one.end - self.left_out
+        return replace(one, start=start, end=end)
 
     def take(self, entry: Entry) -> None:
         """Add the next entry."""
         event = entry.event
-        source, target = messages.ends(event, self._plugin_of)
+        if not self._is_known:
+            self._learn(event)
+        source, target = messages.ends(event, self._plugins.name)
         if isinstance(event, FaultInjected | FaultHealed):
             target = next(iter(self._with_gpu(event.node, event.gpu)), target)
         text, details = messages.text(event), tuple(messages.details(event))
@@ -106,8 +130,21 @@ class History:
             details = tuple(self._changes(event))
             changes = ", ".join(f"{name} {value}" for name, value in details)
             text = f"{text}: {changes or 'no change of the resources of plugins'}"
-        self.moments.append(Moment(entry, source, target, text, details))
+        self._keep(Moment(entry, source, target, text, details))
         self._follow(event)
+
+    def _keep(self, moment: Moment) -> None:
+        most = self.moments.maxlen
+        self.left_out += len(self.moments) == most
+        self.moments.append(moment)
+        if most is not None and self.left_out % most == 1:
+            self._ended = [one for one in self._ended if self._is_kept(one)]
+
+    def _learn(self, event: Event) -> None:
+        self._plugins.learn(event)
+        if isinstance(event, DevicesListed):
+            # Those of earlier lists are forgotten: a plugin may give its devices other ids at each start.
+            self._devices[_resource(event)] = _devices(event)
 
     def _follow(self, event: Event) -> None:
         match event:
@@ -159,21 +196,26 @@ class History:
                 self._end(messages.pod(pod), Row.STATE)
                 self._release(pod)
 
+    @property
+    def _latest(self) -> int:
+        """Index of the latest moment, counted from the first of the trace."""
+        return self.left_out + len(self.moments) - 1
+
     def _set(self, lane: Lane, row: Row, style: str, text: str = "") -> None:
         before = self._open.get((lane, row))
         if before is not None and (before.style, before.text) == (style, text):
             return
         self._end(lane, row)
-        self._open[lane, row] = Lasting(lane, row, len(self.moments) - 1, None, style, text)
+        self._open[lane, row] = Lasting(lane, row, self._latest, None, style, text)
 
     def _end(self, lane: Lane, row: Row) -> None:
         one = self._open.pop((lane, row), None)
         if one is not None:
-            self._ended.append(replace(one, end=len(self.moments) - 1))
+            self._ended.append(replace(one, end=self._latest))
 
     def _list(self, event: DevicesListed) -> None:
         listed = dict.fromkeys(event.healthy, "healthy") | dict.fromkeys(event.unhealthy, "unhealthy")
-        for lane in self._devices.get((event.node, event.resource), ()):
+        for lane in self._listed(event.node, event.resource):
             if lane.name not in listed:
                 self._end(lane, Row.STATE)
         for name, health in listed.items():
@@ -181,10 +223,13 @@ class History:
 
     def _forget_devices(self, node: str, resource: str | None = None) -> None:
         """A kubelet has no list of these devices any more."""
-        for (of_node, of_resource), lanes in self._devices.items():
-            if of_node == node and resource in (None, of_resource):
-                for lane in lanes:
-                    self._end(lane, Row.STATE)
+        for lane in self._listed(node, resource):
+            self._end(lane, Row.STATE)
+
+    def _listed(self, node: str, resource: str | None) -> list[Lane]:
+        """The devices that the latest lists of a node have, of one resource or of all."""
+        devices = (lane for lane, row in self._open if lane.kind is LaneKind.DEVICE and row is Row.STATE)
+        return [lane for lane in devices if lane.node == node and resource in (None, lane.resource)]
 
     def _release(self, pod: str) -> None:
         for lane in self._held.pop(pod, ()):
@@ -206,34 +251,43 @@ class History:
                     yield f"{part} {resource}", f"{old.get(resource, 'absent')} → {new.get(resource, 'absent')}"
 
 
-def _plugins(entries: Iterable[Entry]) -> dict[tuple[str, str], str]:
-    """Node and resource -> the plugin that serves it, where the trace shows that."""
-    answered: dict[tuple[str, str], str] = {}
-    names: defaultdict[str, set[str]] = defaultdict(set)
-    resources: set[tuple[str, str]] = set()
-    for entry in entries:
-        match entry.event:
-            case RegistrationAnswered(node=node, plugin=name, resource=resource):
-                answered[node, resource] = name
+class _Plugins:
+    """Which plugin serves a resource of a node, as far as the trace shows that."""
+
+    def __init__(self) -> None:
+        self._answered: dict[tuple[str, str], str] = {}
+        self._names: defaultdict[str, set[str]] = defaultdict(set)
+        self._resources: set[tuple[str, str]] = set()
+
+    def learn(self, event: Event) -> None:
+        match event:
+            case RegistrationAnswered(plugin=name):
+                self._answered[_resource(event)] = name
             case PluginStarted(node=node, plugin=name):
-                names[node].add(name)
-            case DevicesListed(node=node, resource=resource):
-                resources.add((node, resource))
-    alone = {(node, resource): next(iter(names[node])) for node, resource in resources if len(names[node]) == 1}
-    return alone | answered
+                self._names[node].add(name)
+            case PluginRegistered() | DevicesListed():
+                self._resources.add(_resource(event))
+
+    def name(self, node: str, resource: str) -> str:
+        """The plugin's name; that of the resource where it is not known."""
+        if (name := self._answered.get((node, resource))) is not None:
+            return name
+        alone = self._names[node] if (node, resource) in self._resources else ()
+        return next(iter(alone)) if len(alone) == 1 else resource
 
 
-def _devices(entries: Iterable[Entry]) -> Mapping[tuple[str, str], tuple[Lane, ...]]:
-    """Node and resource -> the lanes of all devices that are ever listed or allocated."""
-    found: defaultdict[tuple[str, str], dict[Lane, None]] = defaultdict(dict)
-    for entry in entries:
-        match entry.event:
-            case DevicesListed() as event:
-                names = (*event.healthy, *event.unhealthy)
-            case DevicesAllocated() as event:
-                names = event.devices
-            case _:
-                continue
-        lanes = (messages.device(event.node, event.resource, name) for name in names)
-        found[event.node, event.resource] |= dict.fromkeys(lanes)
-    return {key: tuple(lanes) for key, lanes in found.items()}
+def _resource(event: Event) -> tuple[str, str]:
+    """The node and the resource that an event names; empty where it names none."""
+    return getattr(event, "node", ""), getattr(event, "resource", "")
+
+
+def _devices(event: Event) -> dict[Lane, None]:
+    """The lanes of the devices that an event lists or gives to a container."""
+    match event:
+        case DevicesListed() as event:
+            names = (*event.healthy, *event.unhealthy)
+        case DevicesAllocated() as event:
+            names = event.devices
+        case _:
+            return {}
+    return {messages.device(event.node, event.resource, name): None for name in names}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final
@@ -223,19 +223,18 @@ def tone(event: Event) -> Tone:
     return Tone.PLAIN
 
 
-def ends(event: Event, plugin_of: Mapping[tuple[str, str], str]) -> tuple[Lane, Lane]:
+def ends(event: Event, plugin_of: Callable[[str, str], str]) -> tuple[Lane, Lane]:
     """The lanes between which an event happens, from and to; both are the same where it concerns one.
 
     Args:
         event: Any event.
-        plugin_of: Node and resource -> the plugin that serves it there; where it is not known, the lane has the name
-            of the resource.
+        plugin_of: Returns the name of the plugin that serves a resource on a node.
     """
     match event:
         case StepStarted() | ExpectationMet() | ExpectationFailed() | ClockAdvanced():
             return STORY, STORY
         case PluginRegistered() | RegistrationRefused() | PluginDisconnected() | DevicesListed():
-            server = plugin(event.node, plugin_of.get((event.node, event.resource), event.resource))
+            server = plugin(event.node, plugin_of(event.node, event.resource))
             return server, kubelet(event.node)
         case PluginCalled(node=node, plugin=name) | RegistrationAnswered(node=node, plugin=name):
             return kubelet(node), plugin(node, name)

@@ -86,23 +86,35 @@ def html(stories: Sequence[Reported], title: str, wall_s: float, written: dateti
         wall_s: How long that took.
         written: When.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
     counts = Counter(story.heading for story in stories)
     order = list(Outcome)
     headings = sorted(counts, key=lambda heading: (order.index(heading[0]), heading[1]))
-    return environment.get_template("page.html.j2").render(
+    return rendered(
+        "page",
         title=title,
-        version=importlib.metadata.version("simkubelet"),
         written=f"{written:%Y-%m-%d %H:%M} UTC",
         duration=f"{wall_s:.1f} s",
         outcomes=[(one.value, _SIGNS[one.value], word, counts[one, word]) for one, word in headings],
         stories=[_story(number, story) for number, story in enumerate(stories, 1)],
-        style=(_HERE / "page.css").read_text(encoding="utf-8"),
-        script=(_HERE / "page.js").read_text(encoding="utf-8"),
     )
+
+
+def rendered(name: str, **values: Any) -> str:
+    """Return a page of this folder by its name: its template with its style and its script inside."""
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    return environment.get_template(f"{name}.html.j2").render(
+        version=importlib.metadata.version("simkubelet"),
+        style=_files("page.css", *(["live.css"] if name == "live" else ())),
+        script=_files("timeline.js", f"{name}.js"),
+        **values,
+    )
+
+
+def _files(*names: str) -> str:
+    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
 
 
 def _story(number: int, story: Reported) -> dict[str, Any]:

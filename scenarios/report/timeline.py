@@ -98,19 +98,19 @@ def read(name: str, entries: Sequence[Entry]) -> Timeline:
         name: Of the backend.
         entries: The whole trace, in order.
     """
-    history = History(entries)
+    history = History(entries, MOST_MOMENTS)
     for entry in entries:
         history.take(entry)
-    left_out = max(0, len(entries) - MOST_MOMENTS)
-    lasting = [_later(one, left_out) for one in history.lasting() if one.end is None or one.end > left_out]
-    whole = _Shown(history.moments[left_out:], lasting)
+    return of(name, history)
+
+
+def of(name: str, history: History) -> Timeline:
+    """Make the timeline of what a history keeps; see `read`."""
+    lasting = history.lasting()
+    whole = _Shown(tuple(history.moments), lasting)
     shown = whole.with_shared(_alike(whole.lanes(), lasting))
     shown = shown.with_shared(_crowded(shown.lanes()))
-    return Timeline(name, tuple(shown.lanes()), tuple(shown.moments), tuple(shown.lasting), left_out)
-
-
-def _later(one: Lasting, by: int) -> Lasting:
-    return replace(one, start=max(0, one.start - by), end=None if one.end is None else one.end - by)
+    return Timeline(name, tuple(shown.lanes()), tuple(shown.moments), tuple(shown.lasting), history.left_out)
 
 
 @dataclass(frozen=True, slots=True)

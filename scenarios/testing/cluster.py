@@ -16,7 +16,6 @@ from ..backends.world.node import new_folder, removed_at_end
 from ..story.specs import PluginSpec
 from ..up.cluster import ClusterSpec, LiveCluster
 from ..up.plugin_images import BUNDLED_IMAGES
-from ..up.running import Verb
 from .checked import checked, checked_node
 from .failure import happened_text
 from .node import left
@@ -101,19 +100,19 @@ class AsyncCluster:
 
     async def restart_kubelet(self, node: str) -> None:
         """Restart the kubelet of a node; containers and plugins continue."""
-        await self._live.perform(Verb.RESTART_KUBELET, node)
+        await self._live.controls.perform({"restartKubelet": {"node": node}})
 
     async def stop_kubelet(self, node: str) -> None:
         """Stop the kubelet of a node; containers and plugins continue."""
-        await self._live.perform(Verb.STOP_KUBELET, node)
+        await self._live.controls.perform({"stopKubelet": {"node": node}})
 
     async def start_kubelet(self, node: str) -> None:
         """Start the kubelet of a node after it was stopped."""
-        await self._live.perform(Verb.START_KUBELET, node)
+        await self._live.controls.perform({"startKubelet": {"node": node}})
 
     async def reboot(self, node: str) -> None:
         """Power-cycle a node: containers and plugins end and start again."""
-        await self._live.perform(Verb.REBOOT_NODE, node)
+        await self._live.controls.perform({"rebootNode": {"node": node}})
 
 
 def _plugin(values: Mapping[str, Any]) -> PluginSpec:

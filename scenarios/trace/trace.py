@@ -63,6 +63,36 @@ class Record(Protocol):
         """This happened now."""
 
 
+Follower = Callable[[Entry], None]
+"""Called with each entry as it is recorded."""
+
+
+class Broadcast:
+    """Gives entries to its followers and keeps none, for a record without an end.
+
+    Args:
+        now: The time in seconds, which is node time and real time; the first entry's counts from here.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._began = now()
+        self._count = 0
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Give this one all entries from now on."""
+        self._followers.append(follower)
+
+    def append(self, event: Event) -> None:
+        """Record an event now; see `Record`."""
+        at_s = round(self._now() - self._began, 6)
+        entry = Entry(self._count, at_s, event, at_s)
+        self._count += 1
+        for follower in self._followers:
+            follower(entry)
+
+
 class Trace:
     """An append-only list of `Entry`s.
 
@@ -78,11 +108,19 @@ class Trace:
         self._really_began = real()
         self._entries: list[Entry] = []
         self._waiters: set[asyncio.Future[None]] = set()
+        self._followers: list[Follower] = []
+
+    def follow(self, follower: Follower) -> None:
+        """Give this one all entries from now on."""
+        self._followers.append(follower)
 
     def append(self, event: Event) -> None:
         """Record an event now and wake who waits; an `Observer` for the parts of a node."""
         time_s, real_s = round(self._now() - self._began, 6), round(self._real() - self._really_began, 6)
-        self._entries.append(Entry(len(self._entries), time_s, event, real_s))
+        entry = Entry(len(self._entries), time_s, event, real_s)
+        self._entries.append(entry)
+        for follower in self._followers:
+            follower(entry)
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)

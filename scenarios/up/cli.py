@@ -15,7 +15,6 @@ import click
 
 if TYPE_CHECKING:
     from ..story.specs import NodeFile, PluginSpec
-    from .running import Verb
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?")
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -80,6 +79,20 @@ def _profiles(context: click.Context, parameter: click.Parameter, incomplete: st
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Show what happens as a timeline: drawn on a terminal, else a line for each event.",
+)
+@click.option(
+    "--web",
+    type=click.IntRange(0, 65535),
+    is_flag=False,
+    flag_value=0,
+    metavar="[PORT]",
+    help="Serve a page that shows what happens and injects faults, on PORT (default: a free one); prints its address.",
+)
+@click.option(
     "--kubeconfig",
     type=_FILE,
     metavar="FILE",
@@ -106,6 +119,8 @@ def up(
     files: tuple[str, ...],
     port: int,
     plain: bool,
+    is_watched: bool,
+    web: int | None,
     kubeconfig: Path | None,
     directory: Path | None,
 ) -> None:
@@ -117,6 +132,7 @@ def up(
     \b
     Examples:
       simkubelet up --nodes 3 --profile h100-80gb
+      simkubelet up --profile t4 --web        look at it in a browser, with buttons for faults
       simkubelet up --plugin 'mine=./my-device-plugin --flag'
       simkubelet up --plugin gopher --files /etc/gophers/g1 --files /etc/my-plugin.yaml=./config.yaml
       simkubelet up --profile t4 --plugin none --image nvcr.io/nvidia/k8s-device-plugin=nvidia
@@ -153,6 +169,8 @@ def up(
         images={**BUNDLED_IMAGES, **dict(map(_image, images))},
         port=port,
         is_plain=plain,
+        is_watched=is_watched,
+        web_port=web,
     )
     run(spec, Where(directory, kubeconfig))
 
@@ -172,9 +190,7 @@ def kubelet() -> None:
 @_cluster
 def restart(node: str, cluster: str | None) -> None:
     """Restart NODE's kubelet; containers and plugins continue."""
-    from .running import Verb
-
-    _do(cluster, Verb.RESTART_KUBELET, node)
+    _do(cluster, "restartKubelet", node)
 
 
 @kubelet.command()
@@ -182,9 +198,7 @@ def restart(node: str, cluster: str | None) -> None:
 @_cluster
 def stop(node: str, cluster: str | None) -> None:
     """Stop NODE's kubelet; containers and plugins continue."""
-    from .running import Verb
-
-    _do(cluster, Verb.STOP_KUBELET, node)
+    _do(cluster, "stopKubelet", node)
 
 
 @kubelet.command()
@@ -192,9 +206,7 @@ def stop(node: str, cluster: str | None) -> None:
 @_cluster
 def start(node: str, cluster: str | None) -> None:
     """Start NODE's kubelet."""
-    from .running import Verb
-
-    _do(cluster, Verb.START_KUBELET, node)
+    _do(cluster, "startKubelet", node)
 
 
 @click.group()
@@ -212,15 +224,13 @@ def node() -> None:
 @_cluster
 def reboot(node: str, cluster: str | None) -> None:
     """Power-cycle NODE: containers and plugins end and start again."""
-    from .running import Verb
-
-    _do(cluster, Verb.REBOOT_NODE, node)
+    _do(cluster, "rebootNode", node)
 
 
-def _do(cluster: str | None, verb: Verb, node: str) -> None:
+def _do(cluster: str | None, verb: str, node: str) -> None:
     from .running import ask
 
-    click.echo(ask(cluster, verb, node))
+    click.echo(ask(cluster, {verb: {"node": node}}))
 
 
 def _plugin(text: str) -> PluginSpec:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -40,7 +41,7 @@ from simkubelet.host import raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import InputError, PluginError, SimkubeletError
-from simkubelet.model.events import SIMULATOR, KubeletCrashed, NodeEvent, PluginRegistered
+from simkubelet.model.events import SIMULATOR, KubeletCrashed, KubeletStopped, NodeEvent, PluginRegistered
 from simkubelet.model.pod import Container, Pod
 from simkubelet.model.version import version
 from simkubelet.node import NodeContext
@@ -52,9 +53,10 @@ from ..backends.world.plugins import SimPlugins
 from ..evaluation.verdict import single_errors
 from ..play.interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec
-from ..trace.events import StoryEvent
+from ..trace.trace import Broadcast
+from .controls import Controls
 from .plugin_images import PluginImages
-from .running import Verb, claimed, control_socket, kubeconfig_path, serving, written
+from .running import claimed, control_socket, kubeconfig_path, serving, written
 
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 
@@ -68,6 +70,8 @@ class ClusterSpec:
         images: image -> the plugin that its containers are.
         port: of the API server; a free one where it is 0.
         is_plain: the API server talks HTTP and asks for no token.
+        is_watched: the terminal shows what happens.
+        web_port: of the live page, a free one where it is 0; None for no page.
     """
 
     name: str
@@ -76,13 +80,8 @@ class ClusterSpec:
     images: Mapping[str, PluginSpec] = field(default_factory=dict)
     port: int = 0
     is_plain: bool = False
-
-
-class _Unrecorded:
-    """Takes what happens to plugins, which here nobody asks for afterwards."""
-
-    def append(self, event: NodeEvent | StoryEvent) -> None:
-        return
+    is_watched: bool = False
+    web_port: int | None = None
 
 
 class LiveCluster:
@@ -90,13 +89,18 @@ class LiveCluster:
 
     Args:
         folder: where the nodes' folders are made.
+
+    Attributes:
+        record: Gives what happens to who follows it.
+        controls: What can be done to the nodes.
     """
 
     def __init__(self, spec: ClusterSpec, folder: Path) -> None:
         self._spec = spec
         self._folder = folder
         self._clock = RealClock()
-        self._plugins = SimPlugins(spec.plugins, {}, self._clock, _Unrecorded())
+        self.record = Broadcast(self._clock.now)
+        self._plugins = SimPlugins(spec.plugins, {}, self._clock, self.record)
         self._objects = Objects(WallTime(self._clock))
         self._store = Store(self._objects, self._observe)
         self._kubelets: dict[str, Kubelet] = {}
@@ -110,9 +114,12 @@ class LiveCluster:
             name=spec.name,
         )
         self._logs = KubeletLogs(self._clock.now)
+        self.nodes: dict[str, SimNode] = {}
+        self.controls = Controls(
+            spec.name, self.nodes, self._kubelets, self._plugins, self._store, self._logs, self.record, self._starting
+        )
         self._group = asyncio.TaskGroup()
         self._stack = AsyncExitStack()
-        self.nodes: dict[str, SimNode] = {}
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -130,37 +137,6 @@ class LiveCluster:
             await self._stack.aclose()
         finally:
             await self._group.__aexit__(kind, error, traceback)
-
-    async def perform(self, verb: Verb, node: str) -> str:
-        """Do something to a node; see `control.Perform`.
-
-        Raises:
-            InputError: there is no such node, or it is not in the state for it.
-            HostError: the kubelet cannot be started again.
-        """
-        kubelet = self._kubelets.get(node)
-        if kubelet is None:
-            raise InputError(f"no node '{node}' in cluster '{self._spec.name}'; its nodes: {', '.join(self._kubelets)}")
-        with self._logs.of(node):
-            match verb:
-                case Verb.RESTART_KUBELET:
-                    await kubelet.restart(self._starting)
-                    return f"the kubelet of {node} was restarted"
-                case Verb.STOP_KUBELET:
-                    if not kubelet.is_running:
-                        raise InputError(f"the kubelet of node '{node}' is stopped already; start it first")
-                    await kubelet.stop()
-                    return f"the kubelet of {node} is stopped"
-                case Verb.START_KUBELET:
-                    if kubelet.is_running:
-                        raise InputError(f"the kubelet of node '{node}' runs already; stop it first")
-                    await kubelet.start(self._starting)
-                    return f"the kubelet of {node} runs"
-                case Verb.REBOOT_NODE:
-                    ran = await self._plugins.power_off(node)
-                    await kubelet.reboot()
-                    await self._plugins.power_on(node, ran)
-                    return f"{node} was rebooted"
 
     async def _starting(self) -> None:
         await self._clock.sleep(START_S)
@@ -208,7 +184,7 @@ class LiveCluster:
         config = node.kubelet_config()
         context = NodeContext(self._clock, self._store, self._observe, self._group, renews_leases=True)
         own = new_runtime(node.directory, config, self._clock)
-        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note)
+        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note, self.record)
         kubelet = Kubelet(node.directory, config, context, runtime)
         self._stack.push_async_callback(kubelet.close)
         with self._logs.of(node.name):
@@ -234,8 +210,12 @@ class LiveCluster:
         match event:
             case PluginRegistered():
                 self._plugins.registered(event)
+            case KubeletStopped(node=node):
+                self._plugins.allow_restarts(node, False)
             case KubeletCrashed(node=node, reason=reason):
+                self._plugins.allow_restarts(node, False)
                 _complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
+        self.record.append(event)
 
 
 async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
@@ -288,14 +268,46 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
         folder = own
         if where.directory is not None:
             folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
-        cluster = await stack.enter_async_context(LiveCluster(spec, folder))
+        cluster = LiveCluster(spec, folder)
+        if spec.is_watched:
+            stack.enter_context(_shown(cluster, spec.name))
+        page = await stack.enter_async_context(_served(cluster, spec)) if spec.web_port is not None else None
+        await stack.enter_async_context(cluster)
         stack.enter_context(written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
-        await stack.enter_async_context(serving(control_socket(own), cluster.perform))
-        _introduce(cluster, spec, kubeconfig)
+        await stack.enter_async_context(serving(control_socket(own), cluster.controls.perform))
+        _introduce(cluster, spec, kubeconfig, page)
         await asyncio.get_running_loop().create_future()
 
 
-def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path) -> None:
+@contextmanager
+def _shown(cluster: LiveCluster, name: str) -> Iterator[None]:
+    """Show in the terminal what happens in a cluster that has not started."""
+    # Most clusters show nothing.
+    from ..play.console import console
+    from ..report.live_view import LiveView
+
+    view = LiveView(console())
+    cluster.record.follow(partial(view.take, f"cluster '{name}'"))
+    view.start()
+    try:
+        yield
+    finally:
+        view.stop()
+
+
+def _served(cluster: LiveCluster, spec: ClusterSpec) -> AbstractAsyncContextManager[str]:
+    """Serve the live page of a cluster that has not started, and give its address."""
+    # Most clusters have none.
+    from .buttons import live_page
+    from .web import LivePage
+
+    name = f"cluster '{spec.name}'"
+    page = LivePage(name, live_page(name, spec.nodes, spec.plugins), cluster.controls.perform)
+    cluster.record.follow(page.take)
+    return page.serving(spec.web_port or 0)
+
+
+def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path, page: str | None) -> None:
     nodes = "1 node" if len(spec.nodes) == 1 else f"{len(spec.nodes)} nodes"
     click.echo(f"cluster '{spec.name}' is up: {nodes}, Kubernetes {spec.nodes[0].kubernetes}; Ctrl-C ends it")
     click.echo(f"  export KUBECONFIG={kubeconfig}")
@@ -306,3 +318,5 @@ def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path) -> Non
             own = node.machine.gpus
             gpus = f"{len(own)} x {own[0].name}; break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
         click.echo(f"  {name:<{width}}  {gpus}")
+    if page is not None:
+        click.echo(f"  live page: {page}")

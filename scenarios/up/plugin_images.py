@@ -35,11 +35,14 @@ from simkubelet.runtime import (
     program_of,
 )
 
+from ..backends.world.logs import exit_message
 from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode
 from ..backends.world.plugin_process import PluginCommand
 from ..backends.world.plugins import plugin_command
 from ..story.specs import Builtin, PluginSpec
+from ..trace.events import PluginExited, PluginStarted
+from ..trace.trace import Record
 
 BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
     f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
@@ -55,6 +58,7 @@ class PluginImages:
         images: image -> plugin; one without a tag stands for all its tags.
         others: starts the containers of all other images.
         note: called with each container that has the image of a plugin and runs another program, and a sentence.
+        trace: gets the starts and ends of the plugins, by the names of their pods.
     """
 
     def __init__(
@@ -64,8 +68,10 @@ class PluginImages:
         others: ContainerRuntime,
         clock: Clock,
         note: Callable[[Pod, Container, str], None],
+        trace: Record,
     ) -> None:
         self._note = note
+        self._trace = trace
         self._node = node
         self._images = images
         self._others = others
@@ -87,7 +93,13 @@ class PluginImages:
         args = tuple(expand(text, env) for text in arguments)
         files = ContainerFiles.create(self._node.directory / CONTAINER_LOGS, pod, container, attempt)
         command = plugin_command(self._node, spec.model_copy(update={"args": (*spec.args, *args)}), None)
-        handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock)
+
+        def ended(status: int) -> None:
+            said = exit_message(files.log, 0)
+            self._trace.append(PluginExited(pod.key, self._node.name, status, said))
+
+        handle = await _started(replace(command, env={**command.env, **env}, log=files.log), self._clock, ended)
+        self._trace.append(PluginStarted(pod.key, self._node.name, attempt + 1))
         self._running = [*(other for other in self._running if other.is_running), handle]
         return handle
 
@@ -129,13 +141,16 @@ def _not_the_plugin(spec: PluginSpec, manifest: Mapping[str, Any]) -> str:
 
 
 class _PluginContainer:
-    """A container that is a plugin's process."""
+    """A container that is a plugin's process; `ended` is called once with the process's status."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str, clock: Clock) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, mark: str, clock: Clock, ended: Callable[[int], None]
+    ) -> None:
         self._process = process
         self._mark = mark
         self._clock = clock
         self._is_cut = False
+        self._ended: Callable[[int], None] | None = ended
 
     @property
     def is_running(self) -> bool:
@@ -145,6 +160,9 @@ class _PluginContainer:
         """See `ContainerHandle`."""
         status = await self._process.wait()
         await kill_marked(self._mark)
+        if (ended := self._ended) is not None:
+            self._ended = None
+            ended(status)
         if self._is_cut:
             return ExitStatus.power_cut()
         return ExitStatus.of(status if status >= 0 else 128 - status)
@@ -174,7 +192,7 @@ class _PluginContainer:
             self._process.kill()
 
 
-async def _started(command: PluginCommand, clock: Clock) -> _PluginContainer:
+async def _started(command: PluginCommand, clock: Clock, ended: Callable[[int], None]) -> _PluginContainer:
     mark = f"{command.node}/{command.log}"
     try:
         with command.log.open("ab") as log:
@@ -188,4 +206,4 @@ async def _started(command: PluginCommand, clock: Clock) -> _PluginContainer:
             )
     except (OSError, ValueError) as error:
         raise ContainerStartError(StartFailure.RUN, f"failed to start plugin '{command.name}': {error}") from None
-    return _PluginContainer(process, mark, clock)
+    return _PluginContainer(process, mark, clock, ended)

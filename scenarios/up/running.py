@@ -3,9 +3,9 @@
 A cluster has a folder in a folder of the user's, and a kubeconfig. Both are locked for as long as the cluster runs,
 however that ends; so a name is taken once, and what a killed process left is cleared by the next cluster.
 
-In the folder is a control socket: a line of JSON asks for something, a line answers when it is done. A request is
-``{"do": "restart-kubelet", "node": "node-1"}``; an answer ``{"done": TEXT}``, or ``{"error": TEXT, "status": EXIT
-STATUS}``.
+In the folder is a control socket: a line of JSON asks for something, a line answers when it is done. A request is a
+step of a story, ``{"restartKubelet": {"node": "node-1"}}``; an answer ``{"done": TEXT}``, or ``{"error": TEXT,
+"status": EXIT STATUS}``.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -173,31 +172,19 @@ def _answers(path: Path) -> bool:
     return True
 
 
-class Verb(StrEnum):
-    """What can be done to a node of a running cluster."""
-
-    RESTART_KUBELET = "restart-kubelet"
-    STOP_KUBELET = "stop-kubelet"
-    START_KUBELET = "start-kubelet"
-    REBOOT_NODE = "reboot-node"
-
-
-Perform = Callable[[Verb, str], Awaitable[str]]
-"""Does something to a node and reports it in a line; raises `SimkubeletError`."""
+Perform = Callable[[object], Awaitable[str]]
+"""Does a step of a story and reports it in a line; raises `SimkubeletError`."""
 
 
 @asynccontextmanager
 async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
-    """Take requests on a socket, one after the other, until the end."""
-    turn = asyncio.Lock()
+    """Take requests on a socket until the end."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             line = await reader.readline()
             if line:
-                async with turn:
-                    said = await _answer(line, perform)
-                writer.write(json.dumps(said).encode() + b"\n")
+                writer.write(json.dumps(await _answer(line, perform)).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError):
             # The client does not wait for the answer, or speaks another protocol.
@@ -214,21 +201,19 @@ async def serving(path: Path, perform: Perform) -> AsyncIterator[None]:
 
 async def _answer(line: bytes, perform: Perform) -> dict[str, str | int]:
     try:
-        request = json.loads(line)
-        return {"done": await perform(Verb(request["do"]), str(request["node"]))}
-    except (KeyError, TypeError, ValueError) as error:
+        return {"done": await perform(json.loads(line))}
+    except ValueError as error:
         return {"error": f"no request: {error}", "status": InputError.exit_status}
     except SimkubeletError as error:
         return {"error": str(error), "status": error.exit_status}
 
 
-def ask(cluster: str | None, verb: Verb, node: str) -> str:
+def ask(cluster: str | None, step: Mapping[str, object]) -> str:
     """Have a running cluster do something; what it says when it is done.
 
     Args:
         cluster: its name; may be None where only one runs.
-        verb: what to do.
-        node: to which node.
+        step: what to do, as a story has it.
 
     Raises:
         InputError: there is no such cluster or node, or the node is not in the state for it.
@@ -238,7 +223,7 @@ def ask(cluster: str | None, verb: Verb, node: str) -> str:
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(str(path))
-            connection.sendall(json.dumps({"do": verb.value, "node": node}).encode() + b"\n")
+            connection.sendall(json.dumps(step).encode() + b"\n")
             line = connection.makefile().readline()
         except OSError:
             line = ""

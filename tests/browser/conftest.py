@@ -1,4 +1,4 @@
-"""A report in headless Chromium, driven by selenium.
+"""A report and a live page in headless Chromium, driven by selenium.
 
 The session `browser` names the browser and its driver in the environment; without it, what is on the PATH is used, and
 the tests are skipped where nothing is. The report is made from recordings that are made here: no story is played.
@@ -6,10 +6,13 @@ the tests are skipped where nothing is. The report is made from recordings that 
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +25,12 @@ from scenarios.evaluation.verdict import Failure, Outcome, Verdict
 from scenarios.play.comparison import compare
 from scenarios.play.normal_form import Line
 from scenarios.report.page import Reported, write_report
+from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.trace.events import ExpectationFailed, ExpectationMet, FaultInjected, PluginStarted, StepStarted
-from scenarios.trace.trace import Entry, Event
+from scenarios.trace.trace import Broadcast, Entry, Event
+from scenarios.up.buttons import live_page
+from scenarios.up.web import LivePage
+from simkubelet.model.errors import InputError
 from simkubelet.model.events import (
     DevicesAllocated,
     DevicesListed,
@@ -115,13 +122,71 @@ def open_page(chromium: WebDriver, page: Path) -> Iterator[Open]:
     """Opens the report on a screen of a width and in a colour scheme, with a story open where it is named."""
 
     def show(width: int = DESK, scheme: str = "light", story: str = "") -> WebDriver:
-        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-        chromium.get("about:blank")
-        chromium.get(page.as_uri() + (f"#{story}" if story else ""))
-        return chromium
+        return shown(chromium, page.as_uri() + (f"#{story}" if story else ""), width, scheme)
 
     yield show
     assert chromium.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
+def shown(chromium: WebDriver, address: str, width: int, scheme: str) -> WebDriver:
+    """The browser with a page on a screen of a width and in a colour scheme."""
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    chromium.get("about:blank")
+    chromium.get(address)
+    return chromium
+
+
+@dataclass
+class Live:
+    """The live page of a cluster that the test makes up.
+
+    Attributes:
+        open: Opens it on a screen of a width and in a colour scheme.
+        record: Lets events happen in the cluster.
+        steps: Those that the page sent; a step with the node ``broken`` is refused.
+    """
+
+    open: Open
+    record: Callable[..., None]
+    steps: list[object]
+
+
+@pytest.fixture
+def live(chromium: WebDriver) -> Iterator[Live]:
+    steps: list[object] = []
+
+    async def perform(step: object) -> str:
+        steps.append(step)
+        if "broken" in json.dumps(step):
+            raise InputError("no GPU 9; the node has 2")
+        return "done"
+
+    nodes = tuple(NodeSpec(name=name, gpus=GpuSpec(profile="t4", count=2)) for name in ("node-1", "broken"))
+    plugins = [PluginSpec(name="nvidia", builtin="nvidia")]
+    page = LivePage("cluster 'test'", live_page("cluster 'test'", nodes, plugins), perform)
+    record = Broadcast()
+    record.follow(page.take)
+    with asyncio.Runner() as runner:
+        loop, serving = runner.get_loop(), page.serving(0)
+        address = runner.run(serving.__aenter__())
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+
+        def happen(*events: Event) -> None:
+            for event in events:
+                loop.call_soon_threadsafe(record.append, event)
+
+        def show(width: int = DESK, scheme: str = "light") -> WebDriver:
+            return shown(chromium, address, width, scheme)
+
+        try:
+            yield Live(show, happen, steps)
+            chromium.get("about:blank")
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            runner.run(serving.__aexit__(None, None, None))
+    chromium.get_log("browser")  # type: ignore[no-untyped-call]

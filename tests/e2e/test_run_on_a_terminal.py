@@ -48,6 +48,9 @@ class Terminal:
     def press_enter(self) -> None:
         os.write(self._user, b"\n")
 
+    def press_ctrl_c(self) -> None:
+        os.write(self._user, b"\x03")
+
     def close(self) -> None:
         if self._user >= 0:
             os.close(self._user)
@@ -93,4 +96,20 @@ def test_terminal_shows_the_step_under_way_and_a_closed_one_ends_the_run(
 
     assert terminal.process.wait(LIMIT_S) == 129
     assert 'type="INTERRUPTED"' in (run.scratch / "report.xml").read_text()
+    assert run.processes() == []
+
+
+@pytest.mark.parametrize("command", ["simkubelet run mine.yaml --watch", "simkubelet up --name watched --watch"])
+def test_watched_nodes_are_drawn_and_ctrl_c_restores_the_terminal(run: Any, command: str) -> None:
+    (run.scratch / "mine.yaml").write_text(STORY.format(name="mine", step=ENDLESS))
+    terminal = Terminal(run, command)
+
+    terminal.read_until("the kubelet serves its registration socket")
+    terminal.read_until(" from  ")
+    terminal.press_ctrl_c()
+
+    terminal.read_until("interrupted")
+    assert terminal.process.wait(LIMIT_S) == 130
+    assert terminal.text.count("\x1b[?25l") == terminal.text.count("\x1b[?25h") == 1
+    terminal.close()
     assert run.processes() == []

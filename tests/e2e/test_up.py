@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 import signal
 import socket
@@ -11,6 +13,8 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -115,6 +119,58 @@ def test_two_clusters_run_side_by_side() -> None:
             right.communicate()
 
 
+def asked(address: str, step: object) -> tuple[int, str]:
+    """The answer of a live page to a step."""
+    body = None if step is None else json.dumps(step).encode()
+    try:
+        with urlopen(Request(address, body, {"Content-Type": "application/json"}), timeout=LIMIT_S) as answer:  # noqa: S310
+            return answer.status, answer.read().decode()
+    except HTTPError as refused:
+        return refused.code, refused.read().decode()
+
+
+def test_live_page_shows_and_does_what_a_cluster_can() -> None:
+    with live_cluster("--profile t4 --gpus 1 --web") as cluster:
+        found = re.search(r"live page: (http://127\.0\.0\.1:(\d+)/\S+/)\n", cluster.introduction)
+        assert found is not None
+        address = found[1]
+        assert "<title>cluster &#39;simkubelet&#39;</title>" in asked(address, None)[1]
+        with urlopen(f"{address}events", timeout=LIMIT_S) as stream:  # noqa: S310
+
+            def wait_for(kind: str) -> None:
+                timelines = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
+                assert any(moment[6] == kind for timeline in timelines for moment in timeline["moments"])
+
+            wait_for("devices-listed")
+            for step, said in (
+                ({"fail": {"gpu": {"free": True}, "xid": 79}}, "node-1: XID 79 on a free GPU"),
+                ({"stopPlugin": {"plugin": "nvidia"}}, "node-1: stopPlugin nvidia"),
+                ({"startPlugin": {"node": "node-1", "plugin": "nvidia"}}, "node-1: startPlugin nvidia"),
+                ({"pausePlugin": {"plugin": "nvidia"}}, "node-1: pausePlugin nvidia"),
+                ({"resumePlugin": {"plugin": "nvidia"}}, "node-1: resumePlugin nvidia"),
+                ({"failNvml": {"call": "nvmlInit", "error": "UNKNOWN"}}, "node-1: nvmlInit answers UNKNOWN"),
+                ({"pauseRuntime": {}}, "node-1: pauseRuntime"),
+                ({"resumeRuntime": {}}, "node-1: resumeRuntime"),
+                ({"restartKubelet": {}}, "the kubelet of node-1 was restarted"),
+            ):
+                status, text = asked(f"{address}steps", step)
+                assert (status, said in text) == (200, True), text
+            wait_for("fault-injected")
+        for step, why in (
+            ({"startPlugin": {"plugin": "nvidia"}}, "plugin 'nvidia' runs already; stop it first"),
+            ({"killPlugin": {"plugin": "nvidea"}}, "no plugin 'nvidea'; did you mean 'nvidia'?"),
+            ({"heal": {"node": "node-9", "gpu": 0}}, "no node 'node-9' in cluster 'simkubelet'; its nodes: node-1"),
+        ):
+            status, text = asked(f"{address}steps", step)
+            assert (status, why in text) == (400, True), text
+        assert asked(address.rsplit("/", 2)[0] + "/", None)[0] == 403
+
+        refused = cluster.command(f"simkubelet up --name other --web {found[2]}", fails=True)
+        assert refused == f"error: --web {found[2]}: cannot be used: Address already in use; choose another port\n"
+        assert cluster.interrupt() == "interrupted; everything was ended\n"
+        assert cluster.leftovers() == []
+
+
 def test_chosen_folder_and_kubeconfig_are_removed_at_end(tmp_path: Path) -> None:
     with live_cluster(f"--dir /tmp --kubeconfig {tmp_path}/config") as cluster:
         assert cluster.kubeconfig == tmp_path / "config"
@@ -193,6 +249,8 @@ def machine_of(cluster: LiveCluster) -> str:
     [
         ("--profile gtx", "no GPU profile 'gtx'"),
         ("--gpus 2", "--gpus needs --profile"),
+        ("--web 99999", "Invalid value for '--web': 99999 is not in the range"),
+        ("--web page", "Invalid value for '--web': 'page' is not a valid integer"),
         ("--nodes 0", "0 is not in the range"),
         ("--plugin unknown", "'unknown': choose amd, generic, gopher, gpu-memory, gpushare, iluvatar, nvidia, "),
         ("--plugin mine=/no/such/program", "no program '/no/such/program'"),

@@ -126,7 +126,7 @@ def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[Live
             start_new_session=True,
         )
         try:
-            introduction = _introduction(process)
+            introduction = _introduction(process, has_page="--web" in options)
             found = re.search(r"export KUBECONFIG=(\S+)", introduction)
             assert found is not None, introduction
             kubeconfig = Path(found[1])
@@ -136,11 +136,11 @@ def live_cluster(options: str = "", prefix: Sequence[str] = ()) -> Iterator[Live
             process.communicate(timeout=LIMIT_S)
 
 
-def _introduction(process: subprocess.Popen[str]) -> str:
-    """The lines that a running cluster prints; the first one has the number of nodes."""
+def _introduction(process: subprocess.Popen[str], has_page: bool) -> str:
+    """The lines that a running cluster prints; the first one has the number of nodes, the last one may have a page."""
     assert process.stdout is not None
     first = process.stdout.readline()
     found = re.search(r"(\d+) nodes?,", first)
     if found is None:
         raise AssertionError(f"{first}{process.communicate(timeout=LIMIT_S)}")
-    return first + "".join(process.stdout.readline() for _ in range(int(found[1]) + 1))
+    return first + "".join(process.stdout.readline() for _ in range(int(found[1]) + 1 + has_page))

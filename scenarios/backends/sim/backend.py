@@ -56,6 +56,7 @@ from .changes import (
     change_metadata,
     change_runtime,
     run_command,
+    story_pauses,
 )
 from .patience import SimPatience, settled
 from .view import PodResourcesAgent, node_view, pod_view
@@ -240,7 +241,8 @@ class SimBackend:
     async def _change_kubelet(self, action: KubeletAction) -> None:
         node = self._node(action.node)
         with self._logs.of(node.name):
-            await change_kubelet(action, node, self._kubelets[node.name], self._plugins, self.trace)
+            kubelet, pauses = self._kubelets[node.name], story_pauses(node.name, self.trace)
+            await change_kubelet(action, node, kubelet, self._plugins, self.trace, pauses)
 
     @perform.register
     async def _run_command(self, action: RunCommand) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from simkubelet.cluster import Key, Objects, Store
@@ -62,7 +65,7 @@ from ...trace.events import (
     RuntimeResumed,
 )
 from ...trace.snapshot import Snapshot
-from ...trace.trace import Trace
+from ...trace.trace import Record, Trace
 from ..world.checkpoint import changed_checkpoint
 from ..world.node import SimNode, as_story_errors
 from ..world.plugins import SimPlugins
@@ -70,7 +73,7 @@ from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
 from .patience import all_listed, settled
 
 
-def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Trace) -> None:
+def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Record) -> None:
     """Break, fix or divide the NVIDIA GPUs of a node.
 
     Raises:
@@ -103,7 +106,7 @@ def change_device(action: DeviceAction, node: SimNode, snapshot: Snapshot, trace
         node.vendor_devices.report_health(device, healthy=is_healthy)
 
 
-def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Trace) -> None:
+def change_runtime(action: RuntimeAction, node: SimNode, cri: Cri, trace: Record) -> None:
     """Let a node's container runtime answer other calls of the kubelet than before.
 
     Raises:
@@ -166,30 +169,71 @@ def _remove(node: SimNode, path: str, trace: Trace) -> None:
     trace.append(FileRemoved(node.name, path))
 
 
+@dataclass(frozen=True, slots=True)
+class Pauses:
+    """What the start of a kubelet waits for, so that plugins which are quick are not missed.
+
+    Attributes:
+        last: Before the kubelet publishes its node.
+        before_next: The same, of a kubelet that is restarted again at once.
+    """
+
+    last: Callable[[], Awaitable[None]]
+    before_next: Callable[[], Awaitable[None]]
+
+
+def story_pauses(node: str, trace: Trace) -> Pauses:
+    """The pauses of a story: until nothing happens, and before the next start until the plugins are back.
+
+    Once some do not come back, the next start waits for none.
+
+    Args:
+        node: The kubelet's.
+        trace: Has the plugins that the kubelet had.
+    """
+    awaited = frozenset(one.resource for one in trace.of(DevicesListed) if one.node == node)
+
+    async def until_back() -> None:
+        nonlocal awaited
+        if not await all_listed(trace, node, awaited):
+            awaited = frozenset()
+
+    return Pauses(partial(settled, trace), until_back)
+
+
 async def change_kubelet(
-    action: KubeletAction, node: SimNode, kubelet: Kubelet, plugins: SimPlugins, trace: Trace
+    action: KubeletAction,
+    node: SimNode,
+    kubelet: Kubelet,
+    plugins: SimPlugins,
+    trace: Record,
+    pauses: Pauses,
 ) -> None:
     """Do what a step says to the kubelet of a node; the node's plugins are supervised while it runs.
+
+    Args:
+        action: The step.
+        node: The node.
+        kubelet: That of the node.
+        plugins: Those of all nodes.
+        trace: Gets what happens.
+        pauses: At the start of the kubelet; not after a reboot, when no plugin is there yet.
 
     Raises:
         InputError: It is not in the state for it.
         HostError: It cannot be started.
     """
-
-    async def until_settled() -> None:
-        """What quick plugins do at the start of a kubelet; those of a node that has rebooted are not there yet."""
-        await settled(trace)
-
     match action:
         case RestartKubelet(times=times):
-            await _restart_often(kubelet, times - 1, trace)
-            await kubelet.restart(until_settled)
+            for _ in range(times - 1):
+                await kubelet.restart(pauses.before_next)
+            await kubelet.restart(pauses.last)
         case StopKubelet():
             await kubelet.stop()
         case StartKubelet() if kubelet.is_running:
             raise InputError(f"the kubelet of node '{node.name}' runs already; stop it first")
         case StartKubelet():
-            await kubelet.start(until_settled)
+            await kubelet.start(pauses.last)
         case RebootNode(plugins=named, pods=pods):
             ran = await plugins.power_off(node.name)
             trace.append(NodeRebooted(node.name))
@@ -207,19 +251,6 @@ async def change_kubelet(
         case SyncNodeStatus():
             kubelet.publish()
     plugins.allow_restarts(node.name, kubelet.is_running)
-
-
-async def _restart_often(kubelet: Kubelet, times: int, trace: Trace) -> None:
-    """Restart a kubelet, each time when the plugins that it had are back, or the first time that some do not come."""
-    awaited = frozenset(one.resource for one in trace.of(DevicesListed) if one.node == kubelet.node)
-
-    async def until_back() -> None:
-        nonlocal awaited
-        if not await all_listed(trace, kubelet.node, awaited):
-            awaited = frozenset()
-
-    for _ in range(times):
-        await kubelet.restart(until_back)
 
 
 def change_checkpoint(plugin_folder: Path, to: CheckpointState) -> None:

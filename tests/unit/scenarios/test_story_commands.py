@@ -244,6 +244,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
         pytest.param(["--timeout", "2"], "Invalid value for '--timeout': expected a duration like", id="timeout"),
         pytest.param(["--pause-on-failure"], "--pause-on-failure: needs a terminal, where Enter", id="no terminal"),
+        pytest.param(["--watch", "-n", "2"], "--watch plays one story at a time; leave -n out", id="watch several"),
         pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
         pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
         pytest.param(["--tag", "frob"], "--tag: no story has the tag 'frob'; none of them has a tag", id="tag"),

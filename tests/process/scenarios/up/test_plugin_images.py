@@ -12,6 +12,8 @@ import pytest
 
 from scenarios.backends.world.node import SimNode
 from scenarios.story.specs import NodeSpec, PluginSpec
+from scenarios.trace.events import PluginExited, PluginStarted
+from scenarios.trace.trace import Trace
 from scenarios.up.plugin_images import PluginImages
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from simkubelet.kubelet.kubelet import CONTAINER_LOGS
@@ -43,7 +45,9 @@ def a_pod(image: str, *args: str, **env: str) -> Pod:
     return pod_from_manifest({"metadata": {"name": "pod"}, "spec": {"containers": [container]}})
 
 
-def images(node: SimNode, plugin: PluginSpec = SHELL, noted: list[str] | None = None) -> PluginImages:
+def images(
+    node: SimNode, plugin: PluginSpec = SHELL, noted: list[str] | None = None, trace: Trace | None = None
+) -> PluginImages:
     notes = [] if noted is None else noted
     return PluginImages(
         node,
@@ -51,6 +55,7 @@ def images(node: SimNode, plugin: PluginSpec = SHELL, noted: list[str] | None = 
         BookKeepingRuntime(),
         RealClock(),
         lambda pod, container, message: notes.append(message),
+        Trace() if trace is None else trace,
     )
 
 
@@ -72,6 +77,17 @@ async def test_image_is_the_plugin_with_the_arguments_and_variables_of_its_conta
 
     assert await container.wait() == ExitStatus.of(3)
     assert log_of(node, pod) == "hello plugin\n"
+
+
+async def test_start_and_end_of_a_plugin_are_recorded_once(node: SimNode) -> None:
+    pod, trace = a_pod("example.com/plugin", "echo bye; exit 3"), Trace()
+
+    container = await images(node, trace=trace).start(pod, pod.containers[0], NO_DEVICES, attempt=1)
+    await container.wait()
+    await container.stop(grace_s=0)
+
+    events = [entry.event for entry in trace]
+    assert events == [PluginStarted("pod", "node-1", 2), PluginExited("pod", "node-1", 3, "bye")]
 
 
 async def test_other_images_are_left_to_the_nodes_runtime(node: SimNode) -> None:
@@ -136,7 +152,7 @@ async def test_plugin_may_end_by_itself_on_request(node: SimNode) -> None:
 async def test_plugin_that_does_not_end_is_killed_after_its_grace(node: SimNode) -> None:
     clock = ManualClock()
     runtime = PluginImages(
-        node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock, lambda pod, container, message: None
+        node, {"example.com/plugin": SHELL}, BookKeepingRuntime(), clock, lambda pod, container, message: None, Trace()
     )
     pod = a_pod("example.com/plugin", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
     container = await runtime.start(pod, pod.containers[0], NO_DEVICES)

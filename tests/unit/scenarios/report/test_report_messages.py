@@ -109,7 +109,9 @@ def test_tone_is_that_of_the_news(event: Event, expected: Tone) -> None:
     ],
 )
 def test_event_is_between_two_lanes(event: Event, source: Lane, target: Lane) -> None:
-    assert ends(event, {("node-1", "r"): "mine"}) == (source, target)
+    served = {("node-1", "r"): "mine"}
+
+    assert ends(event, lambda node, resource: served.get((node, resource), resource)) == (source, target)
 
 
 def test_details_name_nested_fields_and_leave_out_empty_ones() -> None:

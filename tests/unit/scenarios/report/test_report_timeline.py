@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios.report import messages
-from scenarios.report.history import Row
+from scenarios.report.history import History, Row
 from scenarios.report.messages import API_SERVER, FAULTS, STORY, Lane, LaneKind
-from scenarios.report.timeline import MOST_LANES, MOST_MOMENTS, Timeline, labels, read
+from scenarios.report.timeline import MOST_LANES, MOST_MOMENTS, Timeline, labels, of, read
 from scenarios.trace.events import (
     ExpectationMet,
     FaultHealed,
@@ -252,3 +253,54 @@ def test_data_of_any_trace_refers_to_lanes_and_moments_that_are_there(events: li
         assert lane in lanes
         assert start in moments
         assert end is None or (end in moments and end >= start)
+
+
+def live(*events: Event, most: int = 1000) -> Timeline:
+    """The timeline of a trace that is read while it is recorded."""
+    history = History(None, most)
+    for entry in entries(*events):
+        history.take(entry)
+    return of("live", history)
+
+
+def test_history_without_end_knows_devices_and_plugin_from_what_it_took() -> None:
+    timeline = live(
+        KubeletStarted("node-1", "v1.34.4"),
+        PluginStarted("mine", "node-1", 1),
+        PluginRegistered("node-1", GPU, "mine.sock"),
+        listed("gpu-0", "gpu-1"),
+        KubeletStopped("node-1"),
+        FaultInjected("node-1", "gpu-1", 79),
+    )
+
+    assert [lane.name for lane in timeline.lanes if lane.kind is LaneKind.PLUGIN] == ["mine"]
+    assert lasting(timeline, device("gpu-1"), Row.FAULT) == [(5, None, "XID 79")]
+    assert lasting(timeline, device("gpu-0")) == [(3, 4, "healthy")]
+
+
+def test_history_without_end_keeps_what_lasts_from_before_its_moments() -> None:
+    again = [PodStatusUpdated("a", phase, "", "") for phase in ("Running", "Pending") * 30]
+
+    timeline = live(KubeletStarted("node-1", "v1.34.4"), listed("gpu-0"), *again, KubeletStopped("node-1"), most=10)
+
+    assert (len(timeline.moments), timeline.left_out) == (10, 53)
+    assert lasting(timeline, messages.kubelet("node-1")) == [(0, 9, "up")]
+    assert lasting(timeline, messages.pod("a"))[-1] == (8, None, "Pending")
+
+
+def test_history_without_end_forgets_devices_and_pods_that_are_gone() -> None:
+    history = History(None, 10)
+
+    def size() -> int:
+        return len(json.dumps(of("live", history).data())) + len(pickle.dumps(history))
+
+    sizes = []
+    for turn in range(30):
+        for number in range(20 * turn, 20 * turn + 20):
+            pod, name = f"pod-{number:06}", f"gpu-{number:06}"
+            gone = (PodStatusUpdated(pod, "Running", "", ""), listed(name), PodRemoved(pod))
+            for event in gone:
+                history.take(Entry(number, 0.0, event, 0.0))
+        sizes.append(size())
+
+    assert max(sizes[10:]) < 1.5 * sizes[2]

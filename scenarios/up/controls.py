@@ -1,0 +1,141 @@
+"""What can be done to the nodes of a live cluster: steps of stories about kubelets, runtimes, GPUs and plugins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pydantic import ValidationError
+
+from simkubelet.cluster import Store
+from simkubelet.kubelet import Kubelet
+from simkubelet.model.errors import InputError
+
+from ..backends.sim.changes import Pauses, change_gpus, change_kubelet, change_runtime
+from ..backends.sim.view import pod_view
+from ..backends.world.logs import KubeletLogs
+from ..backends.world.node import SimNode
+from ..backends.world.plugins import SimPlugins
+from ..story.complaints import complaints
+from ..story.crosscheck import unknown
+from ..story.document import shown_path
+from ..story.model import Step
+from ..story.part import NodeAction
+from ..story.verbs.hardware_action import NvidiaAction
+from ..story.verbs.node_action import (
+    KubeletAction,
+    RebootNode,
+    RestartKubelet,
+    RuntimeAction,
+    StartKubelet,
+    StopKubelet,
+)
+from ..story.verbs.plugin_action import ProcessAction, StartPlugin, StopPlugin
+from ..trace.snapshot import PluginState, Snapshot
+from ..trace.trace import Record
+
+LiveAction = KubeletAction | RuntimeAction | NvidiaAction | ProcessAction
+_DONE: Final[Mapping[type[NodeAction], str]] = {
+    RestartKubelet: "the kubelet of {node} was restarted",
+    StopKubelet: "the kubelet of {node} is stopped",
+    StartKubelet: "the kubelet of {node} runs",
+    RebootNode: "{node} was rebooted",
+}
+"""What is reported of those whose title alone says less."""
+
+
+def live_action(step: object) -> LiveAction:
+    """Read a step, as a story has it: ``{"fail": {"node": "node-1", "gpu": 0, "xid": 79}}``.
+
+    Raises:
+        InputError: It is no step, or none that can be done to a live cluster.
+    """
+    try:
+        action = Step.model_validate(step).action
+    except ValidationError as error:
+        first = next(complaints(error.errors(include_url=False), Step))
+        where = f"{shown_path(first.path)}: " if first.path else ""
+        raise InputError(f"no step: {where}{first.message}") from None
+    if not isinstance(action, LiveAction):
+        verb = "expect" if action is None else action.verb
+        raise InputError(f"'{verb}' cannot be done to a running cluster; pods and labels are changed with kubectl")
+    return action
+
+
+@dataclass(slots=True, eq=False)
+class Controls:
+    """Performs steps on the nodes of a cluster, one after the other.
+
+    Attributes:
+        cluster: Its name, for messages.
+        nodes: By name.
+        kubelets: Those of the nodes.
+        plugins: Those of the nodes.
+        store: Who holds which GPU.
+        logs: Of the kubelets.
+        trace: Gets what happens.
+        while_starting: What a kubelet waits for before it publishes its node.
+    """
+
+    cluster: str
+    nodes: Mapping[str, SimNode]
+    kubelets: Mapping[str, Kubelet]
+    plugins: SimPlugins
+    store: Store
+    logs: KubeletLogs
+    trace: Record
+    while_starting: Callable[[], Awaitable[None]]
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def perform(self, step: object) -> str:
+        """Do a step when all steps before it are done, and report it in a line.
+
+        Raises:
+            InputError: It is no step for a live cluster, or the node, GPU or plugin is missing or in another state.
+            PluginError: No GPU is as the step wants it.
+            HostError: The machine failed.
+        """
+        action = live_action(step)
+        async with self._turn:
+            node = self._node(action.node)
+            with self.logs.of(node):
+                await self._do(action, self.nodes[node], self.kubelets[node])
+        return _DONE.get(type(action), f"{{node}}: {action.title}").format(node=node)
+
+    async def _do(self, action: LiveAction, node: SimNode, kubelet: Kubelet) -> None:
+        match action:
+            case StopKubelet() if not kubelet.is_running:
+                raise InputError(f"the kubelet of node '{node.name}' is stopped already; start it first")
+            case KubeletAction():
+                pauses = Pauses(self.while_starting, self.while_starting)
+                await change_kubelet(action, node, kubelet, self.plugins, self.trace, pauses)
+            case RuntimeAction():
+                change_runtime(action, node, kubelet.runtime.cri, self.trace)
+            case NvidiaAction():
+                change_gpus(action, node, self._snapshot(), self.trace)
+            case ProcessAction():
+                self._check_plugin(action, node.name)
+                await self.plugins.perform(action, node.name)
+
+    def _node(self, name: str | None) -> str:
+        if name is None and len(self.nodes) == 1:
+            return next(iter(self.nodes))
+        if name is None or name not in self.nodes:
+            problem = "no node is named" if name is None else f"no node '{name}'"
+            raise InputError(f"{problem} in cluster '{self.cluster}'; its nodes: {', '.join(self.nodes)}")
+        return name
+
+    def _snapshot(self) -> Snapshot:
+        """The pods alone, by which a step may name a GPU."""
+        pods = {pod.key: pod_view(pod, self.kubelets.get(pod.node_name or ""), self.store) for pod in self.store.pods}
+        return Snapshot(nodes={}, pods=pods, plugins=())
+
+    def _check_plugin(self, action: ProcessAction, node: str) -> None:
+        states = {view.name: view.state for view in self.plugins.views if view.node == node}
+        if action.plugin not in states:
+            problem = unknown("plugin", action.plugin, states)
+            raise InputError(f"{problem}; pods that are plugins are changed with kubectl")
+        if states[action.plugin] is PluginState.WAITING and not isinstance(action, StartPlugin | StopPlugin):
+            raise InputError(f"plugin '{action.plugin}' has ended, and is started again when its back-off is over")
