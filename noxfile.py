@@ -37,6 +37,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 # Most tests wait for processes more than they compute; who is done takes over what others have not begun.
 IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal")
+# Tests of stories take up to a minute: `tests/e2e` has the longest first, and each process takes the next one.
+LONGEST_FIRST = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
@@ -200,7 +202,7 @@ def asan(session: nox.Session) -> None:
 @IN_ENVIRONMENT
 def e2e(session: nox.Session) -> None:
     """Play every story over real sockets with the project's own plugins."""
-    session.run(BIN / "pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *LONGEST_FIRST, *session.posargs)
 
 
 @IN_ENVIRONMENT
@@ -228,7 +230,7 @@ def browser(session: nox.Session) -> None:
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
     build_nvidias_plugin(session)
-    session.run(BIN / "pytest", "tests/e2e", "-m", "nvidia_go", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "nvidia_go", *LONGEST_FIRST, *session.posargs)
 
 
 @IN_ENVIRONMENT
@@ -237,7 +239,7 @@ def clients(session: nox.Session) -> None:
     need_go(session, build_clients.find_go)
     built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
     session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
-    session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *LONGEST_FIRST, *session.posargs)
 
 
 @IN_ENVIRONMENT

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from types import FrameType
+from typing import NoReturn
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -16,14 +17,20 @@ def _leave(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
-def main() -> None:
-    """Load the command line and run it."""
+def main() -> NoReturn:
+    """Load the command line, run it, and exit with its status."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) in (signal.default_int_handler, signal.SIG_DFL):
             signal.signal(number, _leave)
     from .cli import main as run
 
-    run()
+    try:
+        run()
+    except SystemExit as end:
+        if not isinstance(end.code, int):
+            raise
+        # Everything is closed and flushed by now. Taking the interpreter down would cost a sixth of a short run.
+        os._exit(end.code)
 
 
 if __name__ == "__main__":

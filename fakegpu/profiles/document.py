@@ -18,7 +18,7 @@ from ..errors import InputError
 
 SUFFIX: Final = ".yaml"
 _KEY: Final = re.compile(r"([\w.]+): (.*)")
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The C parser where PyYAML has it: ten times as fast."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -27,7 +27,9 @@ _Model = TypeVar("_Model", bound=BaseModel)
 class Part(BaseModel):
     """Base of everything in a document: camelCase keys, no others, exact types."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, strict=True, defer_build=True
+    )
 
 
 class Section(Part):
@@ -109,7 +111,7 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
             source; names the first such place by file and line.
     """
     try:
-        content = yaml.load(text, Loader=_LOADER)  # noqa: S506 - one of the safe loaders
+        content = yaml.load(text, Loader=LOADER)  # noqa: S506 - one of the safe loaders
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from None
     try:
@@ -126,7 +128,7 @@ def parse_as(model: type[_Model], text: str, where: str) -> _Model:
 
 def line_of(text: str, path: Sequence[str | int]) -> int:
     """Return the line, from 1, of the innermost part of ``path`` that the YAML has."""
-    node = yaml.compose(text, Loader=_LOADER)
+    node = yaml.compose(text, Loader=LOADER)
     line = 1
     for part in path:
         if isinstance(node, yaml.MappingNode):

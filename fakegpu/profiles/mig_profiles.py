@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from ..state import layout
+from .document import LOADER
 
 KINDS: Final = (
     "1_SLICE",
@@ -31,7 +32,9 @@ NO_TABLE: Final = "none"
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, defer_build=True
+    )
 
 
 class MigProfileFigures(_Part):
@@ -63,7 +66,8 @@ class MigTable(_Part):
 @cache
 def mig_tables() -> Mapping[str, MigTable]:
     """All tables by name."""
-    content = yaml.safe_load((files(__package__) / "tables" / "mig_profiles.yaml").read_text(encoding="utf-8"))
+    text = (files(__package__) / "tables" / "mig_profiles.yaml").read_text(encoding="utf-8")
+    content = yaml.load(text, Loader=LOADER)  # noqa: S506 - one of the safe loaders
     return {name: MigTable.model_validate(table) for name, table in content.items()}
 
 

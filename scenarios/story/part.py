@@ -40,7 +40,8 @@ DataPath = tuple[str | int, ...]
 class Part(BaseModel):
     """Base of all parts of a story document."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+    # A story is checked by the model of the whole document: no part needs a validator of its own at import.
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True, defer_build=True)
 
 
 class FilledPart(Part):

@@ -23,19 +23,22 @@ _EXEC_LIMIT_S: Final = 0.2
 
 _LOOK_AGAIN_S: Final = 0.001
 
+_CHUNK_BYTES: Final = 1 << 14
 
-def signal_marked(mark: str, number: signal.Signals, but: int = 0) -> int:
+
+def signal_marked(mark: str, *numbers: signal.Signals, but: int = 0) -> int:
     """Signal every process with a mark, those included that left the session of the first; how many there were.
 
     Args:
         mark: Theirs.
-        number: The signal.
+        numbers: The signals, which each process gets in this order.
         but: The id of a process that is left out.
     """
     pids = [pid for pid in _marked(mark) if pid != but]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+            for number in numbers:
+                os.kill(pid, number)
     return len(pids)
 
 
@@ -113,11 +116,11 @@ def _marked(mark: str) -> list[int]:
     """Ids of the processes that inherited a mark."""
     wanted = f"{MARK}={mark}".encode()
     members = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    for name in os.listdir("/proc"):  # noqa: PTH208  # a path for each process costs as much
+        if name.isdigit():
             with contextlib.suppress(OSError):
-                if wanted in _environment(entry).split(b"\0"):
-                    members.append(int(entry.name))
+                if wanted in _environment(int(name)).split(b"\0"):
+                    members.append(int(name))
     return members
 
 
@@ -126,7 +129,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(") ")[2].split()[1])
 
 
-def _environment(process: Path) -> bytes:
+def _environment(pid: int) -> bytes:
     """The environment of a process, the new one where it is in the middle of an exec.
 
     Source: Linux v6.1, fs/proc/base.c, ``environ_read``: nothing is read until the environment is in place, and nothing
@@ -134,8 +137,8 @@ def _environment(process: Path) -> bytes:
     """
     place: tuple[int, int] | None = None
     limit = time.monotonic() + _EXEC_LIMIT_S
-    while not (environment := (process / "environ").read_bytes()) and time.monotonic() < limit:
-        last, place = place, _environment_place(process)
+    while not (environment := _read(f"/proc/{pid}/environ")) and time.monotonic() < limit:
+        last, place = place, _environment_place(pid)
         # An exec puts it at another place, where it grows from nothing.
         if place is None or (place[0] == place[1] != 0 and place == last):
             break
@@ -143,11 +146,23 @@ def _environment(process: Path) -> bytes:
     return environment
 
 
-def _environment_place(process: Path) -> tuple[int, int] | None:
+def _environment_place(pid: int) -> tuple[int, int] | None:
     """Where the environment begins and ends in memory; None for a kernel thread and for a process that has ended."""
-    fields = (process / "stat").read_text(errors="replace").rpartition(") ")[2].split()
+    fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     state, flags, begin, end = fields[0], int(fields[6]), int(fields[47]), int(fields[48])
-    return None if state in "ZX" or flags & _FORKED_BY_KERNEL else (begin, end)
+    return None if state in b"ZX" or flags & _FORKED_BY_KERNEL else (begin, end)
+
+
+def _read(path: str) -> bytes:
+    """The whole of a file of /proc; a file object costs more than what it reads."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(descriptor, _CHUNK_BYTES):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _holds(pid: int, inodes: frozenset[str]) -> bool:

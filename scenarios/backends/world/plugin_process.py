@@ -323,11 +323,11 @@ class PluginProcess:
         # second signal would come when it handles none any more, and change its exit status.
         began_s = time.monotonic()
         if grace_s:
+            # A paused process handles nothing until it goes on.
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-            signal_marked(self._mark, signal.SIGTERM, but=process.pid)
-            # A paused process handles nothing else.
-            signal_marked(self._mark, signal.SIGCONT)
+                process.send_signal(signal.SIGCONT)
+            signal_marked(self._mark, signal.SIGTERM, signal.SIGCONT, but=process.pid)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await process.wait()
