@@ -5,7 +5,8 @@ compiles the C libraries of all of them: its compiler brings the headers and the
 so a wheel runs on every distribution since glibc 2.17, or with musl, whatever machine built it. The libraries are
 loaded with ctypes and by the dynamic linker, so one wheel serves all versions of Python.
 
-The same commit gives the same bytes, on any machine with the same versions of the tools (`release` in pyproject.toml).
+A clean clone of the same commit gives the same bytes, on any machine with the same versions of the tools (the group
+`release` in pyproject.toml).
 """
 
 from __future__ import annotations
