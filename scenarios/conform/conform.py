@@ -94,8 +94,8 @@ def _beginning(scenario: Scenario) -> str:
     """All that a story does until it looks for the last time; looks change nothing."""
     last = scenario.steps[-1]
     steps = scenario.steps if last.expect is None else scenario.steps[:-1]
-    about = {"name", "description", "check", "parameters"}
-    return scenario.model_copy(update={"steps": steps}).model_dump_json(exclude=about)
+    played = {"kubernetes", "versions", "nodes", "plugins", "steps"}
+    return scenario.model_copy(update={"steps": steps}).model_dump_json(include=played)
 
 
 def _joined(group: Sequence[Play]) -> Play:

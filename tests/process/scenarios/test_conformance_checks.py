@@ -1,7 +1,7 @@
 """Each check of ``simkubelet conform`` with a plugin that passes all of them, and with one that is broken for it.
 
-A broken plugin is played with its own check and its companions; with SIMKUBELET_EVERY_CHECK=1 with every check, which
-shows that it fails no other, and takes half an hour.
+A broken plugin is played with its own check and its companions. With SIMKUBELET_EVERY_CHECK=1 it is played with every
+check, in half an hour; broken registrations and restarts then fail further ones, which COMPANIONS does not list yet.
 """
 
 from __future__ import annotations
