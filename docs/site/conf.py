@@ -24,6 +24,7 @@ include_patterns = ["*.md", "docs/*.md", "tests/oracle/*.md"]
 exclude_patterns = [".*", "build", "dist"]  # Sphinx need not search these for pages
 myst_heading_anchors = 4
 nitpicky = True
+smartquotes = False  # --all is an option, not a dash
 html_theme = "furo"
 html_title = "simkubelet"
 html_extra_path = ["index.html"]
