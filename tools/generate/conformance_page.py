@@ -165,6 +165,7 @@ KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
     ("`gopher`", "stream/ends", "failed", _ITS_OWN_START),
     ("`gopher`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
     ("`amd`", "kubelet-restart/keeps-its-process", "warning", "it ends with its stream, and is started again"),
+    ("`amd`", "instances/rolling-update", "failed", "it gives up after three refused registrations, in six seconds"),
     ("`amd`", "shutdown/removes-its-socket", "warning", "its framework leaves the socket"),
 )
 """Plugin, check, verdict and why, as the tests find them."""

@@ -57,7 +57,7 @@ class Between:
     def answered(self, rpc: Rpc, request: bytes, error: str) -> None:
         pass
 
-    def replied(self, rpc: Rpc, request: bytes, message: bytes) -> None:
+    def replied(self, rpc: Rpc, request: bytes, message: bytes, before: bytes | None) -> None:
         pass
 
     def refused(self, rpc: Rpc, error: str) -> None:
