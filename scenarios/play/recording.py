@@ -80,14 +80,10 @@ def read_recordings(path: Path) -> Recordings:
 
 
 def _fits(recording: Sequence[Entry], scenario: Scenario) -> bool:
-    """Whether the kubelets of a recording are of the Kubernetes minors that a story is played on."""
+    """Whether the kubelets of a recording are of the Kubernetes releases that a story is played on."""
     recorded = {entry.event.version for entry in recording if isinstance(entry.event, KubeletStarted)}
     played = {version(node.kubernetes).kubelet_version for node in scenario.nodes}
-    return {_minor(one) for one in recorded} == {_minor(one) for one in played}
-
-
-def _minor(release: str) -> str:
-    return release.rpartition(".")[0]
+    return recorded == played
 
 
 class Compared:
@@ -98,7 +94,7 @@ class Compared:
         path: Where the recordings are.
 
     Raises:
-        InputError: The recordings cannot be read, or none is of a job's story and of its Kubernetes minor.
+        InputError: The recordings cannot be read, or none is of a job's story and of its Kubernetes release.
     """
 
     def __init__(self, jobs: Sequence[Job], path: Path) -> None:
@@ -107,7 +103,7 @@ class Compared:
         self._recordings = {job: entries for job, entries in named if entries and _fits(entries, job.document.scenario)}
         if not self._recordings:
             raise InputError(
-                f"--compare: {path} has no story of this run on its Kubernetes minor; record one with: "
+                f"--compare: {path} has no story of this run on its Kubernetes release; record one with: "
                 "simkubelet run STORY --backend both --trace FILE"
             )
         self.summary = f"compared {len(self._recordings)} of {len(jobs)} stories with {path}"

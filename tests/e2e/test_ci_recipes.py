@@ -93,7 +93,7 @@ def verdicts(path: Path) -> dict[str | None, list[str]]:
 
 
 def test_action_checks_a_plugin_and_writes_what_is_uploaded(job: Runner) -> None:
-    only = "registration/version\npre-start\noptions/answered\n"
+    only = "registration/version\npre-start/again\noptions/answered\n"
 
     done = job(command=PLUGIN, only=only, skip="options/*", results="my results", package="simkubelet")
 

@@ -10,7 +10,7 @@ import pytest
 
 SEATS = "resource: example.com/seat\ncount: 2\n"
 PLUGIN = f"{sys.executable} -m simkubelet plugin generic --config seats.yaml"
-ONLY = "--only registration/version --only shutdown/exit-status --only pre-start --only health/reported"
+ONLY = "--only registration/version --only shutdown/exit-status --only pre-start/again --only health/reported"
 
 
 @pytest.fixture

@@ -78,11 +78,8 @@ def test_stories_of_a_topic_pass_and_leave_nothing(run: Any, topic: str) -> None
 
 def is_recorded_as_played(story: str) -> bool:
     """Whether a cluster recorded a story on a version on which it is played here without being asked to."""
-    return any(name == story and minor_of(release) in VERSIONS.get(story, [DEFAULT]) for name, release in RECORDED)
-
-
-def minor_of(release: str) -> str:
-    return release.rpartition(".")[0]
+    releases = {version(one).kubelet_version for one in VERSIONS.get(story, [DEFAULT])}
+    return any(name == story and f"v{release}" in releases for name, release in RECORDED)
 
 
 def test_stories_pass_on_the_minor_on_which_clusters_recorded_them(run: Any) -> None:

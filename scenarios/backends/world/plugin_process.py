@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -323,10 +324,11 @@ class PluginProcess:
         # second signal would come when it handles none any more, and change its exit status.
         began_s = time.monotonic()
         if grace_s:
-            # A paused process handles nothing until it goes on.
+            # A paused process handles nothing until it goes on. The handle's second signal would first look whether the
+            # first has ended the process, and take the exit status from asyncio.
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-                process.send_signal(signal.SIGCONT)
+                os.kill(process.pid, signal.SIGCONT)
             signal_marked(self._mark, signal.SIGTERM, signal.SIGCONT, but=process.pid)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
