@@ -51,6 +51,38 @@ def assert_untouched(cluster: str) -> None:
     assert "simkubelet" not in on_node(cluster, "kubectl", "get", "nodes", "--show-labels")
 
 
+def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    # Without its manifest nobody starts it again.
+    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+    on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
+    try:
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
+    finally:
+        on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
+        until(cluster, "kubectl get --raw /readyz")
+
+    assert story.returncode == 3, said + error
+    assert "the cluster's API server" in said
+    assert run("gopher-pending", "--backend", "kind").returncode == 0
+    assert_untouched(cluster)
+
+
+def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    docker("kill", f"{cluster}-control-plane")
+    try:
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
+    finally:
+        docker("start", f"{cluster}-control-plane")
+        until(cluster, "kubectl get --raw /readyz")
+
+    assert story.returncode == 3, said + error
+    assert "was ended under the story" in said
+
+
 def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path) -> None:
     there = ("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={new_cluster}")
     nobodys_volumes = ("volume", "ls", "--quiet", "--filter", "dangling=true")
@@ -110,35 +142,3 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
 
     assert (run.returncode, said.splitlines()[-1]) == (130, "interrupted; everything was ended")
     assert_untouched(cluster)
-
-
-def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
-    story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
-    # Without its manifest nobody starts it again.
-    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-    on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
-    try:
-        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
-    finally:
-        on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
-        until(cluster, "kubectl get --raw /readyz")
-
-    assert story.returncode == 3, said + error
-    assert "the cluster's API server" in said
-    assert run("gopher-pending", "--backend", "kind").returncode == 0
-    assert_untouched(cluster)
-
-
-def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
-    story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
-    docker("kill", f"{cluster}-control-plane")
-    try:
-        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
-    finally:
-        docker("start", f"{cluster}-control-plane")
-        until(cluster, "kubectl get --raw /readyz")
-
-    assert story.returncode == 3, said + error
-    assert "was ended under the story" in said
