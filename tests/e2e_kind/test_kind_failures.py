@@ -40,8 +40,16 @@ def on_node(cluster: str, *command: str) -> str:
     return docker("exec", "-e", "KUBECONFIG=/etc/kubernetes/admin.conf", f"{cluster}-control-plane", *command)
 
 
-def until(cluster: str, condition: str) -> None:
-    on_node(cluster, "timeout", "120", "sh", "-c", f"until {condition}; do sleep 0.2; done >/dev/null 2>&1")
+def until(cluster: str, condition: str, run: subprocess.Popen[str] | None = None) -> None:
+    """Wait until a command succeeds on a cluster's first node; a run that is under way meanwhile must show why not."""
+    try:
+        on_node(cluster, "timeout", "120", "sh", "-c", f"until {condition}; do sleep 0.2; done >/dev/null 2>&1")
+    except subprocess.CalledProcessError:
+        if run is None:
+            raise
+        run.send_signal(signal.SIGINT)
+        said = "".join(run.communicate(timeout=PROGRAM_LIMIT_S))
+        pytest.fail(f"never true on the cluster: {condition}\nthe run ended with {run.returncode}: {said}")
 
 
 def assert_untouched(cluster: str) -> None:
@@ -53,7 +61,7 @@ def assert_untouched(cluster: str) -> None:
 
 def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
     story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
     # Without its manifest nobody starts it again.
     manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
     on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
@@ -71,7 +79,7 @@ def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratc
 
 def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
     story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running")
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
     docker("kill", f"{cluster}-control-plane")
     try:
         said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
@@ -135,7 +143,7 @@ def test_another_version_than_the_clusters_is_refused(run: Run) -> None:
 )
 def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: Path) -> None:
     run = start("kubelet-restart", cluster)
-    until(cluster, phase)
+    until(cluster, phase, run)
 
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=PROGRAM_LIMIT_S)
