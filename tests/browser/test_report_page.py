@@ -11,6 +11,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webdriver import WebDriver
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+from tests.support.patience import LIMIT_S
 
 from .conftest import DESK, PHONE, Open
 
@@ -28,6 +31,12 @@ def texts(browser: WebDriver | WebElement, selector: str) -> list[str]:
 
 def one_of(browser: WebDriver | WebElement, selector: str) -> WebElement:
     return browser.find_element(By.CSS_SELECTOR, selector)
+
+
+def open_list(browser: WebDriver) -> None:
+    """Open the list of messages, which the page fills after the click has returned."""
+    one_of(browser, ".list summary").click()
+    WebDriverWait(browser, LIMIT_S).until(lambda _: all_of(browser, ".list tbody tr"), "the list stays empty")
 
 
 def selected(browser: WebDriver) -> str:
@@ -154,7 +163,7 @@ def test_nothing_is_wider_than_a_phone(open_page: Open, story: str) -> None:
 def test_messages_are_there_as_text(open_page: Open) -> None:
     browser = open_page(story="passes-0")
 
-    one_of(browser, ".list summary").click()
+    open_list(browser)
 
     rows = texts(browser, ".list tbody tr")
     assert len(rows) == 14
@@ -165,7 +174,7 @@ def test_messages_are_there_as_text(open_page: Open) -> None:
 def test_page_loads_and_runs_nothing_but_itself(open_page: Open) -> None:
     browser = open_page(story="evil")
 
-    one_of(browser, ".list summary").click()
+    open_list(browser)
 
     assert browser.execute_script("return performance.getEntriesByType('resource').map(one => one.name)") == []
     assert browser.execute_script("return window.pwned") is None
@@ -190,7 +199,7 @@ def test_paper_has_the_open_story_in_full(open_page: Open) -> None:
 @pytest.mark.parametrize("story", ["fails", "differs"])
 def test_page_is_accessible(open_page: Open, width: int, scheme: str, story: str) -> None:
     browser = open_page(width, scheme, story)
-    one_of(browser, ".list summary").click()
+    open_list(browser)
 
     browser.execute_script(AXE)
     found = browser.execute_async_script("axe.run().then(arguments[0])")

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from simkubelet.cluster import Key, Objects, Store
 from simkubelet.devices import CHECKPOINT_NAME
@@ -70,7 +71,9 @@ from ..world.checkpoint import changed_checkpoint
 from ..world.node import SimNode, as_story_errors
 from ..world.plugins import SimPlugins
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
-from .patience import all_listed, settled
+from .patience import FairTime, all_listed, settled
+
+_ALL_BACK_WITHIN_S: Final = 20.0
 
 
 def change_gpus(action: NvidiaAction, node: SimNode, snapshot: Snapshot, trace: Record) -> None:
@@ -185,17 +188,18 @@ class Pauses:
 def story_pauses(node: str, trace: Trace) -> Pauses:
     """The pauses of a story: until nothing happens, and before the next start until the plugins are back.
 
-    Once some do not come back, the next start waits for none.
+    Once some do not come back, or the restarts together have taken twenty seconds, the next start waits for none.
 
     Args:
         node: The kubelet's.
         trace: Has the plugins that the kubelet had.
     """
     awaited = frozenset(one.resource for one in trace.of(DevicesListed) if one.node == node)
+    all_together = FairTime(_ALL_BACK_WITHIN_S)
 
     async def until_back() -> None:
         nonlocal awaited
-        if not await all_listed(trace, node, awaited):
+        if all_together.left() <= 0 or not await all_listed(trace, node, awaited):
             awaited = frozenset()
 
     return Pauses(partial(settled, trace), until_back)
