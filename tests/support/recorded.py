@@ -11,7 +11,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from scenarios.trace.trace import Entry, read_lines, write_lines
+import pytest
+
+from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
+from scenarios.trace.trace import Entry, Event, write_lines
+from simkubelet.model.events import DevicesListed, KubeletStarted
 
 ROOT: Final = Path(__file__).parents[1] / "recorded"
 
@@ -29,16 +33,6 @@ def write(story: str, kubernetes: str, entries: Sequence[Entry]) -> None:
         write_lines(entries, stream, story.rpartition("/")[2])
 
 
-def read(story: str, kubernetes: str) -> list[Entry]:
-    """What a cluster recorded.
-
-    Raises:
-        FileNotFoundError: Nobody has recorded the story on this version.
-    """
-    with path_of(story, kubernetes).open(encoding="utf-8") as lines:
-        return [entry for _, entry in read_lines(lines)]
-
-
 def duration_s(story: str, kubernetes: str) -> float:
     """Real time from the beginning of a story to its last entry."""
     with path_of(story, kubernetes).open(encoding="utf-8") as lines:
@@ -51,3 +45,28 @@ def recorded() -> Iterator[tuple[str, str]]:
     for version in sorted(ROOT.iterdir()):
         for path in sorted(version.rglob("*.jsonl")):
             yield str(path.relative_to(version).with_suffix("")), version.name
+
+
+def entries(*events: Event) -> list[Entry]:
+    """A trace of these events, ten seconds of node time and half a real one apart."""
+    return [Entry(seq, seq * 10.0, event, seq * 0.5) for seq, event in enumerate(events)]
+
+
+PASSES = entries(
+    StepStarted(0, "the beginning"),
+    KubeletStarted("node-1", "v1.34.4"),
+    PluginStarted("mine", "node-1", 1),
+    DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
+    ExpectationMet(0),
+)
+FAILS = entries(StepStarted(0, "the beginning"), ExpectationFailed(0, ("capacity: expected 2; actual 0",)))
+
+
+@pytest.fixture
+def two_stories(tmp_path: Path) -> Path:
+    """A written trace of a story that passes and of one that fails."""
+    path = tmp_path / "t.jsonl"
+    with path.open("w") as stream:
+        write_lines(PASSES, stream, "passes")
+        write_lines(FAILS, stream, "fails")
+    return path

@@ -18,6 +18,7 @@ from scenarios.story.part import Action, Capability
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.devices.pod_devices import DeviceRunOptions
+from tests.support.recorded import two_stories
 from tests.support.stories import home, known, machine, node, read_story, trace, write_story
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "node",
     "read_story",
     "trace",
+    "two_stories",
     "world",
     "write_story",
 ]

@@ -10,38 +10,15 @@ from scenarios.play.job import Job, Options
 from scenarios.play.recording import Compared, read_recordings, read_trace
 from scenarios.story.document import load
 from scenarios.story.stories import builtin
-from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
-from scenarios.trace.trace import Entry, Event, write_lines
+from scenarios.trace.trace import write_lines
 from simkubelet.model.errors import InputError
-from simkubelet.model.events import DevicesListed, KubeletStarted
+from simkubelet.model.events import KubeletStarted
+from tests.support.recorded import FAILS, PASSES, entries
 
 
-def entries(*events: Event) -> list[Entry]:
-    return [Entry(seq, seq * 10.0, event, seq * 0.5) for seq, event in enumerate(events)]
-
-
-PASSES = entries(
-    StepStarted(0, "the beginning"),
-    KubeletStarted("node-1", "v1.34.4"),
-    PluginStarted("mine", "node-1", 1),
-    DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
-    ExpectationMet(0),
-)
-FAILS = entries(StepStarted(0, "the beginning"), ExpectationFailed(0, ("capacity: expected 2; actual 0",)))
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "t.jsonl"
-    with path.open("w") as stream:
-        write_lines(PASSES, stream, "passes")
-        write_lines(FAILS, stream, "fails")
-    return path
-
-
-def test_stories_are_read_in_the_order_of_the_file(trace: Path) -> None:
-    assert read_trace(trace) == {"passes": PASSES, "fails": FAILS}
-    assert list(read_trace(trace, ["fails"])) == ["fails"]
+def test_stories_are_read_in_the_order_of_the_file(two_stories: Path) -> None:
+    assert read_trace(two_stories) == {"passes": PASSES, "fails": FAILS}
+    assert list(read_trace(two_stories, ["fails"])) == ["fails"]
 
 
 @pytest.mark.parametrize(
@@ -64,20 +41,20 @@ def test_file_that_is_no_trace_is_one_short_line(tmp_path: Path, content: bytes,
     assert len(str(refused.value)) < len(str(tmp_path)) + 250
 
 
-def test_unknown_story_and_missing_file_are_named(trace: Path, tmp_path: Path) -> None:
+def test_unknown_story_and_missing_file_are_named(two_stories: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"t\.jsonl: no story 'pases'; did you mean 'passes'\?"):
-        read_trace(trace, ["pases"])
+        read_trace(two_stories, ["pases"])
     with pytest.raises(InputError, match="cannot be read: No such file or directory"):
         read_trace(tmp_path / "no")
 
 
-def test_folder_has_the_stories_of_all_its_files(trace: Path) -> None:
-    other = trace.parent / "topic" / "u.jsonl"
+def test_folder_has_the_stories_of_all_its_files(two_stories: Path) -> None:
+    other = two_stories.parent / "topic" / "u.jsonl"
     other.parent.mkdir()
     with other.open("w") as stream:
         write_lines(PASSES, stream, "other")
 
-    assert set(read_recordings(trace.parent)) == {"passes", "fails", "other"}
+    assert set(read_recordings(two_stories.parent)) == {"passes", "fails", "other"}
 
 
 def test_folder_without_traces_is_an_error(tmp_path: Path) -> None:
@@ -86,11 +63,11 @@ def test_folder_without_traces_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("release", ["v1.34.7", None])
-def test_recording_of_another_release_or_story_is_none(trace: Path, release: str | None) -> None:
+def test_recording_of_another_release_or_story_is_none(two_stories: Path, release: str | None) -> None:
     job = Job(load(builtin()["gopher-pending"]), Options())
     if release is not None:
-        with trace.open("w") as stream:
+        with two_stories.open("w") as stream:
             write_lines(entries(KubeletStarted("node-1", release)), stream, "gopher-pending")
 
     with pytest.raises(InputError, match="has no story of this run on its Kubernetes release; record one with: simkub"):
-        Compared([job], trace)
+        Compared([job], two_stories)

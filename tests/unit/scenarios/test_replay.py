@@ -10,33 +10,9 @@ from rich.console import Console
 
 from scenarios.play.recording import read_trace
 from scenarios.play.replay import lines, print_timelines, write_replay
-from scenarios.trace.events import ExpectationFailed, ExpectationMet, PluginStarted, StepStarted
-from scenarios.trace.trace import Entry, Event, write_lines
+from scenarios.trace.events import StepStarted
 from simkubelet.model.errors import InputError
-from simkubelet.model.events import DevicesListed, KubeletStarted
-
-
-def entries(*events: Event) -> list[Entry]:
-    return [Entry(seq, seq * 10.0, event, seq * 0.5) for seq, event in enumerate(events)]
-
-
-PASSES = entries(
-    StepStarted(0, "the beginning"),
-    KubeletStarted("node-1", "v1.34.4"),
-    PluginStarted("mine", "node-1", 1),
-    DevicesListed("node-1", "example.com/gpu", ("gpu-0",), ()),
-    ExpectationMet(0),
-)
-FAILS = entries(StepStarted(0, "the beginning"), ExpectationFailed(0, ("capacity: expected 2; actual 0",)))
-
-
-@pytest.fixture
-def trace(tmp_path: Path) -> Path:
-    path = tmp_path / "t.jsonl"
-    with path.open("w") as stream:
-        write_lines(PASSES, stream, "passes")
-        write_lines(FAILS, stream, "fails")
-    return path
+from tests.support.recorded import FAILS, PASSES, entries
 
 
 def test_each_entry_is_a_line_with_both_times_and_its_lanes() -> None:
@@ -65,8 +41,8 @@ def test_stories_have_their_names_above() -> None:
     assert (printed[0], printed[7:9], printed[-1].strip()[-10:]) == ("passes", ["", "fails"], "2; actual 0"[-10:])
 
 
-def test_page_says_what_a_trace_shows_of_each_story(trace: Path, tmp_path: Path) -> None:
-    write_replay(tmp_path / "report", trace, read_trace(trace))
+def test_page_says_what_a_trace_shows_of_each_story(two_stories: Path, tmp_path: Path) -> None:
+    write_replay(tmp_path / "report", two_stories, read_trace(two_stories))
 
     page = (tmp_path / "report" / "index.html").read_text()
     assert 'data-verdict="RECORDED" data-number="1"' in page
@@ -75,6 +51,6 @@ def test_page_says_what_a_trace_shows_of_each_story(trace: Path, tmp_path: Path)
     assert "PASSED" not in page
 
 
-def test_page_that_cannot_be_written_is_one_line(trace: Path) -> None:
+def test_page_that_cannot_be_written_is_one_line(two_stories: Path) -> None:
     with pytest.raises(InputError, match=r"^--report: '/dev/null/index.html' cannot be written: Not a directory$"):
-        write_replay(Path("/dev/null"), trace, read_trace(trace))
+        write_replay(Path("/dev/null"), two_stories, read_trace(two_stories))
