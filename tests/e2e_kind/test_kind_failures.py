@@ -77,20 +77,6 @@ def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratc
     assert_untouched(cluster)
 
 
-def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
-    story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
-    docker("kill", f"{cluster}-control-plane")
-    try:
-        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
-    finally:
-        docker("start", f"{cluster}-control-plane")
-        until(cluster, "kubectl get --raw /readyz")
-
-    assert story.returncode == 3, said + error
-    assert "was ended under the story" in said
-
-
 def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path) -> None:
     there = ("ps", "--all", "--quiet", "--filter", f"label=io.x-k8s.kind.cluster={new_cluster}")
     nobodys_volumes = ("volume", "ls", "--quiet", "--filter", "dangling=true")
@@ -150,3 +136,17 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
 
     assert (run.returncode, said.splitlines()[-1]) == (130, "interrupted; everything was ended")
     assert_untouched(cluster)
+
+
+def test_ended_node_is_one_line(cluster: str, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
+    docker("kill", f"{cluster}-control-plane")
+    try:
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
+    finally:
+        docker("start", f"{cluster}-control-plane")
+        until(cluster, "kubectl get --raw /readyz")
+
+    assert story.returncode == 3, said + error
+    assert "was ended under the story" in said
