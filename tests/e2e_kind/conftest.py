@@ -35,11 +35,6 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[PREFIX] = f"sk-e2e-{os.getpid()}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest tests begin first: one ends an API server, and another a node."""
-    items.sort(key=lambda item: item.path.stem != "test_kind_failures")
-
-
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Delete the clusters of this run; a process of pytest-xdist does not live long enough after a Ctrl-C."""
     kind = shutil.which("kind")

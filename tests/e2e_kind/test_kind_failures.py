@@ -43,7 +43,7 @@ def on_node(cluster: str, *command: str) -> str:
 def until(cluster: str, condition: str, run: subprocess.Popen[str] | None = None) -> None:
     """Wait until a command succeeds on a cluster's first node; a run that is under way meanwhile must show why not."""
     try:
-        on_node(cluster, "timeout", "120", "sh", "-c", f"until {condition}; do sleep 0.2; done >/dev/null 2>&1")
+        on_node(cluster, "timeout", "120", "sh", "-c", f"until {condition}; do sleep 0.02; done >/dev/null 2>&1")
     except subprocess.CalledProcessError:
         if run is None:
             raise
@@ -57,24 +57,6 @@ def assert_untouched(cluster: str) -> None:
     assert "simkubelet-agent" not in on_node(cluster, "ctr", "-n", "k8s.io", "containers", "ls", "-q")
     assert on_node(cluster, "sh", "-c", "ls -d /var/lib/simkubelet /etc/gophers 2>/dev/null || true") == ""
     assert "simkubelet" not in on_node(cluster, "kubectl", "get", "nodes", "--show-labels")
-
-
-def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
-    story = start("gopher-pending", cluster)
-    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
-    # Without its manifest nobody starts it again.
-    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-    on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
-    try:
-        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
-    finally:
-        on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
-        until(cluster, "kubectl get --raw /readyz")
-
-    assert story.returncode == 3, said + error
-    assert "the cluster's API server" in said
-    assert run("gopher-pending", "--backend", "kind").returncode == 0
-    assert_untouched(cluster)
 
 
 def test_an_interrupted_creation_leaves_nothing(new_cluster: str, scratch: Path) -> None:
@@ -135,6 +117,24 @@ def test_an_interrupted_story_leaves_nothing(phase: str, cluster: str, scratch: 
     _, said = run.communicate(timeout=PROGRAM_LIMIT_S)
 
     assert (run.returncode, said.splitlines()[-1]) == (130, "interrupted; everything was ended")
+    assert_untouched(cluster)
+
+
+def test_next_run_cleans_up_after_lost_api_server(cluster: str, run: Run, scratch: Path) -> None:
+    story = start("gopher-pending", cluster)
+    until(cluster, f"kubectl get pods -l {_OURS} | grep Running", story)
+    # Without its manifest nobody starts it again.
+    manifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+    on_node(cluster, "sh", "-c", f"mv {manifest} /etc/kubernetes && pkill -KILL kube-apiserver")
+    try:
+        said, error = story.communicate(timeout=PROGRAM_LIMIT_S)
+    finally:
+        on_node(cluster, "mv", "/etc/kubernetes/kube-apiserver.yaml", manifest)
+        until(cluster, "kubectl get --raw /readyz")
+
+    assert story.returncode == 3, said + error
+    assert "the cluster's API server" in said
+    assert run("gopher-pending", "--backend", "kind").returncode == 0
     assert_untouched(cluster)
 
 
