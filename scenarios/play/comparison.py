@@ -88,22 +88,21 @@ class Comparison:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
-        self._simulated: Sequence[Entry] = ()
-        self._form: NormalForm | None = None
+        self._simulated: NormalForm | None = None
         self.divergence: Divergence | None = None
 
     async def simulate_on(self, backend: Backend) -> None:
         """Let the simulator go on, and keep what it has recorded."""
         for _ in range(_PERIODS):
             await backend.perform(_PERIOD)
-        self._simulated = backend.trace[:]
+        self._simulated = normal_form(backend.trace[:], self._scenario)
 
     async def wait_for_the_same(self, backend: Backend) -> None:
         """Let a cluster go on until it has recorded the same as the simulator; `divergence` is what differs for good.
 
         Nothing is compared where the story failed on the simulator.
         """
-        if not self._simulated:
+        if self._simulated is None:
             return
         patience = backend.patience(_REAL_S)
         while True:
@@ -113,6 +112,4 @@ class Comparison:
 
     def difference_from(self, real: Sequence[Entry]) -> Divergence | None:
         """What differs between the simulator's record and that of a cluster; None where nothing does."""
-        if self._form is None:
-            self._form = normal_form(self._simulated, self._scenario)
-        return compare(self._form, normal_form(real, self._scenario), ("sim", "kind"))
+        return compare(self._simulated or {}, normal_form(real, self._scenario), ("sim", "kind"))

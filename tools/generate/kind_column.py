@@ -8,11 +8,12 @@ nothing is written and the exit status says whether the committed page is curren
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+
+from tools.generate.committed_page import write_or_check
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fidelity.md"
@@ -83,24 +84,18 @@ def _cell(stories: list[str], equal: Equal, known: frozenset[str], line: int) ->
     return "; ".join(shown)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 when the page is stale")
-    is_check = parser.parse_args().check
+def page() -> str:
+    """Return the page with a column of what is recorded now.
+
+    Raises:
+        SystemExit: The page names a story that there is not.
+    """
     known = frozenset(path.stem for path in CATALOG.rglob("*.yaml"))
-    page = PAGE.read_text(encoding="utf-8")
     try:
-        fresh = with_column(page, recorded(RECORDED), known)
+        return with_column(PAGE.read_text(encoding="utf-8"), recorded(RECORDED), known)
     except PageError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    if not is_check:
-        PAGE.write_text(fresh, encoding="utf-8")
-    elif page != fresh:
-        print(f"stale: {PAGE.name}; run: python -m tools.generate.kind_column", file=sys.stderr)
-        return 1
-    return 0
+        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page, "kind_column", __doc__))
