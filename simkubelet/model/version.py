@@ -2,7 +2,7 @@
 
 A node names a minor (``"1.34"``), or one of its patches (``"1.34.7"``) where a fix came in between. The code whose
 behaviour differs declares a `Difference` in its own module and asks it; no code compares releases itself.
-``tools/version_table.py`` collects all of them into ``docs/versions.md``.
+``tools/generate/version_table.py`` collects all of them into ``docs/versions.md``.
 """
 
 from __future__ import annotations
