@@ -10,6 +10,7 @@ pkg/controller/podgc/gc_controller.go, ``gcOrphaned``, ``gcUnscheduledTerminatin
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
@@ -19,9 +20,9 @@ from ...model.clock import Clock
 from ...model.pod import Pod
 from ...model.pod_status import Condition, ConditionType, PodPhase
 from ..api.errors import StatusError
-from ..api.registry.kinds import KINDS, Kind
+from ..api.registry.kinds import KINDS, Kind, kind_named
 from ..api.registry.registry import DeleteOptions, Registry
-from ..objects.objects import JSON, Verb, Written
+from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
 
 __all__ = ["GarbageCollector", "PodGarbageCollector"]
@@ -29,6 +30,7 @@ __all__ = ["GarbageCollector", "PodGarbageCollector"]
 _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
 _OWNED_BY: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_WAITING: Final = frozenset({_ORPHAN, _FOREGROUND})
 _STORED: Final = tuple(kind for kind in KINDS if "list" in kind.verbs and kind.plural != "events")
 
 
@@ -38,8 +40,13 @@ class GarbageCollector:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._objects = registry.objects
+        self._dependents: defaultdict[str, set[Key]] = defaultdict(set)
+        self._leaving: set[Key] = set()
+        self._suspects: set[Key] = set()
         self._concerning = Change()
         for kind in _STORED:
+            for one in self._objects.all_of(kind.key_kind):
+                self._take(kind.key(one["metadata"].get("namespace", ""), one["metadata"]["name"]), [], one)
             self._objects.subscribe(kind.key_kind, self._note)
 
     async def run(self) -> None:
@@ -50,30 +57,51 @@ class GarbageCollector:
             await self._concerning.wait(seen)
 
     def _note(self, written: Written) -> None:
-        metadata = written.object["metadata"]
-        is_dependent = written.verb is Verb.ADDED and metadata.get("ownerReferences")
-        if is_dependent or written.verb is Verb.DELETED or metadata.get("deletionTimestamp"):
+        is_gone = written.verb is Verb.DELETED
+        before = [] if written.before is None else _references(written.before)
+        self._take(written.key, before, None if is_gone else written.object)
+        if is_gone:
+            self._suspects |= self._dependents.get(written.object["metadata"]["uid"], set())
+        is_other_dependent = before != ([] if is_gone else _references(written.object))
+        if self._suspects or written.key in self._leaving or (is_other_dependent and self._leaving):
             self._concerning.notify()
 
-    def _collect(self) -> None:
-        for kind in _STORED:
-            for owner in self._objects.all_of(kind.key_kind):
-                finalizers = owner["metadata"].get("finalizers") or ()
-                if not owner["metadata"].get("deletionTimestamp"):
-                    continue
-                own = [(of, one) for of, one in self._dependents() if _reference(one, owner) is not None]
-                if _ORPHAN in finalizers:
-                    self._let_go(own, owner)
-                    self._finish(kind, owner, _ORPHAN)
-                elif _FOREGROUND in finalizers:
-                    self._delete(own, _FOREGROUND)
-                    if not any((_reference(one, owner) or {}).get("blockOwnerDeletion") for _, one in own):
-                        self._finish(kind, owner, _FOREGROUND)
-        self._delete([(kind, one) for kind, one in self._dependents() if self._has_lost_all_owners(one)], None)
+    def _take(self, key: Key, before: list[JSON], now: JSON | None) -> None:
+        """Update the graph by an object whose owners were others before; None for one that is gone.
 
-    def _dependents(self) -> list[tuple[Kind, JSON]]:
-        found = ((kind, one) for kind in _STORED for one in self._objects.all_of(kind.key_kind))
-        return [(kind, one) for kind, one in found if one["metadata"].get("ownerReferences")]
+        The graph: owner's uid -> its dependents, the owners that wait for their dependents, and the dependents whose
+        owners may be gone.
+        """
+        after = [] if now is None else _references(now)
+        if before != after:
+            for reference in before:
+                self._dependents[reference["uid"]].discard(key)
+                if not self._dependents[reference["uid"]]:
+                    del self._dependents[reference["uid"]]
+            for reference in after:
+                self._dependents[reference["uid"]].add(key)
+            (self._suspects.add if after else self._suspects.discard)(key)
+        metadata = {} if now is None else now["metadata"]
+        waits = metadata.get("deletionTimestamp") and _WAITING.intersection(metadata.get("finalizers") or ())
+        (self._leaving.add if waits else self._leaving.discard)(key)
+
+    def _collect(self) -> None:
+        for kind, owner in self._found(self._leaving):
+            own = self._found(self._dependents.get(owner["metadata"]["uid"], ()))
+            if _ORPHAN in owner["metadata"]["finalizers"]:
+                self._let_go(own, owner)
+                self._finish(kind, owner, _ORPHAN)
+            else:
+                self._delete(own, _FOREGROUND)
+                if not any((_reference(one, owner) or {}).get("blockOwnerDeletion") for _, one in own):
+                    self._finish(kind, owner, _FOREGROUND)
+        suspects, self._suspects = self._suspects, set()
+        self._delete([(kind, one) for kind, one in self._found(suspects) if self._has_lost_all_owners(one)], None)
+
+    def _found(self, keys: Iterable[Key]) -> list[tuple[Kind, JSON]]:
+        """The objects that are still there, by kind, namespace and name."""
+        objects = [(kind_named(key.kind), self._objects.get(key)) for key in sorted(keys)]
+        return [(kind, one) for kind, one in objects if one is not None]
 
     def _has_lost_all_owners(self, dependent: JSON) -> bool:
         return not any(self._may_be_there(dependent, one) for one in dependent["metadata"]["ownerReferences"])
@@ -118,9 +146,12 @@ def _with(found: JSON, field: str, values: list[Any]) -> JSON:
     return {**found, "metadata": {**metadata, **({field: values} if values else {})}}
 
 
+def _references(dependent: JSON) -> list[JSON]:
+    return dependent["metadata"].get("ownerReferences") or []
+
+
 def _reference(dependent: JSON, owner: JSON) -> JSON | None:
-    references = dependent["metadata"].get("ownerReferences") or ()
-    return next((one for one in references if one["uid"] == owner["metadata"]["uid"]), None)
+    return next((one for one in _references(dependent) if one["uid"] == owner["metadata"]["uid"]), None)
 
 
 _PERIOD_S: Final = 20.0

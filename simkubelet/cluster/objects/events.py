@@ -58,6 +58,7 @@ class EventRecorder:
         self._alike: dict[_Identity, _Alike] = {}
         self._buckets: dict[_Identity, _Bucket] = {}
         self._written_at: dict[Key, float] = {}
+        self._heard: set[tuple[str, str]] = set()
         objects.subscribe("events", self._note)
 
     def record(
@@ -82,6 +83,7 @@ class EventRecorder:
             host: the node on which that one runs; empty for one of the control plane.
             action: what was done or tried, which the newer library asks for; with it the Event is one of that library.
         """
+        self._heard.add((component, host))
         identity = (component, host, about.get("kind"), about.get("namespace"), about.get("name"), about.get("uid"))
         self._expire()
         if action:
@@ -98,6 +100,9 @@ class EventRecorder:
 
     def forget(self, component: str, host: str) -> None:
         """Forget the Events of a component that has restarted: its next Event repeats none."""
+        if (component, host) not in self._heard:
+            return
+        self._heard.discard((component, host))
         for known in (self._recorded, self._alike, self._buckets):
             for key in [key for key in known if key[:2] == (component, host)]:
                 del known[key]

@@ -7,9 +7,10 @@ and refuses is decided above (`api`); what the scheduler and the kubelets see of
 from __future__ import annotations
 
 import uuid
-from collections import deque
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import takewhile
@@ -18,12 +19,25 @@ from typing import Any, Final, TypeAlias
 from ..._internal.change import Change
 from ...model.clock import Clock
 
-__all__ = ["JSON", "ExistsError", "Key", "Objects", "TooOldError", "Verb", "WallTime", "Written", "with_deletion"]
+__all__ = [
+    "JSON",
+    "ExistsError",
+    "Key",
+    "Objects",
+    "TooOldError",
+    "Verb",
+    "WallTime",
+    "Written",
+    "copied",
+    "with_deletion",
+]
 
 JSON: TypeAlias = dict[str, Any]
 
-_HISTORY: Final = 1000
-"""How many writes to a kind are remembered; who asks for what came after an older one must list again."""
+_REMEMBERED_S: Final = 75.0
+_LEAST_REMEMBERED: Final = 1000
+_MOST_REMEMBERED: Final = 100 * 1024
+_FORGET_PERIOD_S: Final = 15.0
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
 
@@ -56,6 +70,11 @@ class Key:
     namespace: str
     name: str
 
+    @property
+    def path(self) -> str:
+        """The place among those of its kind; lists are in the order of this text, as etcd's keys are."""
+        return f"{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -63,11 +82,13 @@ class Written:
 
     Attributes:
         version: the cluster's after it, which is the object's resourceVersion too.
+        at: the clock's seconds then.
         object: the object after the write; for DELETED its last state, with this version.
         before: the object before the write.
     """
 
     version: int
+    at: float
     verb: Verb
     key: Key
     object: JSON
@@ -77,30 +98,74 @@ class Written:
 Subscriber = Callable[[Written], None]
 
 
+@dataclass(slots=True)
+class _Collection:
+    """The objects of one kind.
+
+    Attributes:
+        stored: path -> object.
+        paths: the same paths in order.
+        history: the latest writes, the oldest first.
+        forgotten: the version of the newest write that is no longer in the history.
+    """
+
+    stored: dict[str, JSON] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    history: deque[Written] = field(default_factory=deque)
+    forgotten: int = 0
+    subscribers: list[Subscriber] = field(default_factory=list)
+
+    def forget(self, until: float) -> None:
+        """Drop the writes before a time, but for some; the oldest ones also where there are too many.
+
+        Source: apiserver/pkg/storage/cacher/watch_cache.go, ``eventFreshDuration``, ``resizeCacheLocked``,
+        ``defaultUpperBoundCapacity`` (v0.34.4); its lower bound is 100.
+        """
+        history = self.history
+        while len(history) > _MOST_REMEMBERED or (len(history) > _LEAST_REMEMBERED and history[0].at < until):
+            self.forgotten = history.popleft().version
+
+
 class Objects:
-    """All objects of a cluster; `change` is notified of each write."""
+    """All objects of a cluster; `change` is notified of each write.
+
+    The writes of the last 75 s are remembered, and the last 1,000 of each kind; who asks for what came after an older
+    one must list again.
+    """
 
     def __init__(self, wall_time: WallTime) -> None:
         self.change = Change()
         self.wall_time = wall_time
         self.version = 1
-        self._by_kind: dict[str, dict[Key, JSON]] = {}
-        self._history: dict[str, deque[Written]] = {}
-        self._forgotten: dict[str, int] = {}
-        self._subscribers: dict[str, list[Subscriber]] = {}
+        self._kinds: defaultdict[str, _Collection] = defaultdict(_Collection)
+        self._forgets_at = 0.0
 
     def oldest(self, kind: str) -> int:
         """The oldest version since which all writes to a kind are remembered."""
-        return self._forgotten.get(kind, 0)
+        return self._kinds[kind].forgotten
+
+    def latest(self, kind: str) -> int:
+        """The version of the last write to a kind; 0 before the first."""
+        history = self._kinds[kind].history
+        return history[-1].version if history else 0
 
     def get(self, key: Key) -> JSON | None:
         """The object at a place."""
-        return self._by_kind.get(key.kind, {}).get(key)
+        return self._kinds[key.kind].stored.get(key.path)
 
     def all_of(self, kind: str, namespace: str | None = None) -> list[JSON]:
-        """The objects of a kind, by namespace and name; of all namespaces where none is given."""
-        found = self._by_kind.get(kind, {})
-        return [found[key] for key in sorted(found) if namespace is None or key.namespace == namespace]
+        """The objects of a kind in the order of `Key.path`; of all namespaces where none is given."""
+        return list(self.by_path(kind, namespace).values())
+
+    def by_path(self, kind: str, namespace: str | None = None, after: str = "") -> JSON:
+        """`Key.path` -> object, in the order of the paths, for those behind `after`."""
+        found = self._kinds[kind]
+        paths = found.paths
+        begin, end = 0, len(paths)
+        if namespace is not None:
+            # In ASCII, "0" follows "/".
+            begin, end = bisect_left(paths, f"{namespace}/"), bisect_left(paths, f"{namespace}0")
+        return {path: found.stored[path] for path in paths[max(begin, bisect_right(paths, after)) : end]}
 
     def create(self, key: Key, body: Mapping[str, Any]) -> JSON:
         """Store a new object with a uid, a creationTimestamp and a resourceVersion; uid and date may be given.
@@ -126,7 +191,7 @@ class Objects:
         Raises:
             KeyError: there is no such object.
         """
-        before = self._by_kind[key.kind][key]
+        before = self._kinds[key.kind].stored[key.path]
         if {**body, "metadata": _unversioned(body)} == {**before, "metadata": _unversioned(before)}:
             return before
         return self._write(Verb.MODIFIED, key, body, before)
@@ -137,7 +202,7 @@ class Objects:
         Raises:
             KeyError: there is no such object.
         """
-        before = self._by_kind[key.kind][key]
+        before = self._kinds[key.kind].stored[key.path]
         return self._write(Verb.DELETED, key, before, before)
 
     def since(self, version: int, kind: str) -> list[Written]:
@@ -149,29 +214,45 @@ class Objects:
         if version < self.oldest(kind):
             raise TooOldError(version)
         # From the newest back, as a watch asks for few.
-        newer = takewhile(lambda written: written.version > version, reversed(self._history.get(kind, ())))
+        newer = takewhile(lambda written: written.version > version, reversed(self._kinds[kind].history))
         return list(newer)[::-1]
 
     def subscribe(self, kind: str, subscriber: Subscriber) -> None:
         """Call a function at each write to a kind, before `change` is notified."""
-        self._subscribers.setdefault(kind, []).append(subscriber)
+        self._kinds[kind].subscribers.append(subscriber)
 
     def _write(self, verb: Verb, key: Key, body: Mapping[str, Any], before: JSON | None) -> JSON:
         self.version += 1
         new: JSON = {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
+        kind, path = self._kinds[key.kind], key.path
         if verb is Verb.DELETED:
-            del self._by_kind[key.kind][key]
+            del kind.stored[path], kind.paths[bisect_left(kind.paths, path)]
         else:
-            self._by_kind.setdefault(key.kind, {})[key] = new
-        written = Written(self.version, verb, key, new, before)
-        history = self._history.setdefault(key.kind, deque())
-        history.append(written)
-        if len(history) > _HISTORY:
-            self._forgotten[key.kind] = history.popleft().version
-        for subscriber in self._subscribers.get(key.kind, ()):
+            kind.stored[path] = new
+        if verb is Verb.ADDED:
+            insort(kind.paths, path)
+        written = Written(self.version, self.wall_time.elapsed(), verb, key, new, before)
+        kind.history.append(written)
+        self._forget(kind, written.at)
+        for subscriber in kind.subscribers:
             subscriber(written)
         self.change.notify()
         return new
+
+    def _forget(self, written_to: _Collection, now: float) -> None:
+        """Shorten histories: that of a kind that was written to, and now and then those of all."""
+        written_to.forget(now - _REMEMBERED_S)
+        if now >= self._forgets_at:
+            self._forgets_at = now + _FORGET_PERIOD_S
+            for kind in self._kinds.values():
+                kind.forget(now - _REMEMBERED_S)
+
+
+def copied(value: Any) -> Any:
+    """A copy of a JSON value that shares no object or array with it; faster than `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {name: copied(inner) for name, inner in value.items()}
+    return [copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 def with_deletion(stored: Mapping[str, Any], grace_s: int, wall_time: WallTime) -> JSON:

@@ -8,10 +8,11 @@ Source: pkg/scheduler/backend/queue (kubernetes v1.34.4): scheduling_queue.go, a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...model.pod import PodUID
 from ...model.version import Difference, Version
@@ -19,7 +20,7 @@ from .cluster_state import PodInfo
 from .hints import NodeEvent, PodEvent, is_of_interest, is_worth_a_try, pod_changes
 from .refusals import Plugin
 
-__all__ = ["HAS_QUEUEING_HINTS", "Place", "QueuedPod", "SchedulingQueue"]
+__all__ = ["HAS_QUEUEING_HINTS", "QueuedPod", "SchedulingQueue"]
 
 HAS_QUEUEING_HINTS: Final = Difference(
     "a pending pod is tried again only after a change that may help it; before, after every change of a node that "
@@ -64,14 +65,43 @@ class QueuedPod:
         return -self.pod.priority, self.since, self.order
 
 
-@dataclass(slots=True)
+_Rank: TypeAlias = tuple[float, ...]
+
+
 class Place:
-    """One part of the queue: pods by their uid."""
+    """One part of the queue: pods by their uid, and a heap of them, where pods that have gone may still stand.
 
-    pods: dict[PodUID, QueuedPod] = field(default_factory=dict)
+    Args:
+        rank: the pod with the least rank is the first one; one without a rank is never.
+    """
 
-    def names(self) -> list[str]:
-        return sorted(waiting.pod.name for waiting in self.pods.values())
+    def __init__(self, rank: Callable[[QueuedPod], _Rank | None]) -> None:
+        self.pods: dict[PodUID, QueuedPod] = {}
+        self._rank = rank
+        self._ranks: dict[PodUID, _Rank | None] = {}
+        self._heap: list[tuple[_Rank, int, QueuedPod]] = []
+
+    def put(self, waiting: QueuedPod) -> None:
+        """Take a pod, or one that is here in another state."""
+        uid, rank = waiting.pod.uid, self._rank(waiting)
+        if rank is not None and self._ranks.get(uid) != rank:
+            heappush(self._heap, (rank, waiting.order, waiting))
+        self.pods[uid], self._ranks[uid] = waiting, rank
+
+    def first(self) -> QueuedPod | None:
+        """The pod with the least rank; None where there is none with a rank."""
+        while self._heap:
+            rank, _, waiting = self._heap[0]
+            uid = waiting.pod.uid
+            if self.pods.get(uid) is waiting and self._ranks[uid] == rank:
+                return waiting
+            heappop(self._heap)
+        return None
+
+    def remove(self, uid: PodUID) -> None:
+        """Forget a pod; nothing happens where it is not here."""
+        self.pods.pop(uid, None)
+        self._ranks.pop(uid, None)
 
 
 class SchedulingQueue:
@@ -79,6 +109,12 @@ class SchedulingQueue:
 
     Args:
         now: reads the clock.
+
+    Attributes:
+        active: those to be tried now.
+        backoff: those that were refused, until their back-off is over.
+        error_backoff: those whose try ended without a refusal, likewise.
+        unschedulable: those that wait for something to change.
     """
 
     def __init__(self, now: Callable[[], float], version: Version) -> None:
@@ -86,14 +122,16 @@ class SchedulingQueue:
         self._version = version
         self._began = now()
         self._order = count()
-        self.active = Place()
-        self.backoff = Place()
-        self.unschedulable = Place()
+        self.active = Place(lambda waiting: waiting.turn)
+        self.backoff = Place(self._turn_after_backoff)
+        self.error_backoff = Place(self._turn_after_backoff)
+        self.unschedulable = Place(self._turn_at_timeout)
+        self._places = (self.active, self.backoff, self.error_backoff, self.unschedulable)
 
     @property
     def is_idle(self) -> bool:
         """Whether all pods wait for something to happen, and none for its turn or for the end of its back-off."""
-        return not self.active.pods and not self.backoff.pods
+        return not any(place.pods for place in self._places if place is not self.unschedulable)
 
     def add(self, pod: PodInfo) -> None:
         """Take a new pod."""
@@ -101,15 +139,15 @@ class SchedulingQueue:
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         """Take another state of a pod that waits."""
-        for place in (self.active, self.backoff):
-            if new.uid in place.pods:
-                place.pods[new.uid].pod = new
-                return
-        waiting = self.unschedulable.pods.get(new.uid)
-        if waiting is None:
+        place = next((place for place in self._places if new.uid in place.pods), None)
+        if place is None:
             self.add(new)
             return
+        waiting = place.pods[new.uid]
         waiting.pod = new
+        place.put(waiting)
+        if place is not self.unschedulable:
+            return
         if HAS_QUEUEING_HINTS.at(self._version):
             helps = any(self._helps(waiting, event) for event in pod_changes(old, new))
         else:
@@ -119,20 +157,16 @@ class SchedulingQueue:
 
     def delete(self, uid: PodUID) -> None:
         """Forget a pod; nothing happens where it does not wait."""
-        for place in (self.active, self.backoff, self.unschedulable):
-            place.pods.pop(uid, None)
+        for place in self._places:
+            place.remove(uid)
 
     def pop(self) -> QueuedPod | None:
         """The pod whose turn it is, which leaves the queue; None where there is none."""
-        if self.active.pods:
-            waiting = min(self.active.pods.values(), key=lambda one: one.turn)
-            del self.active.pods[waiting.pod.uid]
-        else:
-            ready = [one for one in self.backoff.pods.values() if one.rejectors]
-            if not ready or not _POPS_FROM_BACKOFF.at(self._version):
-                return None
-            waiting = min(ready, key=lambda one: (self._backoff_end(one), one.turn))
-            del self.backoff.pods[waiting.pod.uid]
+        place, waiting = self.active, self.active.first()
+        if waiting is None and _POPS_FROM_BACKOFF.at(self._version):
+            place, waiting = self.backoff, self.backoff.first()
+        if waiting is not None:
+            place.remove(waiting.pod.uid)
         return waiting
 
     def put_back(self, waiting: QueuedPod, rejectors: frozenset[Plugin]) -> None:
@@ -140,10 +174,10 @@ class SchedulingQueue:
         waiting.rejectors, waiting.since = rejectors, self._now()
         if rejectors:
             waiting.refused_count, waiting.error_count = waiting.refused_count + 1, 0
-            self.unschedulable.pods[waiting.pod.uid] = waiting
+            self.unschedulable.put(waiting)
         else:
             waiting.error_count += 1
-            self.backoff.pods[waiting.pod.uid] = waiting
+            self.error_backoff.put(waiting)
 
     def happened(self, event: NodeEvent | PodEvent, is_concerned: Callable[[PodInfo], bool] = lambda pod: True) -> None:
         """Take the pods from among the unschedulable that an event may help.
@@ -158,21 +192,18 @@ class SchedulingQueue:
 
     def flush(self) -> None:
         """Take the pods whose back-off is over, and those that have waited for anything to happen for too long."""
-        for waiting in tuple(self.backoff.pods.values()):
-            if self._flush_time(waiting) <= self._now():
-                del self.backoff.pods[waiting.pod.uid]
+        for place in (self.backoff, self.error_backoff):
+            while (waiting := place.first()) is not None and self._flush_time(waiting) <= self._now():
+                place.remove(waiting.pod.uid)
                 self._activate(waiting)
-        for waiting in tuple(self.unschedulable.pods.values()):
-            if not waiting.pod.is_gated and self._timeout(waiting) <= self._now():
-                self._requeue(waiting)
+        while (waiting := self.unschedulable.first()) is not None and self._timeout(waiting) <= self._now():
+            self._requeue(waiting)
 
     def next_flush(self) -> float | None:
         """When there is something to flush, if nothing else happens; None where nothing waits for that."""
-        return min(self._flush_times(), default=None)
-
-    def _flush_times(self) -> Iterator[float]:
-        yield from (self._flush_time(waiting) for waiting in self.backoff.pods.values())
-        yield from (self._timeout(one) for one in self.unschedulable.pods.values() if not one.pod.is_gated)
+        ends = [self._flush_time(one) for one in (self.backoff.first(), self.error_backoff.first()) if one is not None]
+        overdue = self.unschedulable.first()
+        return min([*ends, *([] if overdue is None else [self._timeout(overdue)])], default=None)
 
     def _helps(self, waiting: QueuedPod, event: NodeEvent | PodEvent) -> bool:
         asks = is_worth_a_try if HAS_QUEUEING_HINTS.at(self._version) else is_of_interest
@@ -182,22 +213,28 @@ class SchedulingQueue:
         if self._backs_off(waiting):
             if self._gates(waiting):
                 return
-            del self.unschedulable.pods[waiting.pod.uid]
-            self.backoff.pods[waiting.pod.uid] = waiting
+            self.unschedulable.remove(waiting.pod.uid)
+            self.backoff.put(waiting)
         else:
-            self.unschedulable.pods.pop(waiting.pod.uid, None)
+            self.unschedulable.remove(waiting.pod.uid)
             self._activate(waiting)
 
     def _activate(self, waiting: QueuedPod) -> None:
         if not self._gates(waiting):
-            self.active.pods[waiting.pod.uid] = waiting
+            self.active.put(waiting)
 
     def _gates(self, waiting: QueuedPod) -> bool:
         """Keep a pod from being tried that has scheduling gates."""
         if waiting.pod.is_gated:
             waiting.rejectors |= {Plugin.SCHEDULING_GATES}
-            self.unschedulable.pods[waiting.pod.uid] = waiting
+            self.unschedulable.put(waiting)
         return waiting.pod.is_gated
+
+    def _turn_after_backoff(self, waiting: QueuedPod) -> _Rank:
+        return self._backoff_end(waiting), *waiting.turn
+
+    def _turn_at_timeout(self, waiting: QueuedPod) -> _Rank | None:
+        return None if waiting.pod.is_gated else (self._timeout(waiting),)
 
     def _backs_off(self, waiting: QueuedPod) -> bool:
         return self._backoff_end(waiting) > self._now()

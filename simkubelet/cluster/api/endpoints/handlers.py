@@ -24,7 +24,7 @@ from .discovery import (
     openapi_v3,
     openapi_v3_index,
 )
-from .list_watch import Listed
+from .lists import Listed
 from .reading import PodLogs, Reading, is_pretty
 from .request import Target, as_bool, target_of
 from .views import JSON_TYPE, View, encoded

@@ -16,9 +16,10 @@ from aiohttp import web
 from ...objects.objects import JSON
 from ..errors import StatusError
 from ..registry.registry import Registry
-from .list_watch import list_objects, parse_version, watch
+from .lists import list_objects, parse_version
 from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .views import JSON_TYPE, View, encoded
+from .watches import Watches
 
 __all__ = ["PodLogs", "Reading", "is_pretty"]
 
@@ -42,6 +43,7 @@ class Reading:
     def __init__(self, registry: Registry, logs: PodLogs) -> None:
         self._registry = registry
         self._logs = logs
+        self._watches = Watches(registry.objects)
         self._lasting: set[asyncio.Timeout] = set()
 
     def end_watches(self) -> None:
@@ -89,7 +91,7 @@ class Reading:
         selected = selection(target, request.query)
         # Spread, so that not all clients come back at once.
         lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
-        events = watch(self._registry.objects, target.kind, selected, options, lasts_s)
+        events = self._watches.watch(target.kind, selected, options, lasts_s)
         response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
         try:

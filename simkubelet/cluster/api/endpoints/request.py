@@ -14,8 +14,9 @@ from ..decoding.schema import check_date
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind, kind_at
 from ..registry.registry import DeleteOptions
-from .list_watch import ListOptions, WatchOptions, parse_version
+from .lists import ListOptions, parse_version
 from .selectors import Selection
+from .watches import WatchOptions
 
 __all__ = [
     "LogOptions",

@@ -16,7 +16,7 @@ from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
 from ..registry.names import is_label_value, is_qualified_name
 
-__all__ = ["Requirement", "Selection", "SelectorError", "parse_fields", "parse_labels"]
+__all__ = ["Place", "Requirement", "Selection", "SelectorError", "parse_fields", "parse_labels"]
 
 _TOKEN: Final = re.compile(r"\s*(!=|==|=|!|,|\(|\)|<|>|[^\s!=,()<>]+|$)")
 _SYMBOLS: Final = ("!=", "==", "=", "!", ",", "(", ")", "<", ">")
@@ -173,8 +173,29 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\(.)", r"\1", value)
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One field and the value that all objects of a selection have there; `value_of` reads it from any object."""
+
+    field: str
+    value: str
+    value_of: Callable[[JSON], str]
+
+
+def _namespace(obj: JSON) -> str:
+    return str(obj["metadata"].get("namespace", ""))
+
+
+_EVERYWHERE: Final = Place("", "", lambda obj: "")
+
+
 class Selection:
-    """Which objects of a kind a request is about."""
+    """Which objects of a kind a request is about.
+
+    Attributes:
+        namespace: the only one of them; None for all.
+        place: the first field whose value is asked for; else the namespace, or the empty field that all have.
+    """
 
     def __init__(self, kind: Kind, namespace: str | None, labels: str = "", fields: str = "") -> None:
         """Read the selectors.
@@ -184,10 +205,15 @@ class Selection:
         """
         try:
             self._labels = parse_labels(labels)
-            self._fields = [(self._getter(kind, name), value, equal) for name, value, equal in parse_fields(fields)]
+            terms = [(name, self._getter(kind, name), value, equal) for name, value, equal in parse_fields(fields)]
         except SelectorError as error:
             raise StatusError.bad_request(str(error)) from None
-        self._namespace = namespace
+        self._fields = [term[1:] for term in terms]
+        self.namespace = namespace
+        places = [Place(name, value, getter) for name, getter, value, equal in terms if equal]
+        if namespace is not None:
+            places.append(Place("metadata.namespace", namespace, _namespace))
+        self.place = [*places, _EVERYWHERE][0]
 
     @staticmethod
     def _getter(kind: Kind, field: str) -> Callable[[JSON], str]:
@@ -196,7 +222,7 @@ class Selection:
 
     def matches(self, obj: JSON) -> bool:
         metadata = obj["metadata"]
-        if self._namespace is not None and metadata.get("namespace", "") != self._namespace:
+        if self.namespace is not None and _namespace(obj) != self.namespace:
             return False
         labels = metadata.get("labels") or {}
         return all(requirement.matches(labels) for requirement in self._labels) and all(

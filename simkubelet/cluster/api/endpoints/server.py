@@ -11,6 +11,7 @@ import logging
 import secrets
 import ssl
 import tempfile
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -39,6 +40,8 @@ _LARGEST_BODY: Final = 3 * 1024 * 1024
 # What is too large is read, up to here, so that it can be answered as `handlers` does.
 _READ_LINE: Final = 4 * LARGEST_HEAD
 _SHUTDOWN_S: Final = 2.0
+_TLS_RECORD: Final = 16 * 1024
+"""The most that a record of TLS contains, in bytes."""
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -202,6 +205,8 @@ class ApiServer:
             max_field_size=_READ_LINE,
         )
         await self._runner.setup()
+        # Each connection has a buffer of this size for as long as it lasts; asyncio's own choice is 256 KiB.
+        SSLProtocol.max_size = _TLS_RECORD
         context = self._certificates.server_context() if self._certificates is not None else None
         try:
             await web.TCPSite(self._runner, _HOST, self._port, ssl_context=context).start()

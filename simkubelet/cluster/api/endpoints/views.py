@@ -13,8 +13,9 @@ from typing import Any, Final
 from ...objects.objects import JSON, WallTime
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
-from .list_watch import BOOKMARK, ERROR, Listed
+from .lists import Listed
 from .tables import table_of
+from .watches import BOOKMARK, ERROR
 
 __all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
 

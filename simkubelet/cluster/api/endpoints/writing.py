@@ -10,14 +10,14 @@ pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/va
 
 from __future__ import annotations
 
-import copy
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
 
-from ...objects.objects import JSON
+from ...objects.objects import JSON, copied
 from ..decoding.decoding import PROTOBUF, Decoder
 from ..decoding.schema import schema_of
 from ..errors import FieldError, GroupName, StatusError
@@ -27,7 +27,7 @@ from ..patching.patches import APPLY, PATCH_TYPES, patched
 from ..registry.kinds import Kind, kind_named
 from ..registry.metadata import check_place, check_uid
 from ..registry.registry import DeleteOptions, Registry, Write
-from .list_watch import Listed, ListOptions, list_objects
+from .lists import Listed, ListOptions, list_objects
 from .request import Target, as_bool, delete_options, dry_run, selection
 
 __all__ = ["Answer", "Writing"]
@@ -36,6 +36,7 @@ _ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
 _SUBJECT_REVIEW: Final = "SelfSubjectReview"
 _ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
 _PODS: Final = kind_named("pods")
+_DELETED_AT_ONCE: Final = 20
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 _READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
@@ -67,7 +68,7 @@ class Writing:
         except web.HTTPRequestEntityTooLarge:
             raise StatusError.too_large(request.client_max_size) from None
         if request.method == "DELETE":
-            return self._delete(request, target, body)
+            return await self._delete(request, target, body)
         if request.method == "PATCH":
             return self._patch(request, target, body)
         return (self._create if request.method == "POST" else self._update)(request, target, body)
@@ -123,7 +124,7 @@ class Writing:
 
     def _finalize(self, target: Target, new: JSON) -> JSON:
         """Take the finalizers of a namespace's spec away; without any it is gone."""
-        stored = copy.deepcopy(self._registry.get(target.kind, "", target.name))
+        stored = copied(self._registry.get(target.kind, "", target.name))
         stored.setdefault("spec", {})["finalizers"] = new.get("spec", {}).get("finalizers", [])
         key = target.kind.key("", target.name)
         if stored["metadata"].get("deletionTimestamp") and not stored["spec"]["finalizers"]:
@@ -146,7 +147,7 @@ class Writing:
         schema = schema_of(kind.group, kind.version, kind.kind)
 
         def change(stored: JSON) -> JSON:
-            new = decoder.patched(*patched(content_type, body, kind.present(copy.deepcopy(stored)), schema))
+            new = decoder.patched(*patched(content_type, body, kind.present(copied(stored)), schema))
             check_place(new, target.namespace, target.name)
             return self._tracked(new, stored, target, request)
 
@@ -182,7 +183,7 @@ class Writing:
         found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
         return Answer(found, warnings=write.warnings)
 
-    def _delete(self, request: web.Request, target: Target, body: bytes) -> Answer:
+    async def _delete(self, request: web.Request, target: Target, body: bytes) -> Answer:
         given = _delete_options(body, request) if body else {}
         stages: Sequence[str] = given.get("dryRun") or []
         write = Write(dry_run(stages or request.query.getall("dryRun", []), "DeleteOptions"))
@@ -191,14 +192,25 @@ class Writing:
             chosen = selection(target, request.query)
             everything = ListOptions()
             listed = list_objects(self._registry.objects, target.kind.key_kind, chosen, everything, selective=True)
-            for obj in listed.items:
-                metadata = obj["metadata"]
-                self._registry.delete(target.kind, metadata.get("namespace", ""), metadata["name"], options, write)
+            await self._delete_each(target.kind, listed.items, options, write)
             return Answer(listed, warnings=write.warnings)
         found, _ = self._registry.delete(target.kind, target.namespace, target.name, options, write)
         if target.kind.returns_deleted:
             return Answer(found)
         return Answer(_success(found, target.kind), is_status=True)
+
+    async def _delete_each(self, kind: Kind, found: list[JSON], options: DeleteOptions, write: Write) -> None:
+        """Delete objects one after the other, and let others be served now and then; what has gone meanwhile is gone.
+
+        Source: apiserver/pkg/registry/generic/registry/store.go, ``DeleteCollection`` (v0.34.4).
+        """
+        for number, obj in enumerate(found, 1):
+            metadata = obj["metadata"]
+            key = kind.key(metadata.get("namespace", ""), metadata["name"])
+            if self._registry.objects.get(key) is not None:
+                self._registry.delete(kind, key.namespace, key.name, options, write)
+            if number % _DELETED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def _tracked(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> JSON:
         """An object of a request in its stored form, with its defaults and with who manages which field."""
@@ -278,7 +290,7 @@ def _bind(registry: Registry, namespace: str, name: str, binding: JSON, write: W
         raise StatusError.conflict(about, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
         raise StatusError.conflict(about, name, f"pod {name} has non-empty .spec.schedulingGates")
-    new = copy.deepcopy(pod)
+    new = copied(pod)
     new["spec"]["nodeName"] = target["name"]
     for part in ("annotations", "labels"):
         if metadata.get(part):

@@ -7,12 +7,11 @@ pkg/admission/plugin/namespace/lifecycle/admission.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ...objects.objects import JSON, Objects, with_deletion
+from ...objects.objects import JSON, Objects, copied, with_deletion
 from ..errors import FieldError, GroupName, StatusError
 from .kinds import Kind, kind_named
 from .metadata import at_create, at_update, set_namespace, validate_metadata, validate_metadata_update
@@ -76,7 +75,7 @@ class Registry:
             StatusError: it is refused.
         """
         write = write or Write()
-        new = copy.deepcopy(body)
+        new = copied(body)
         if new.setdefault("metadata", {}).get("resourceVersion"):
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         set_namespace(new, kind, namespace)
@@ -110,7 +109,7 @@ class Registry:
         write = write or Write()
         old = self.get(kind, namespace, name)
         strategy = self.strategy(kind)
-        new = change(copy.deepcopy(old))
+        new = change(copied(old))
         self._check_version(kind, new, old, strategy)
         set_namespace(new, kind, namespace)
         strategy.default(new)
@@ -149,7 +148,7 @@ class Registry:
             raise StatusError.forbidden(kind.resource, name, "this namespace may not be deleted")
         old = self.get(kind, namespace, name)
         _check_preconditions(kind, old, options)
-        new = copy.deepcopy(old)
+        new = copied(old)
         metadata = new["metadata"]
         if options.finalizer and options.finalizer not in metadata.get("finalizers", ()):
             metadata["finalizers"] = [*metadata.get("finalizers", ()), options.finalizer]
@@ -295,7 +294,7 @@ def keep_status(new: JSON, old: JSON) -> None:
     """Take back every change of the status."""
     new.pop("status", None)
     if "status" in old:
-        new["status"] = copy.deepcopy(old["status"])
+        new["status"] = copied(old["status"])
 
 
 def keep_all_but_status(new: JSON, old: JSON) -> None:
@@ -303,7 +302,7 @@ def keep_all_but_status(new: JSON, old: JSON) -> None:
     status = new.get("status")
     kept = {name: new["metadata"][name] for name in ("managedFields", "resourceVersion") if name in new["metadata"]}
     new.clear()
-    new.update(copy.deepcopy({name: value for name, value in old.items() if name != "status"}))
+    new.update(copied({name: value for name, value in old.items() if name != "status"}))
     new["metadata"].update(kept)
     if status is not None:
         new["status"] = status

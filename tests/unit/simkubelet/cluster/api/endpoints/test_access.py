@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
+import tracemalloc
 from collections.abc import AsyncIterator, Mapping
 
 import aiohttp
@@ -55,6 +56,26 @@ async def asked(server: ApiServer, path: str, token: str | None = None) -> tuple
 async def test_kubeconfig_lets_in(locked: ApiServer) -> None:
     token = locked.kubeconfig()["users"][0]["user"]["token"]
     assert (await asked(locked, "/api/v1/pods", token))[0] == 200
+
+
+async def test_connection_takes_little_memory(locked: ApiServer) -> None:
+    token = locked.kubeconfig()["users"][0]["user"]["token"]
+    connector = aiohttp.TCPConnector(ssl=trusting(locked))
+    headers = {"Authorization": f"Bearer {token}"}
+    count = 10
+    tracemalloc.start()
+    try:
+        async with aiohttp.ClientSession(locked.url, connector=connector, headers=headers) as session:
+            watches = [await session.get("/api/v1/pods", params={"watch": "1"})]
+            before, _ = tracemalloc.get_traced_memory()
+            watches += [await session.get("/api/v1/pods", params={"watch": "1"}) for _ in range(count)]
+            after, _ = tracemalloc.get_traced_memory()
+            for watch in watches:
+                watch.close()
+    finally:
+        tracemalloc.stop()
+    both_sides_kib = (after - before) / count / 1024
+    assert both_sides_kib < 200
 
 
 async def test_wrong_token_is_unauthorized(locked: ApiServer) -> None:

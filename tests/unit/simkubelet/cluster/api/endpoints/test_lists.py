@@ -7,8 +7,14 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from simkubelet.cluster.objects.objects import Key, Objects
+from simkubelet.cluster.api.endpoints.lists import Listed, ListOptions, list_objects
+from simkubelet.cluster.api.endpoints.selectors import Selection
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.objects.objects import Key, Objects, WallTime
+from simkubelet.model.clock import ManualClock
 
 from ..conftest import CONFIG_MAPS, PODS, Client, config_map, pod
 
@@ -44,18 +50,80 @@ async def test_chunks_show_one_version(client: Client) -> None:
     assert second["metadata"]["resourceVersion"] == first["metadata"]["resourceVersion"]
 
 
+# "a-b" stands before "a" in the order of etcd's keys: "-" is before "/".
+PLACES = st.tuples(st.sampled_from(["a", "a-b", "b"]), st.sampled_from(["a", "a-b", "b", "c"]))
+
+
+@given(
+    st.sets(PLACES),
+    st.lists(st.lists(st.tuples(PLACES, st.booleans()), max_size=4), max_size=8),
+    st.integers(1, 4),
+    st.sampled_from([(None, ""), ("a", ""), (None, "odd=1"), ("a-b", "odd=1")]),
+)
+def test_chunks_are_what_was_there_at_the_first_whatever_is_written(
+    there: set[tuple[str, str]],
+    writes: list[list[tuple[tuple[str, str], bool]]],
+    limit: int,
+    selected: tuple[str | None, str],
+) -> None:
+    objects, selection = Objects(WallTime(ManualClock())), Selection(kind_named("configmaps"), *selected)
+    for place in there:
+        write(objects, place)
+    whole = listed(objects, selection, ListOptions())
+    chunks = [listed(objects, selection, ListOptions(limit=limit))]
+    for batch in writes:
+        for place, removes in batch:
+            write(objects, place, removes=removes)
+        if token := chunks[-1].continue_token:
+            chunks.append(listed(objects, selection, ListOptions(limit=limit, continue_token=token)))
+    while token := chunks[-1].continue_token:
+        chunks.append(listed(objects, selection, ListOptions(limit=limit, continue_token=token)))
+
+    items = [obj for chunk in chunks for obj in chunk.items]
+    places = [f"{obj['metadata']['namespace']}/{obj['metadata']['name']}" for obj in items]
+    assert items == whole.items
+    assert places == sorted(places)
+    assert {chunk.version for chunk in chunks} == {whole.version}
+    assert all(len(chunk.items) == limit for chunk in chunks[:-1])
+    if not selected[1]:
+        left = [len(whole.items) - limit * (n + 1) for n in range(len(chunks) - 1)]
+        assert [chunk.remaining for chunk in chunks] == [*left, None]
+
+
+def listed(objects: Objects, selection: Selection, options: ListOptions) -> Listed:
+    return list_objects(objects, "configmaps", selection, options, selective=False)
+
+
+def write(objects: Objects, place: tuple[str, str], *, removes: bool = False) -> None:
+    """Make an object, change it, or remove it."""
+    key = Key("configmaps", *place)
+    stored = objects.get(key)
+    number = objects.version
+    body = {"metadata": {"labels": {"odd": str(number % 2)}}, "data": {"number": str(number)}}
+    if stored is None:
+        objects.create(key, body)
+    elif removes:
+        objects.remove(key)
+    else:
+        objects.replace(key, {**stored, "data": body["data"]})
+
+
 @pytest.mark.slow
-async def test_continue_that_is_too_old_expires_with_a_way_on(client: Client, objects: Objects) -> None:
+async def test_continue_that_is_too_old_expires_with_a_way_on(
+    client: Client, objects: Objects, clock: ManualClock
+) -> None:
     for name in "abc":
         await client.post(CONFIG_MAPS, config_map(name))
     token = (await client.get(CONFIG_MAPS, params={"limit": "1"})).body["metadata"]["continue"]
+    objects.create(Key("configmaps", "default", "later"), {})
+    await clock.advance(76)
     for _ in range(550):
         objects.create(Key("configmaps", "default", "d"), {})
         objects.remove(Key("configmaps", "default", "d"))
     answer = await client.get(CONFIG_MAPS, params={"continue": token})
     assert (answer.code, answer.body["reason"]) == (410, "Expired")
     assert answer.body["message"].startswith("The provided continue parameter is too old to display")
-    assert await names(client, CONFIG_MAPS, **{"continue": answer.body["metadata"]["continue"]}) == ["b", "c"]
+    assert await names(client, CONFIG_MAPS, **{"continue": answer.body["metadata"]["continue"]}) == ["b", "c", "later"]
 
 
 def token(content: Any) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -11,11 +12,11 @@ from faker import Faker
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.endpoints.list_watch import BOOKMARK, WatchOptions, watch
 from simkubelet.cluster.api.endpoints.selectors import Selection
 from simkubelet.cluster.api.endpoints.server import ApiServer
+from simkubelet.cluster.api.endpoints.watches import BOOKMARK, Watches, WatchOptions
 from simkubelet.cluster.api.registry.kinds import kind_named
-from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime, Written
 from simkubelet.model.clock import ManualClock
 from tests.support.patience import LIMIT_S, until
 
@@ -53,9 +54,10 @@ async def test_object_that_leaves_a_selection_is_deleted_with_its_last_state_wit
 
 
 @pytest.mark.slow
-async def test_version_that_is_forgotten_is_answered_with_an_expired_event(client: Client, objects: Objects) -> None:
-    for number in range(1100):
-        objects.create(Key("configmaps", "default", f"c{number}"), {})
+async def test_version_that_is_forgotten_is_answered_with_an_expired_event(
+    client: Client, objects: Objects, clock: ManualClock
+) -> None:
+    await forget(objects, clock)
     async with client.watch(CONFIG_MAPS, resourceVersion="3") as watch:
         ((type_, status),) = await watch.rest()
     assert (type_, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
@@ -81,7 +83,7 @@ async def test_initial_events_need_a_version_match(client: Client) -> None:
 async def test_one_bookmark_comes_two_seconds_before_a_watch_ends(objects: Objects) -> None:
     kind = kind_named("configmaps")
     obj = objects.create(Key("configmaps", "default", "a"), {})
-    events = watch(objects, kind, Selection(kind, None), WatchOptions(bookmarks=True), 2.01)
+    events = Watches(objects).watch(kind, Selection(kind, None), WatchOptions(bookmarks=True), 2.01)
     assert (await anext(events))[0] == "ADDED"
 
     type_, bookmark = await asyncio.wait_for(anext(events), LIMIT_S)
@@ -119,7 +121,7 @@ async def test_watch_of_a_client_that_goes_away_is_freed(server: ApiServer) -> N
 
 @pytest.mark.slow
 async def test_client_that_does_not_read_costs_no_memory(
-    server: ApiServer, client: Client, objects: Objects, faker: Faker
+    server: ApiServer, client: Client, objects: Objects, clock: ManualClock, faker: Faker
 ) -> None:
     async with client.watch(CONFIG_MAPS) as watch:
         text = faker.pystr(min_chars=20_000, max_chars=20_000)
@@ -128,11 +130,86 @@ async def test_client_that_does_not_read_costs_no_memory(
         for number in range(2500):
             objects.replace(key, {**objects.get(key), "data": {"text": f"{number} {text}"}})  # type: ignore[dict-item]
             if number % 50 == 0:
-                await asyncio.sleep(0)
+                await clock.advance(10)
         events = [await watch.next()]
         while events[-1][0] != "ERROR" and "2499 " not in events[-1][1].get("data", {}).get("text", ""):
             events.append(await watch.next())
     assert events[-1][1].get("reason") == "Expired"
+
+
+async def test_waiting_watch_outlives_any_number_of_writes_to_others(objects: Objects, clock: ManualClock) -> None:
+    kind = kind_named("configmaps")
+    events = Watches(objects).watch(kind, Selection(kind, "other"), WatchOptions(since=objects.version), 60)
+    awaited = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    await forget(objects, clock)
+    assert not awaited.done()
+
+    objects.create(Key("configmaps", "other", "a"), {})
+
+    type_, obj = await awaited
+    assert (type_, obj["metadata"]["namespace"]) == ("ADDED", "other")
+    await events.aclose()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "fields", "is_woken"),
+    [
+        ("default", "", "", True),
+        ("other", "", "", False),
+        (None, "", "metadata.name=c", True),
+        (None, "", "metadata.name=d", False),
+        (None, "", "metadata.name!=c", False),
+        (None, "app=x", "", True),
+        (None, "app=y", "", False),
+    ],
+)
+async def test_write_wakes_the_watches_that_it_concerns(
+    objects: Objects, namespace: str | None, labels: str, fields: str, is_woken: bool
+) -> None:
+    kind = kind_named("configmaps")
+    selection = Selection(kind, namespace, labels, fields)
+    events = Watches(objects).watch(kind, selection, WatchOptions(since=objects.version), 60)
+    awaited = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    reads = count_reads(objects)
+
+    objects.create(Key("configmaps", "default", "c"), {"metadata": {"labels": {"app": "x"}}})
+    await asyncio.sleep(0)
+
+    assert (awaited.done(), bool(reads)) == (is_woken, is_woken)
+    awaited.cancel()
+    with suppress(asyncio.CancelledError):
+        await awaited
+    await events.aclose()
+
+
+def count_reads(objects: Objects) -> list[int]:
+    """The versions from which the history is read from now on."""
+    reads: list[int] = []
+    since = objects.since
+
+    def counted(version: int, kind: str) -> list[Written]:
+        reads.append(version)
+        return since(version, kind)
+
+    objects.since = counted  # type: ignore[method-assign]
+    return reads
+
+
+async def test_write_at_the_moment_of_a_bookmark_is_seen(objects: Objects) -> None:
+    kind = kind_named("configmaps")
+    loop = asyncio.get_running_loop()
+    events = Watches(objects).watch(kind, Selection(kind, None), WatchOptions(since=objects.version, bookmarks=True), 3)
+    awaited = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    # The bookmark's timer has fired, the watch has not run yet.
+    loop.call_at(loop.time() + 1, lambda: loop.call_soon(objects.create, Key("configmaps", "default", "a"), {}))
+
+    found = [await awaited, await anext(events)]
+
+    assert sorted(type_ for type_, _ in found) == ["ADDED", "BOOKMARK"]
+    await events.aclose()
 
 
 async def test_table_of_a_watch_has_its_columns_in_the_first_event_only(client: Client) -> None:
@@ -150,17 +227,25 @@ Step = tuple[str, str, str]
 @given(
     st.lists(st.tuples(st.sampled_from(["write", "remove"]), st.sampled_from("abc"), st.sampled_from(["x", "y"]))),
     st.integers(0, 30),
+    st.sampled_from([(None, "app=x", ""), ("default", "", ""), (None, "", "metadata.name=a"), ("other", "", "")]),
+    st.integers(1, 5),
 )
-async def test_list_and_watch_from_it_give_the_state(steps: list[Step], begin: int) -> None:
+async def test_list_and_watch_from_it_give_the_state(
+    steps: list[Step], begin: int, selected: tuple[str | None, str, str], at_once: int
+) -> None:
     objects = Objects(WallTime(ManualClock()))
-    selection = Selection(kind_named("configmaps"), None, "app=x")
+    selection = Selection(kind_named("configmaps"), *selected)
     play(objects, steps[:begin])
     state = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
     options = WatchOptions(since=objects.version, send_initial_events=False)
-    events = watch(objects, kind_named("configmaps"), selection, options, 60)
-    play(objects, steps[begin:])
+    events = Watches(objects).watch(kind_named("configmaps"), selection, options, 60)
+    reader = Reader(events)
+    for at in range(begin, len(steps), at_once):
+        await reader.read()
+        play(objects, steps[at : at + at_once])
+    await reader.read()
     expected = {obj["metadata"]["name"]: obj for obj in objects.all_of("configmaps") if selection.matches(obj)}
-    for type_, obj in await there(events):
+    for type_, obj in reader.found:
         name = obj["metadata"]["name"]
         if type_ == "DELETED":
             del state[name]
@@ -168,6 +253,7 @@ async def test_list_and_watch_from_it_give_the_state(steps: list[Step], begin: i
             assert (name in state) == (type_ == "MODIFIED")
             state[name] = obj
     assert state == expected
+    await reader.close()
 
 
 def play(objects: Objects, steps: Iterable[Step]) -> None:
@@ -183,15 +269,36 @@ def play(objects: Objects, steps: Iterable[Step]) -> None:
             objects.replace(key, {**before, "metadata": {**before["metadata"], "labels": {"app": app}}})
 
 
-async def there(events: object) -> list[tuple[str, JSON]]:
-    """The events that come without anything happening."""
-    found: list[tuple[str, JSON]] = []
-    while True:
-        step = asyncio.ensure_future(anext(events))  # type: ignore[call-overload]
-        await asyncio.sleep(0)
-        if not step.done():
-            step.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await step
-            return found
-        found.append(step.result())
+async def forget(objects: Objects, clock: ManualClock) -> None:
+    """Write so much that what was written to ConfigMaps before is forgotten."""
+    objects.create(Key("configmaps", "default", "old"), {})
+    await clock.advance(76)
+    for number in range(1100):
+        objects.create(Key("configmaps", "default", f"c{number}"), {})
+
+
+class Reader:
+    """Reads a watch as far as it goes, and then waits with it."""
+
+    def __init__(self, events: AsyncGenerator[tuple[str, JSON], None]) -> None:
+        self.found: list[tuple[str, JSON]] = []
+        self._events = events
+        self._step = asyncio.ensure_future(anext(events))
+
+    async def read(self) -> None:
+        """Take the events that come without anything happening."""
+        await self._let_it_run()
+        while self._step.done():
+            self.found.append(self._step.result())
+            self._step = asyncio.ensure_future(anext(self._events))
+            await self._let_it_run()
+
+    async def close(self) -> None:
+        self._step.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._step
+        await self._events.aclose()
+
+    async def _let_it_run(self) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)

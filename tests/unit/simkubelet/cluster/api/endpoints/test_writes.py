@@ -11,7 +11,7 @@ import pytest
 
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.controllers.namespaces import NamespaceController
-from simkubelet.cluster.objects.objects import JSON, Objects
+from simkubelet.cluster.objects.objects import JSON, Key, Objects, Verb, Written
 from simkubelet.model.clock import ManualClock
 from tests.support.patience import LIMIT_S
 
@@ -231,6 +231,34 @@ async def test_collection_is_deleted_by_selector(client: Client) -> None:
     assert (answer.code, answer.body["kind"], len(answer.body["items"])) == (200, "ConfigMapList", 2)
     left = await client.get(CONFIG_MAPS)
     assert [item["metadata"]["name"] for item in left.body["items"]] == ["b"]
+
+
+async def test_others_are_served_while_a_collection_is_deleted(client: Client, objects: Objects) -> None:
+    for number in range(100):
+        objects.create(Key("configmaps", "default", f"c{number}"), {})
+    deleting = asyncio.ensure_future(client.send("DELETE", CONFIG_MAPS))
+    left = {100}
+    while not deleting.done():
+        await asyncio.sleep(0)
+        left.add(len(objects.all_of("configmaps")))
+
+    assert ((await deleting).code, min(left), max(left)) == (200, 0, 100)
+    assert len(left) > 3
+
+
+async def test_object_that_goes_while_its_collection_is_deleted_is_no_error(client: Client, objects: Objects) -> None:
+    for name in "abc":
+        objects.create(Key("configmaps", "default", name), {})
+
+    def remove_last(written: Written) -> None:
+        if written.key.name == "a" and written.verb is Verb.DELETED:
+            objects.remove(Key("configmaps", "default", "c"))
+
+    objects.subscribe("configmaps", remove_last)
+    answer = await client.send("DELETE", CONFIG_MAPS)
+
+    assert (answer.code, len(answer.body["items"])) == (200, 3)
+    assert objects.all_of("configmaps") == []
 
 
 async def test_deleted_namespace_is_emptied_and_refuses_what_is_new(client: Client, server: ApiServer) -> None:

@@ -1,35 +1,25 @@
-"""Lists and watches: the objects of a selection, and what happens to them.
+"""Lists: the objects of a selection as they are now, as they were at an earlier version, or in chunks of one version.
 
-A list is of now, of an earlier version, or comes in chunks that all show the same version. A watch keeps a version and
-no queue: it reads from the history of the objects what came after, when its client takes it. So a client that reads
-slowly costs nothing, and one that falls behind the history must list again.
-
-Source: staging/src/k8s.io/apiserver/pkg/storage (continue.go, errors.go, etcd3/errors.go; cacher/cacher.go,
-cache_watcher.go, watch_cache.go), staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation
-(kubernetes v1.34.4).
+Source: staging/src/k8s.io/apiserver/pkg/storage (continue.go, errors.go, etcd3/errors.go),
+staging/src/k8s.io/apimachinery/pkg/apis/meta/internalversion/validation (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
-from ...objects.objects import JSON, Key, Objects, TooOldError, Verb, Written
+from ...objects.objects import JSON, Objects, TooOldError
 from ..decoding.documents import json_document
 from ..decoding.schema import go_name
 from ..errors import FieldError, GroupName, StatusError
-from ..registry.kinds import Kind
 from .selectors import Selection
 
-__all__ = ["BOOKMARK", "ERROR", "ListOptions", "Listed", "WatchOptions", "list_objects", "parse_version", "watch"]
-
-BOOKMARK: Final = "BOOKMARK"
-ERROR: Final = "ERROR"
+__all__ = ["ListOptions", "Listed", "list_objects", "parse_version"]
 
 _CONTINUE_EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -43,9 +33,6 @@ _NO_CONTINUE: Final = "invalid continue token: continue key is not valid"
 _NO_BASE64: Final = re.compile(r"[^-_A-Za-z0-9]")
 _LARGEST: Final = 2**64 - 1
 _MOST_DIGITS: Final = 64
-_BOOKMARK_PERIOD_S: Final = 60.0
-_BOOKMARK_BEFORE_END_S: Final = 2.0
-_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +53,6 @@ class Listed:
     version: int
     continue_token: str = ""
     remaining: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """What a watch request asks for."""
-
-    since: int = 0
-    bookmarks: bool = False
-    send_initial_events: bool | None = None
 
 
 def parse_version(text: str) -> int:
@@ -120,80 +98,40 @@ def list_objects(objects: Objects, kind: str, selection: Selection, options: Lis
     elif options.version_match == "Exact":
         version = asked
     try:
-        items = _at_version(objects, kind, version)
+        there = _at_version(objects, kind, selection.namespace, after, version)
     except TooOldError:
         if not options.continue_token:
             raise StatusError.expired(f"too old resource version: {version}") from None
         error = StatusError.expired(_CONTINUE_EXPIRED)
         error.metadata = {"continue": _token(-1, after)}
         raise error from None
-    found = [
-        obj for key, obj in sorted(items.items()) if f"{key.namespace}/{key.name}" > after and selection.matches(obj)
-    ]
+    found = filter(selection.matches, there)
     # From its cache, which "0" asks for, a server gives all at once.
-    if options.limit <= 0 or len(found) <= options.limit or options.resource_version == "0":
-        return Listed(found, version)
-    chunk = found[: options.limit]
+    if options.limit <= 0 or options.resource_version == "0":
+        return Listed(list(found), version)
+    chunk = list(islice(found, options.limit))
+    if next(found, None) is None:
+        return Listed(chunk, version)
     last = chunk[-1]["metadata"]
     token = _token(version, f"{last.get('namespace', '')}/{last['name']}")
-    return Listed(chunk, version, token, None if selective else len(found) - len(chunk))
+    return Listed(chunk, version, token, None if selective else len(there) - len(chunk))
 
 
-async def watch(
-    objects: Objects, kind: Kind, selection: Selection, options: WatchOptions, lasts_s: float
-) -> AsyncGenerator[tuple[str, JSON], None]:
-    """The types and objects of the events of a watch, without end unless it is an error.
-
-    The caller ends it after `lasts_s` seconds of the event loop; a bookmark comes shortly before.
-    """
-    since = options.since
-    begins_with_state = options.send_initial_events
-    if begins_with_state is None:
-        begins_with_state = since == 0
-    version = objects.version if begins_with_state or since == 0 else since
-    if begins_with_state:
-        for obj in objects.all_of(kind.key_kind):
-            if selection.matches(obj):
-                yield Verb.ADDED, obj
-        if options.send_initial_events and options.bookmarks:
-            yield BOOKMARK, _bookmark(kind, version, {_INITIAL_EVENTS_END: "true"})
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + lasts_s
-    bookmark_at = _next_bookmark(loop.time(), ends_at)
-    seen = -1
-    while True:
-        count = objects.change.count
-        try:
-            written = objects.since(version, kind.key_kind) if count != seen else []
-        except TooOldError:
-            oldest = objects.oldest(kind.key_kind)
-            yield ERROR, StatusError.expired(f"too old resource version: {version} ({oldest})").status()
-            return
-        seen, version = count, max(version, objects.version)
-        for event in _seen_through(selection, written):
-            yield event
-        if objects.change.count != seen:
+def _at_version(objects: Objects, kind: str, namespace: str | None, after: str, version: int) -> list[JSON]:
+    """What there was behind a path at a version: what there is, without what was written since."""
+    there = objects.by_path(kind, namespace, after)
+    if version == objects.version:
+        return list(there.values())
+    for written in reversed(objects.since(version, kind)):
+        path = written.key.path
+        if path <= after or namespace not in (None, written.key.namespace):
             continue
-        try:
-            async with asyncio.timeout_at(bookmark_at):
-                await objects.change.wait(seen)
-        except TimeoutError:
-            bookmark_at = _next_bookmark(loop.time(), ends_at)
-            if options.bookmarks:
-                yield BOOKMARK, _bookmark(kind, version)
-
-
-def _at_version(objects: Objects, kind: str, version: int) -> dict[Key, JSON]:
-    """What there was at a version: what there is, without what was written since."""
-    items = {
-        Key(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects.all_of(kind)
-    }
-    for written in reversed(objects.since(version, kind)) if version != objects.version else ():
-        if written.verb is Verb.ADDED:
-            del items[written.key]
-        elif written.before is not None:
-            items[written.key] = written.before
-    return items
+        if written.before is None:
+            there.pop(path, None)
+        else:
+            there[path] = written.before
+    # Those that are gone now stand at the end.
+    return [there[path] for path in sorted(there)]
 
 
 def _validate(options: ListOptions) -> None:
@@ -259,31 +197,3 @@ def _token_fields(document: Any) -> tuple[str, int, str]:
             field = f"continueToken.{name} of type {go_type}"
             raise ValueError(f"json: cannot unmarshal {go_name(value)} into Go struct field {field}")
     return document.get("v") or "", document.get("rv") or 0, document.get("start") or ""
-
-
-def _next_bookmark(now: float, ends_at: float) -> float | None:
-    """When to send a bookmark: each minute, and shortly before the end; None where no other fits in.
-
-    Source: staging/src/k8s.io/apiserver/pkg/storage/cacher/cache_watcher.go, ``nextBookmarkTime`` (kubernetes v1.34.4).
-    """
-    at = min(now + _BOOKMARK_PERIOD_S, ends_at - _BOOKMARK_BEFORE_END_S)
-    return at if at >= now else None
-
-
-def _seen_through(selection: Selection, written: list[Written]) -> Iterator[tuple[str, JSON]]:
-    """Writes as a selection shows them: an object that leaves it is deleted, with its last state within."""
-    for one in written:
-        was = one.before is not None and selection.matches(one.before)
-        is_ = one.verb is not Verb.DELETED and selection.matches(one.object)
-        if is_:
-            yield Verb.MODIFIED if was else Verb.ADDED, one.object
-        elif was and one.before is not None:
-            metadata = {**one.before["metadata"], "resourceVersion": str(one.version)}
-            yield Verb.DELETED, {**one.before, "metadata": metadata}
-
-
-def _bookmark(kind: Kind, version: int, annotations: dict[str, str] | None = None) -> JSON:
-    metadata: JSON = {"resourceVersion": str(version)}
-    if annotations:
-        metadata["annotations"] = annotations
-    return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
