@@ -35,9 +35,11 @@ nox.options.reuse_existing_virtualenvs = True
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
+# What starts no process computes all the time: more processes than cores would only collect the tests once more.
+ON_EACH_CORE = ("--numprocesses", str(os.cpu_count() or 1), "--dist", "worksteal")
 # Most tests wait for processes more than they compute; who is done takes over what others have not begun.
 IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal")
-# Tests of stories take up to a minute: `tests/e2e` has the longest first, and each process takes the next one.
+# Some tests take up to a minute: the longest come first (`tests/conftest.py`), and each process takes the next one.
 LONGEST_FIRST = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
@@ -95,11 +97,11 @@ def give_up(session: nox.Session, reason: str) -> None:
 
 
 def files_in_memory() -> dict[str, str]:
-    """Let pytest make temporary files in memory if programs run there: a fake machine is a hundred files."""
-    memory = Path("/dev/shm")  # noqa: S108 - pytest makes a folder of its own there
+    """Let temporary files be in memory if programs run there: a node of a test is two hundred files and folders."""
+    memory = Path("/dev/shm")  # noqa: S108 - each process makes a folder of its own there
     if not memory.is_dir() or os.statvfs(memory).f_flag & os.ST_NOEXEC:
         return {}
-    return {"PYTEST_DEBUG_TEMPROOT": str(memory)} if shutil.disk_usage(memory).free >= ROOM_BYTES else {}
+    return {"TMPDIR": str(memory)} if shutil.disk_usage(memory).free >= ROOM_BYTES else {}
 
 
 def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
@@ -173,7 +175,7 @@ def environment(session: nox.Session) -> None:
 @nox.session(venv_backend="none", requires=["environment"], tags=[QUICK])
 def unit(session: nox.Session) -> None:
     """Run the unit tests, which start no process; arguments after `--` go to pytest."""
-    session.run(BIN / "pytest", "tests/unit", *IN_PARALLEL, *session.posargs, env=files_in_memory())
+    session.run(BIN / "pytest", "tests/unit", *ON_EACH_CORE, *session.posargs, env=files_in_memory())
 
 
 @nox.session(venv_backend="none", requires=["environment"], tags=[QUICK], default=False)
@@ -185,7 +187,7 @@ def catalogue(session: nox.Session) -> None:
 @IN_ENVIRONMENT
 def process(session: nox.Session) -> None:
     """Run the tests of parts that are, or that start, a process of their own."""
-    session.run(BIN / "pytest", "tests/process", *IN_PARALLEL, *session.posargs)
+    session.run(BIN / "pytest", "tests/process", *LONGEST_FIRST, *session.posargs, env=files_in_memory())
 
 
 @IN_ENVIRONMENT
@@ -230,7 +232,8 @@ def browser(session: nox.Session) -> None:
 def nvidia(session: nox.Session) -> None:
     """Play the stories with NVIDIA's own plugin, built from source with Go."""
     build_nvidias_plugin(session)
-    session.run(BIN / "pytest", "tests/e2e", "-m", "nvidia_go", *LONGEST_FIRST, *session.posargs)
+    chosen = ("tests/e2e", "-m", "nvidia_go")
+    session.run(BIN / "pytest", *chosen, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
 
 
 @IN_ENVIRONMENT
@@ -295,7 +298,7 @@ def oracle(session: nox.Session) -> None:
         names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
         session.env.update(zip(names, str(built).splitlines(), strict=True))
         session.env["SIMKUBELET_ORACLE_VERSION"] = minor
-        session.run(BIN / "pytest", "tests/oracle", *IN_PARALLEL, *for_pytest)
+        session.run(BIN / "pytest", "tests/oracle", *LONGEST_FIRST, *for_pytest, env=files_in_memory())
 
 
 @nox.session(reuse_venv=False)

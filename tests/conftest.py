@@ -11,6 +11,21 @@ from hypothesis import settings
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
+LONGEST = (
+    "test_nvidia_conformance",
+    "test_nvidia_stories",
+    "test_good_plugin_passes_every_check",
+    "test_bundled_plugin_gets_the_verdicts_of_the_page",
+    "test_sample_plugin_gets_the_verdicts_of_the_page",
+    "test_conformance_checks",
+    "test_pytest_plugin",
+    "test_same_as_the_real_manager",
+    "test_same_topology",
+    "test_stories",
+    "test_docs",
+)
+"""Tests that take tens of seconds, and modules of such tests."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -29,6 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
     for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, action)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the longest tests begin first, so that at the end no process waits for one that another began late."""
+    place = {name: number for number, name in enumerate(LONGEST)}
+
+    def turn(item: pytest.Item) -> int:
+        return min(place.get(name, len(LONGEST)) for name in (item.path.stem, item.name.partition("[")[0]))
+
+    items.sort(key=turn)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -21,9 +21,6 @@ import pytest
 
 from tests.support.patience import PROGRAM_LIMIT_S
 
-LONGEST = ("test_stories", "test_docs", "test_nvidia_conformance", "test_nvidia_stories")
-"""Modules with tests that take tens of seconds."""
-
 
 @dataclass(frozen=True)
 class Run:
@@ -96,15 +93,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-minor", action="store_true", help="play every story on every Kubernetes minor")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest tests begin first, so that at the end no process waits for one that another began late."""
-    place = {name: number for number, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: place.get(item.path.stem, len(LONGEST)))
-
-
 @pytest.fixture
 def run() -> Iterator[Run]:
-    scratch = Path(tempfile.mkdtemp(prefix="e2e-", dir="/tmp"))
+    scratch = Path(tempfile.mkdtemp(prefix="e2e-"))
     runs = Run(scratch)
     yield runs
     # Of a test that failed; all others look themselves.

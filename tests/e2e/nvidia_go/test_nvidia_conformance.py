@@ -20,8 +20,9 @@ PROFILE = {
 }
 
 
-def test_both_plugins_get_the_verdicts_of_the_page(run: Any, nvidia_plugin: str) -> None:
+@pytest.mark.parametrize("whose", ["NVIDIA's", "ours"])
+def test_both_plugins_get_the_verdicts_of_the_page(run: Any, nvidia_plugin: str, whose: str) -> None:
     expected = known("NVIDIA k8s-device-plugin", GROUPS)
+    command = (sys.executable, "-m", "simkubelet", "plugin", "nvidia") if whose == "ours" else (nvidia_plugin,)
 
-    for command in ((nvidia_plugin,), (sys.executable, "-m", "simkubelet", "plugin", "nvidia")):
-        assert asyncio.run(verdicts(command, PROFILE, GROUPS, run.scratch)) == expected
+    assert asyncio.run(verdicts(command, PROFILE, GROUPS, run.scratch)) == expected

@@ -7,7 +7,8 @@ check, in half an hour; broken registrations and restarts then fail further ones
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ ARGUMENTS = {
     "generic": ("--config", "/etc/seats.yaml"),
     "iluvatar": ("--config-file", "/etc/ix-config"),
 }
+
+
+@pytest.fixture(autouse=True)
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place for nodes' folders, with a short path: of a plugin that fails, the logs are kept."""
+    with tempfile.TemporaryDirectory(prefix="sk-") as folder:
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
 
 
 def plugin(fault: str = "") -> Subject:

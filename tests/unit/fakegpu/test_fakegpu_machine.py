@@ -206,6 +206,7 @@ def test_environment_puts_library_and_programs_first(machine: Machine, monkeypat
 
 
 def test_default_directory_follows_the_users_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
     assert default_directory() == Path(f"/tmp/fakegpu-{os.getuid()}")
 
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.story import document as documents
 from scenarios.story.crosscheck import Known
-from scenarios.story.document import Document, DocumentError, load
+from scenarios.story.document import Document, DocumentError, load, read_yaml
 
 POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
 OK = "expect: {node: node-1, capacity: {r: 1}}"
@@ -523,6 +524,8 @@ def test_name_of_a_story_for_pytest_is_that_before_both_endings(write_story: Cal
         pytest.param(b"\xff\xfe\x00", "1:1: ", id="not UTF-8"),
         pytest.param(b"a: \x00", "1:1: ", id="control character"),
         pytest.param(b"[" * 600, "1:1: nested too deeply", id="nested too deeply"),
+        pytest.param(b"[" * 999 + b"]" * 999, "1:1: nested too deeply", id="nested too deeply, and closed"),
+        pytest.param(b"- " * 100_000, "1:1: nested too deeply", id="so deep that libyaml would overflow the stack"),
         pytest.param(b"just text", '1:1: expected a mapping; found "just text"', id="scalar"),
     ],
 )
@@ -535,6 +538,32 @@ def test_file_that_is_not_a_story_is_refused(content: bytes, problem: str, tmp_p
 
     assert len(caught.value.lines) == 1
     assert caught.value.lines[0].startswith(f"{path}:{problem}")
+
+
+STYLES = r"""# A comment, and text of all planes: äß€😀
+text: &here [plain, 'single ''quoted''.', "double \x41 \
+  quoted", 0x1F, 1e3, ~, yes, 2026-11-23]
+again: {alias: *here, ? complex : "🚀", nested: [[], {}]}
+folded: >-
+  one
+  line
+
+literal: |+
+  two
+  lines
+
+merged: {<<: {a: 1}, b: 2}
+"""
+
+
+@pytest.mark.parametrize("broken", ["", "- broken\n"], ids=["right", "broken"])
+def test_libyaml_and_pyyaml_read_the_same(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (STYLES + broken).encode()
+    fast = read_yaml(text)
+    monkeypatch.setattr(documents, "_FASTEST", None)
+
+    assert read_yaml(text) == fast
+    assert bool(fast.problems) == bool(broken)
 
 
 def test_missing_file_and_folder_are_refused(tmp_path: Path, known: Known) -> None:

@@ -75,7 +75,7 @@ def ordinary_user(folder: Path) -> list[str]:
 
 @pytest.fixture(params=["own", "ordinary"])
 def node(request: pytest.FixtureRequest) -> Iterator[Node]:
-    with tempfile.TemporaryDirectory(prefix="sk-") as name:
+    with tempfile.TemporaryDirectory(prefix="sk-", dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
         prefix = ordinary_user(folder) if request.param == "ordinary" else []
