@@ -204,7 +204,8 @@ def asan(session: nox.Session) -> None:
 @IN_ENVIRONMENT
 def e2e(session: nox.Session) -> None:
     """Play every story over real sockets with the project's own plugins."""
-    session.run(BIN / "pytest", "tests/e2e", "-m", "not nvidia_go and not clients", *LONGEST_FIRST, *session.posargs)
+    chosen = ("tests/e2e", "-m", "not nvidia_go and not clients")
+    session.run(BIN / "pytest", *chosen, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
 
 
 @IN_ENVIRONMENT
