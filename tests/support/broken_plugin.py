@@ -67,10 +67,27 @@ class Plugin:
             while True:
                 await self.wanted.wait()
                 self.wanted.clear()
-                if self.hangs or not await self.register():
+                if self.hangs or not await self.registered_or_wanted():
                     await asyncio.sleep(self.pause_s())
                     self.wanted.set()
                 assert not any(task.done() for task in following)
+
+    async def registered_or_wanted(self) -> bool:
+        """Register; give up when another kubelet comes, which has removed the socket that this one would dial.
+
+        Returns:
+            False where it is to try again after a pause.
+        """
+        registering = asyncio.create_task(self.register())
+        if self.fault == "hostile-kubelet/register-hangs":
+            return await registering
+        wanted = asyncio.create_task(self.wanted.wait())
+        try:
+            await asyncio.wait([registering, wanted], return_when=asyncio.FIRST_COMPLETED)
+            return registering.result() if registering.done() else True
+        finally:
+            registering.cancel()
+            wanted.cancel()
 
     def start(self) -> None:
         """What it does with what it finds at its start."""
