@@ -33,16 +33,17 @@ class Answers:
     def __init__(self, fault: str, stream_ended: Callable[[], None]) -> None:
         self.fault = fault
         self.registrations = 0
-        self.open_streams = 0
         self.is_idle = True
         """Whether no container has got a device."""
         self._stream_ended = stream_ended
         self._streams = 0
+        self._has_stream = False
         self._given: set[str] = set()
         self._given_before: set[str] = set()
         """Before the latest registration."""
         self._calls = 0
         self._last_given: list[str] = []
+        """By the latest call, if no registration and no PreStartContainer came after it."""
         self._prepared: set[str] = set()
         self._asked_options_at = -1.0
         self._was_broken = False
@@ -52,6 +53,7 @@ class Answers:
         """Begin another registration."""
         self.registrations += 1
         self._given_before = set(self._given)
+        self._last_given = []
 
     def devices(self) -> list[api.Device]:
         epoch = f"-{self.registrations}" if self.fault == "kubelet-restart/same-ids" else ""
@@ -97,9 +99,9 @@ class Answers:
 
     async def lists(self, request: api.Empty) -> AsyncGenerator[api.ListAndWatchResponse, None]:
         if self.fault == "stream/opened-twice":
-            if self.open_streams:
+            if self._has_stream:
                 raise CallError(Code.UNKNOWN, "there is a stream")
-            self.open_streams += 1
+            self._has_stream = True
         self._streams += 1
         latest, sent, looks = (self.registrations, self._streams), None, 0
         try:
@@ -118,7 +120,7 @@ class Answers:
                         yield api.ListAndWatchResponse(devices=[api.Device(ID="x" * (5 << 20), health=api.HEALTHY)])
                 await asyncio.sleep(LOOK_S)
         finally:
-            self.open_streams = 0
+            self._has_stream = False
             pause_s = 1.0 if self.fault == "kubelet-restart/kubelet-away" else 0.5
             asyncio.get_running_loop().call_later(pause_s, self.look_after, latest)
 
@@ -204,4 +206,5 @@ class Answers:
         if self.fault == "pre-start/without-allocate" and not self._given.issuperset(request.devices_ids):
             raise CallError(Code.UNKNOWN, "not allocated")
         self._prepared.update(request.devices_ids)
+        self._last_given = []
         return api.PreStartContainerResponse()

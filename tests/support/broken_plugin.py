@@ -172,9 +172,11 @@ class Plugin:
                     threading.Thread(target=burn, daemon=True).start()
 
     def pause_s(self) -> float:
-        """Before it tries to register again."""
+        """Before it tries to register again; longer when many tries have failed."""
         self.tries += 1
-        return 0.3 if self.fault != "hostile-kubelet/always-refused" or self.tries > 50 else 0.0
+        if self.fault == "hostile-kubelet/always-refused" and self.tries <= 50:
+            return 0.0
+        return 0.3 if self.tries <= 10 else 1.0
 
     def socket_gone(self) -> None:
         """A watch of the file ends with the file, where nobody makes another at once."""
@@ -188,11 +190,6 @@ class Plugin:
         """Serve on a new socket and register; whether that went well."""
         if not reachable(KUBELET):
             return False
-        if self.fault == "stream/opened-twice":
-            # What a kubelet that has ended leaves is gone by then.
-            await asyncio.sleep(0.2)
-        if self.answers.open_streams:
-            return await self.send(self.request())
         if self.server is not None:
             await self.server.stop()
         SOCKET.unlink(missing_ok=True)
