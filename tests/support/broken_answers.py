@@ -107,7 +107,7 @@ class Answers:
         try:
             while True:
                 looks += 1
-                if self.fault == "stream/stays-open" and looks > 100:
+                if self.fault == "stream/stays-open" and looks > 100 and self._streams == 1:
                     return
                 if self.fault == "lists/unchanged" and looks == 10:
                     sent = None
