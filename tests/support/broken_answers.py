@@ -105,6 +105,8 @@ class Answers:
         self._streams += 1
         latest, sent, looks = (self.registrations, self._streams), None, 0
         try:
+            if self.fault == "limits/list-size" and self._streams == 1:
+                yield api.ListAndWatchResponse(devices=[api.Device(ID="x" * (5 << 20), health=api.HEALTHY)])
             while True:
                 looks += 1
                 if self.fault == "stream/stays-open" and looks > 100 and self._streams == 1:
@@ -115,9 +117,6 @@ class Answers:
                 if sent != devices:
                     sent = devices
                     yield api.ListAndWatchResponse(devices=devices)
-                    if self.fault == "limits/list-size" and self._streams == 1:
-                        await asyncio.sleep(0.3)
-                        yield api.ListAndWatchResponse(devices=[api.Device(ID="x" * (5 << 20), health=api.HEALTHY)])
                 await asyncio.sleep(LOOK_S)
         finally:
             self._has_stream = False

@@ -46,6 +46,8 @@ COMPANIONS = {
     "registration/once": ("stream/stays-open",),
     # The other one looks for seconds whether the devices stay.
     "stream/stays-open": ("registration/once", "instances/rolling-update"),
+    # A kubelet ends the stream at a list that is too long.
+    "limits/list-size": ("registration/once", "stream/stays-open"),
     # Each starts the plugin once more after it has ended well.
     "shutdown/starts-again": ("pre-start/without-allocate", "health/survives-a-plugin-restart"),
 }
