@@ -89,15 +89,14 @@ def conform(
     Exit status: 0 no check failed, 1 one failed or the plugin does not register, 2 bad input, 3 the machine failed,
     130 interrupted with Ctrl-C, 143 with SIGTERM.
     """  # noqa: D301  # click's mark for lines that stay as they are
-    from rich.console import Console
-
+    from ..play.console import console
     from .checks import all_checks, selected
     from .profile import read_profile
     from .report import Report, print_list
     from .tested_plugin import Subject
 
     chosen = selected(all_checks(), only, skip)
-    out = Console(highlight=False)
+    out = console()
     if is_list:
         print_list(out, chosen)
         return

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
 
 from rich.console import Console
 from rich.text import Text
 
-from simkubelet.model.errors import InputError
-
+from ..play.console import counted, print_line, result_line
 from ..play.failure import failure_lines
-from ..play.junit import cleaned
+from ..play.junit import Case, suite_of, xml_of
+from ..report.written import make_folder, written_for
 from .checks import GROUPS, Check
 from .conform import Result, Status
 from .tested_plugin import Subject
@@ -78,14 +78,9 @@ class Report:
         """Take a result and print its line."""
         self.results.append(result)
         total, width = len(self._checks), max(len(check.id) for check in self._checks)
-        about = f"  {result.verdict.reason}" if result.status is Status.SKIPPED else ""
-        self._print(
-            Text.assemble(
-                f"{len(self.results):>{len(str(total))}}/{total} ",
-                (f"{result.status.upper():<7}", _STYLES[result.status]),
-                f" {result.check.id:<{width}}  {result.verdict.duration_s:>6.2f} s{about}",
-            )
-        )
+        about = result.verdict.reason if result.status is Status.SKIPPED else ""
+        place, name = (len(self.results), total), result.check.id.ljust(width)
+        self._print(result_line(place, _word(result), name, result.verdict.duration_s, about))
 
     def finish(self) -> None:
         """Write the files, and print the table by groups, what each failure shows, and the totals."""
@@ -102,11 +97,9 @@ class Report:
 
     def _write(self, results: Sequence[Result] = ()) -> None:
         for option, path, write in (("--junit", self._junit, _write_junit), ("--report", self._page, self._write_page)):
-            try:
-                if path is not None:
+            if path is not None:
+                with written_for(option):
                     write(path, results)
-            except OSError as error:
-                raise InputError(f"{option}: '{error.filename}' cannot be written: {error.strerror}") from error
 
     def _write_page(self, directory: Path, results: Sequence[Result]) -> None:
         from ..report.page import Reported, write_report
@@ -128,16 +121,20 @@ class Report:
             self._print(Text(title, style="bold"))
         for result in results:
             name, about = result.check.id.partition("/")[2], result.verdict.reason or result.check.summary
-            self._print(
-                Text.assemble(f"  {name:<28} ", (f"{result.status.upper():<7}", _STYLES[result.status]), f" {about}")
-            )
+            word, style = _word(result)
+            self._print(Text.assemble(f"  {name:<28} ", (f"{word:<7}", style), f" {about}"))
 
     def _print(self, text: Text) -> None:
-        text.rstrip()
-        self._out.print(text, soft_wrap=True)
+        print_line(self._out, text)
+
+
+def _word(result: Result) -> tuple[str, str]:
+    """The word for a result, and its style."""
+    return result.status.upper(), _STYLES[result.status]
 
 
 def _write_junit(path: Path, results: Sequence[Result]) -> None:
+    make_folder(path.parent)
     path.write_bytes(junit_xml(results))
 
 
@@ -170,29 +167,25 @@ def _one_line(text: str) -> str:
 
 def totals(results: Sequence[Result], wall_s: float) -> str:
     """The last line: how many checks of each status, and the time from first to last."""
-    counts = [(status, sum(result.status is status for result in results)) for status in Status]
-    return f"{', '.join(f'{count} {status}' for status, count in counts if count)} in {wall_s:.1f} s"
+    counts = Counter(result.status for result in results)
+    return f"{counted({status.value: counts[status] for status in Status})} in {wall_s:.1f} s"
 
 
 def junit_xml(results: Sequence[Result]) -> bytes:
     """One test case per check, with its group as the class; a warning is a passed case with output."""
+    return xml_of(suite_of("conform", [_case(result) for result in results]))
+
+
+def _case(result: Result) -> Case:
     elements = {Status.FAILED: "failure", Status.UNKNOWN: "error", Status.SKIPPED: "skipped"}
-    names = {"failure": "failures", "error": "errors", "skipped": "skipped"}
-    counts = {names[one]: str(sum(result.status is status for result in results)) for status, one in elements.items()}
-    time_s = f"{sum(result.verdict.duration_s for result in results):.3f}"
-    suite = ElementTree.Element("testsuite", {"name": "conform", "tests": str(len(results)), **counts, "time": time_s})
-    for result in results:
-        group, _, name = result.check.id.partition("/")
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            {"classname": f"conform.{group}", "name": name, "time": f"{result.verdict.duration_s:.3f}"},
-        )
-        if element := elements.get(result.status):
-            inner = ElementTree.SubElement(case, element, {"message": cleaned(result.verdict.reason)})
-            inner.text = cleaned("\n".join(result_lines(result)))
-        elif result.status is Status.WARNING:
-            ElementTree.SubElement(case, "system-out").text = cleaned("\n".join(result_lines(result)))
-    ElementTree.indent(suite)
-    xml: bytes = ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True)
-    return xml + b"\n"
+    group, _, name = result.check.id.partition("/")
+    lines = "\n".join(result_lines(result))
+    return Case(
+        f"conform.{group}",
+        name,
+        result.verdict.duration_s,
+        elements.get(result.status, ""),
+        {"message": result.verdict.reason},
+        lines,
+        lines if result.status is Status.WARNING else "",
+    )

@@ -139,24 +139,36 @@ class Screen:
             self._print(Text(hint))
 
     def _line(self, verdict: Verdict) -> Text:
-        place, name = f"{self._count:>{len(str(self._total))}}/{self._total}", verdict.scenario
+        name, outcome = verdict.scenario, verdict.outcome
         about = verdict.reason or self._summaries.get(name, "")
-        word = (verdict.outcome.word.ljust(_WORD_WIDTH), _STYLES[verdict.outcome])
-        return Text.assemble(f"{place} ", word, f" {name:<{self._width}}  {verdict.duration_s:>6.2f} s  {about}")
+        place, word = (self._count, self._total), (outcome.word, _STYLES[outcome])
+        return result_line(place, word, name.ljust(self._width), verdict.duration_s, about)
 
     def _show_under_way(self) -> None:
         if self._status is not None:
             self._status.update(self.under_way)
 
     def _print(self, text: Text) -> None:
-        text.rstrip()
         self._has_printed = True
-        try:
-            self._terminal.print(text, soft_wrap=True)
-        except OSError as error:
-            if not has_no_reader(error):
-                raise
-            give_up(sys.stdout)
+        print_line(self._terminal, text)
+
+
+def print_line(terminal: Console, text: Text) -> None:
+    """Print text as it is, as long as somebody reads it."""
+    text.rstrip()
+    try:
+        terminal.print(text, soft_wrap=True)
+    except OSError as error:
+        if not has_no_reader(error):
+            raise
+        give_up(sys.stdout)
+
+
+def result_line(place: tuple[int, int], word: tuple[str, str], name: str, duration_s: float, about: str) -> Text:
+    """The line of a result: which of how many, its word in a style, what was played, for how long, and more."""
+    number, total = place
+    head = (word[0].ljust(_WORD_WIDTH), word[1])
+    return Text.assemble(f"{number:>{len(str(total))}}/{total} ", head, f" {name}  {duration_s:>6.2f} s  {about}")
 
 
 def console() -> Console:
@@ -174,9 +186,13 @@ class _Console(Console):
 
 def totals(verdicts: Sequence[Verdict], wall_s: float) -> str:
     """The last line of a run: how many stories of each outcome, and the time from first to last."""
-    counts = [(outcome, sum(verdict.outcome is outcome for verdict in verdicts)) for outcome in Outcome]
-    parts = ", ".join(f"{count} {outcome.word.lower()}" for outcome, count in counts if count)
-    return f"{parts} in {wall_s:.2f} s"
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    return f"{counted({one.word.lower(): counts[one] for one in Outcome})} in {wall_s:.2f} s"
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """How many there are of each word, without those of which there is none."""
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count)
 
 
 def workspace() -> Path | None:

@@ -1,4 +1,4 @@
-"""The verdicts of a run as JUnit XML, as CI systems read it.
+"""Verdicts as JUnit XML, as CI systems read it: those of a run, and cases of any other command.
 
 An ``error`` is a story that says nothing about its plugin: a step of it cannot be done, or the machine failed; `type`
 has the word for which.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree
 
@@ -28,50 +29,93 @@ _COUNTS: Final = {"failure": "failures", "error": "errors", "skipped": "skipped"
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
-    """One test suite with one test case per story, in order; UTF-8 with an XML declaration."""
-    found = Counter(_ELEMENTS.get(verdict.outcome) for verdict in verdicts)
-    counts = {name: str(found[element]) for element, name in _COUNTS.items()}
-    totals = {"tests": str(len(verdicts)), **counts, "time": _seconds(sum(v.duration_s for v in verdicts))}
-    root = ElementTree.Element("testsuites", totals)
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "simkubelet", **totals})
-    for verdict in verdicts:
-        _add_case(suite, verdict)
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test case.
+
+    Attributes:
+        classname: Under which readers group it.
+        name: Its own.
+        duration_s: How long it took.
+        element: ``failure``, ``error`` or ``skipped``; empty where it passed.
+        about: The attributes of that element.
+        text: The text of that element.
+        output: What else there is to read.
+        place: Further attributes of the case, such as its file.
+        properties: Name -> value; empty ones are left out.
+    """
+
+    classname: str
+    name: str
+    duration_s: float
+    element: str = ""
+    about: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    output: str = ""
+    place: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def suite_of(name: str, cases: Sequence[Case]) -> ElementTree.Element:
+    """Make one test suite of test cases, in order."""
+    found = Counter(case.element for case in cases)
+    counts = {attribute: str(found[element]) for element, attribute in _COUNTS.items()}
+    time_s = _seconds(sum(case.duration_s for case in cases))
+    suite = ElementTree.Element("testsuite", {"name": name, "tests": str(len(cases)), **counts, "time": time_s})
+    for case in cases:
+        _add_case(suite, case)
+    return suite
+
+
+def xml_of(root: ElementTree.Element) -> bytes:
+    """Return UTF-8 with an XML declaration."""
     ElementTree.indent(root)
     xml: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
     return xml + b"\n"
 
 
-def _add_case(suite: ElementTree.Element, verdict: Verdict) -> None:
-    """Add a story: where it is, Kubernetes version and round, the result, and how the logs of its plugins end."""
-    case = ElementTree.SubElement(
-        suite,
-        "testcase",
-        {"classname": "simkubelet", "name": verdict.scenario, "time": _seconds(verdict.duration_s)},
+def junit_xml(verdicts: Sequence[Verdict]) -> bytes:
+    """One test suite with one test case per story, in order."""
+    suite = suite_of("simkubelet", [_case(verdict) for verdict in verdicts])
+    root = ElementTree.Element("testsuites", {key: value for key, value in suite.items() if key != "name"})
+    root.append(suite)
+    return xml_of(root)
+
+
+def _case(verdict: Verdict) -> Case:
+    """A story: where it is, Kubernetes version and round, the result, and how the logs of its plugins end."""
+    lines = [line for log, end in verdict.log_ends.items() for line in (f"{log}:", *end)]
+    return Case(
+        "simkubelet",
+        verdict.scenario,
+        verdict.duration_s,
+        _ELEMENTS.get(verdict.outcome, ""),
+        {"type": verdict.outcome.word, "message": verdict.reason},
+        "\n".join((*failure_lines(verdict), *verdict.remedies)),
+        "\n".join(lines),
+        {} if verdict.path is None else {"file": str(verdict.path), "line": str(verdict.line)},
+        {"kubernetes": verdict.kubernetes, "round": verdict.round},
     )
-    if verdict.path is not None:
-        case.attrib |= {"file": str(verdict.path), "line": str(verdict.line)}
-    if given := {name: value for name, value in _properties(verdict).items() if value}:
-        properties = ElementTree.SubElement(case, "properties")
+
+
+def _add_case(suite: ElementTree.Element, case: Case) -> None:
+    about = {"classname": case.classname, "name": case.name, "time": _seconds(case.duration_s), **case.place}
+    element = ElementTree.SubElement(suite, "testcase", about)
+    if given := {name: value for name, value in case.properties.items() if value}:
+        properties = ElementTree.SubElement(element, "properties")
         for name, value in given.items():
             ElementTree.SubElement(properties, "property", {"name": name, "value": value})
-    if element := _ELEMENTS.get(verdict.outcome):
-        about = {"type": verdict.outcome.word, "message": cleaned(verdict.reason)}
-        result = ElementTree.SubElement(case, element, about)
-        result.text = cleaned("\n".join((*failure_lines(verdict), *verdict.remedies)))
-    if verdict.log_ends:
-        lines = [line for log, end in verdict.log_ends.items() for line in (f"{log}:", *end)]
-        ElementTree.SubElement(case, "system-out").text = cleaned("\n".join(lines))
-
-
-def _properties(verdict: Verdict) -> dict[str, str]:
-    return {"kubernetes": verdict.kubernetes, "round": verdict.round}
+    if case.element:
+        why = {name: _cleaned(value) for name, value in case.about.items()}
+        ElementTree.SubElement(element, case.element, why).text = _cleaned(case.text)
+    if case.output:
+        ElementTree.SubElement(element, "system-out").text = _cleaned(case.output)
 
 
 def _seconds(duration_s: float) -> str:
     return f"{duration_s:.3f}"
 
 
-def cleaned(text: str) -> str:
+def _cleaned(text: str) -> str:
     """Text without the characters that XML cannot hold, such as a plugin's colour codes."""
     return _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", text)

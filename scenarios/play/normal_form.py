@@ -53,6 +53,7 @@ from ..trace.events import (
     FaultHealed,
     FaultInjected,
     FileCreated,
+    FileDated,
     FileMoved,
     FileRemoved,
     FileWritten,
@@ -78,6 +79,7 @@ _PodLife = PodScheduled | ContainerStarted | ContainerExited | PodStatusUpdated 
 _Story = (
     FileCreated
     | FileWritten
+    | FileDated
     | FileMoved
     | FileRemoved
     | GpuPartitioned

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.text import Text
 
-from simkubelet.model.errors import InputError
-
 from ..evaluation.verdict import Outcome, Verdict
 from ..report.history import History
 from ..report.terminal import between, entry_line
+from ..report.written import written_for
 from ..trace.events import ExpectationFailed
 from ..trace.trace import Entry
 
@@ -57,10 +56,8 @@ def write_replay(directory: Path, trace: Path, stories: Mapping[str, Sequence[En
 
     reported = [_reported(story, entries) for story, entries in stories.items()]
     longest_s = max(story.verdict.duration_s for story in reported)
-    try:
+    with written_for("--report"):
         write_report(directory, reported, longest_s, f"simkubelet replay {trace.name}")
-    except OSError as error:
-        raise InputError(f"--report: '{error.filename}' cannot be written: {error.strerror}") from error
 
 
 def _reported(story: str, entries: Sequence[Entry]) -> Reported:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from simkubelet.model.errors import HostError, InputError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
+from ..report.written import make_folder, written_for
 from ..story.stories import first_sentence
 from ..trace.trace import write_lines
 from .console import Screen, console, workspace
@@ -37,7 +38,7 @@ class Outputs:
     """The folder of a report."""
 
     def write(self, played: Sequence[Played], summaries: Mapping[str, str], wall_s: float) -> None:
-        """Write each file, in place of what it had.
+        """Write each file, in place of what it had; folders that are missing are made.
 
         Args:
             played: The stories of the run, in order.
@@ -45,8 +46,10 @@ class Outputs:
             wall_s: How long the run took until now.
         """
         if self.junit is not None:
+            make_folder(self.junit.parent)
             self.junit.write_bytes(junit_xml([one.verdict for one in played]))
         if self.trace is not None:
+            make_folder(self.trace.parent)
             with self.trace.open("w", encoding="utf-8") as stream:
                 for one in played:
                     write_lines(one.events, stream, one.verdict.scenario)
@@ -194,7 +197,5 @@ def _write_first(outputs: Outputs, played: Sequence[Played], summaries: Mapping[
         ("--report", Outputs(report=outputs.report)),
     )
     for option, one in single:
-        try:
+        with written_for(option):
             one.write(played, summaries, 0.0)
-        except OSError as error:
-            raise InputError(f"{option}: '{error.filename}' cannot be written: {error.strerror}") from error

@@ -6,7 +6,6 @@ reads when a reader opens the story: so a page with hundreds of stories opens at
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import re
 from collections import Counter
@@ -24,6 +23,7 @@ from ..trace.trace import Entry
 from .differences import differences, lane_of
 from .messages import clipped
 from .timeline import read
+from .written import make_folder
 
 NAME: Final = "index.html"
 _HERE: Final = Path(__file__).parent
@@ -68,9 +68,7 @@ def write_report(directory: Path, stories: Sequence[Reported], wall_s: float, ti
     Raises:
         OSError: It cannot be written.
     """
-    # Where a file is in the folder's place, writing into it gives the clearer error.
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir(parents=True, exist_ok=True)
+    make_folder(directory)
     path = directory / NAME
     # A plugin's output may have bytes that are no text.
     path.write_text(html(stories, title, wall_s, datetime.now(UTC)), encoding="utf-8", errors="replace")

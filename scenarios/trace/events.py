@@ -268,6 +268,16 @@ class FileWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class FileDated:
+    """The time at which a file of a node was changed last was set, to so many seconds ago."""
+
+    kind: ClassVar[str] = "file-dated"
+    node: str
+    path: str
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
 class FileMoved:
     """A file of a node was given another path."""
 
@@ -322,6 +332,7 @@ StoryEvent = (
     | NvmlHealed
     | FileCreated
     | FileWritten
+    | FileDated
     | FileMoved
     | FileRemoved
     | ClockAdvanced

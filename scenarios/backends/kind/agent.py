@@ -231,6 +231,11 @@ class AgentFiles:
         """Give a file another content."""
         (HOST / path.lstrip("/")).write_text(content)
 
+    def do_date_file(self, path: str, age: float) -> None:
+        """Set the time at which a file was changed last, to so many seconds ago."""
+        date_s = time.time() - age
+        os.utime(HOST / path.lstrip("/"), (date_s, date_s))
+
     def do_move_file(self, path: str, to: str) -> None:
         """Give a file another path where nothing is in its way."""
         place = HOST / to.lstrip("/")

@@ -17,6 +17,7 @@ from ...story.verbs.file_action import (
     AddStaticPod,
     CreateFile,
     CreateFolder,
+    DateFile,
     FileAction,
     MoveFile,
     RemoveFile,
@@ -26,7 +27,7 @@ from ...story.verbs.file_action import (
 )
 from ...story.verbs.hardware_action import DeviceAction, HealDevice, NvidiaAction
 from ...story.verbs.pod_action import MetadataAction
-from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileMoved, FileRemoved, FileWritten
+from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileDated, FileMoved, FileRemoved, FileWritten
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
@@ -87,6 +88,9 @@ async def change_file(
         case WriteFile(path=path, content=content):
             await node.ask("write_file", path=path, content=content)
             trace.append(FileWritten(node.name, path))
+        case DateFile(path=path, age=age):
+            await node.ask("date_file", path=path, age=age)
+            trace.append(FileDated(node.name, path, age))
         case MoveFile(path=path, to=to):
             await node.ask("move_file", path=path, to=to)
             trace.append(FileMoved(node.name, path, to))

@@ -23,6 +23,7 @@ from ...story.verbs.file_action import (
     AddStaticPod,
     CreateFile,
     CreateFolder,
+    DateFile,
     FileAction,
     MoveFile,
     RemoveFile,
@@ -58,6 +59,7 @@ from ...trace.events import (
     FaultHealed,
     FaultInjected,
     FileCreated,
+    FileDated,
     FileMoved,
     FileRemoved,
     FileWritten,
@@ -144,6 +146,9 @@ def change_file(action: FileAction, node: SimNode, snapshot: Snapshot, trace: Tr
         case WriteFile(path=path, content=content):
             node.files.write(path, content)
             trace.append(FileWritten(node.name, path))
+        case DateFile(path=path, age=age):
+            node.files.date(path, age)
+            trace.append(FileDated(node.name, path, age))
         case MoveFile(path=path, to=to):
             node.files.move(path, to)
             trace.append(FileMoved(node.name, path, to))

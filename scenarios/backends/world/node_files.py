@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -71,6 +72,16 @@ class SimFiles:
         with self._named_errors(path, "written"), self._found(path).open("r+", encoding="utf-8") as file:
             file.write(content)
             file.truncate()
+
+    def date(self, path: str, age_s: float) -> None:
+        """Set the time at which the file at an absolute path of the node was changed last, to so long ago.
+
+        Raises:
+            InputError: there is no such file.
+        """
+        date_s = time.time() - age_s
+        with self._named_errors(path, "dated"):
+            os.utime(self._found(path), (date_s, date_s))
 
     def move(self, path: str, to: str) -> None:
         """Give the file at an absolute path of the node another one.

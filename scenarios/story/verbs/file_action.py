@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pydantic import StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from ...trace.events import FileCreated, FileMoved, FileRemoved, FileWritten
-from ..part import Capability, DataPath, Name, NodeAction, NodePath
+from ...trace.events import FileCreated, FileDated, FileMoved, FileRemoved, FileWritten
+from ..part import Capability, DataPath, Duration, Name, NodeAction, NodePath
 from .pod_action import Apply
 
 
@@ -95,6 +95,20 @@ class WriteFile(_PathAction):
     events = (FileWritten,)
 
     content: StrictStr
+
+
+class DateFile(_PathAction):
+    """Set the time at which a file was changed last, as a clock that was set back does for what is made afterwards.
+
+    The sockets of a tap, which a plugin with `tap: true` sees, keep their own.
+
+    Attributes:
+        age: How long ago, by the clock of this machine.
+    """
+
+    events = (FileDated,)
+
+    age: Duration
 
 
 class MoveFile(_PathAction):

@@ -1,7 +1,7 @@
 """Each check of ``simkubelet conform`` with a plugin that passes all of them, and with one that is broken for it.
 
 A broken plugin is played with its own check and its companions. With SIMKUBELET_EVERY_CHECK=1 it is played with every
-check, in half an hour; broken registrations and restarts then fail further ones, which COMPANIONS does not list yet.
+check, in half an hour on two free cores.
 """
 
 from __future__ import annotations
@@ -19,20 +19,36 @@ from scenarios.conform.conform import Status
 from scenarios.conform.profile import Profile
 from scenarios.conform.tested_plugin import Subject, discovered
 from scenarios.story.check_spec import Severity
-from tests.support import broken_plugin
+from tests.support import broken_answers, broken_plugin
 from tests.support.conformance import EVERY_CHECK, known, statuses, verdicts
 
 ROOT = Path(__file__).parents[3]
 CHECKS = all_checks()
 BY_ID = {check.id: check for check in CHECKS}
 COMPANIONS = {
+    # They look whether any call was answered with an error, and a kubelet asks for the options in each registration.
+    "options/answered": (
+        "options/asked-twice",
+        "allocation/asked-again",
+        "allocation/init-container",
+        "pre-start/again",
+        "pre-start/without-allocate",
+        "kubelet-restart/during-admission",
+    ),
+    # Its first pod asks for all devices, too.
+    "limits/all-devices": ("kubelet-restart/during-admission",),
+    # They begin with the same kubelet restart, of a node on which nothing else happens.
+    "kubelet-restart/registers-again": ("kubelet-restart/keeps-its-process", "kubelet-restart/same-ids"),
     # The same pod: its container must have the device of its init container.
     "allocation/init-container": ("preferred-allocation/required",),
     # Each begins with a device that breaks.
     "health/reported": ("health/recovers", "health/survives-a-kubelet-restart", "health/survives-a-plugin-restart"),
     # A registration opens a stream, and a stream that has ended is opened again by a registration.
     "registration/once": ("stream/stays-open",),
-    "stream/stays-open": ("registration/once",),
+    # The other one looks for seconds whether the devices stay.
+    "stream/stays-open": ("registration/once", "instances/rolling-update"),
+    # A kubelet ends the stream at a list that is too long.
+    "limits/list-size": ("registration/once", "stream/stays-open"),
     # Each starts the plugin once more after it has ended well.
     "shutdown/starts-again": ("pre-start/without-allocate", "health/survives-a-plugin-restart"),
 }
@@ -40,9 +56,9 @@ COMPANIONS = {
 PROFILE = Profile.model_validate(
     {
         "env": {"PYTHONPATH": str(ROOT)},
-        "break": {"createFile": {"path": broken_plugin.BROKEN}},
-        "heal": {"removeFile": {"path": broken_plugin.BROKEN}},
-        "many": {"count": broken_plugin.MANY, "env": {"BROKEN_PLUGIN_COUNT": str(broken_plugin.MANY)}},
+        "break": {"createFile": {"path": broken_answers.BROKEN}},
+        "heal": {"removeFile": {"path": broken_answers.BROKEN}},
+        "many": {"count": broken_answers.MANY, "env": {"BROKEN_PLUGIN_COUNT": str(broken_answers.MANY)}},
         "wait": "3s",
     }
 )
@@ -87,7 +103,7 @@ def plugin(fault: str = "") -> Subject:
         (sys.executable, "-m", "tests.support.broken_plugin", fault),
         PROFILE,
         broken_plugin.RESOURCE,
-        broken_plugin.COUNT,
+        broken_answers.COUNT,
         (broken_plugin.RESOURCE,),
         frozenset({"preStart", "preferredAllocation"}),
     )

@@ -238,6 +238,15 @@ def test_report_is_a_page_with_advice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["junit", "page"])
+def test_missing_folder_of_a_file_is_made(tmp_path: Path, option: str) -> None:
+    place = tmp_path / "made" / "here"
+
+    Report(Console(file=io.StringIO()), [], **{option: place})
+
+    assert place.exists()
+
+
+@pytest.mark.parametrize("option", ["junit", "page"])
 def test_file_that_cannot_be_written_is_found_before_the_first_check(tmp_path: Path, option: str) -> None:
     (tmp_path / "file").touch()
 

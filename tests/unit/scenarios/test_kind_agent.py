@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from pathlib import Path
 
 import pytest
 
 from scenarios.backends.kind import agent
-from scenarios.backends.kind.agent import Agent, AgentDevices
+from scenarios.backends.kind.agent import Agent, AgentDevices, AgentFiles
 from simkubelet.apis.inotify import Mask, PathEvent
 
 
@@ -41,6 +42,14 @@ def test_node_with_gpus_has_their_driver_and_what_a_container_runtime_needs(host
     hooks = ("/usr/bin/nvidia-ctk", "/usr/bin/nvidia-cdi-hook")
     assert all(os.access(f"{host}{hook}", os.X_OK) for hook in hooks)
     assert {"/dev", *hooks} <= set((driver.parent / "created").read_text().split())
+
+
+def test_dated_file_was_changed_so_long_ago(host: Path) -> None:
+    files = AgentFiles()
+    files.do_create_file("/etc/a", "")
+    files.do_date_file("/etc/a", 3600.0)
+
+    assert (host / "etc/a").stat().st_mtime == pytest.approx(time.time() - 3600, abs=600)
 
 
 def test_kubelet_found_before_its_event_is_reported_once(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from scenarios.story.specs import NodeSpec
 from scenarios.story.verbs.file_action import (
     CreateFile,
     CreateFolder,
+    DateFile,
     MoveFile,
     RemoveFile,
     RemoveFolder,
@@ -62,6 +64,16 @@ def test_moved_file_keeps_its_content_and_takes_no_place_of_another(node: SimNod
     with pytest.raises(InputError, match=r"^node-1:/etc/a: cannot be moved to /etc/d: No such file or directory$"):
         change(node, trace, MoveFile(path="/etc/a", to="/etc/d"))
     assert kinds(trace) == ["file-created", "file-created", "file-moved"]
+
+
+def test_dated_file_was_changed_so_long_ago(node: SimNode, trace: Trace) -> None:
+    change(node, trace, CreateFile(path="/etc/a"))
+    change(node, trace, DateFile.model_validate({"path": "/etc/a", "age": "1h"}))
+
+    assert node.files.place("/etc/a").stat().st_mtime == pytest.approx(time.time() - 3600, abs=600)
+    with pytest.raises(InputError, match=r"^node-1:/etc/b: cannot be dated: No such file or directory$"):
+        change(node, trace, DateFile.model_validate({"path": "/etc/b", "age": "1s"}))
+    assert kinds(trace) == ["file-created", "file-dated"]
 
 
 def test_what_is_not_there_or_in_the_way_is_reported_by_its_path_on_the_node(node: SimNode, trace: Trace) -> None:

@@ -240,7 +240,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--plugin", "nvida=true"], "--plugin: no plugin 'nvida'; did you mean 'nvidia'?", id="plugin"),
         pytest.param(["--plugin", "nvidia=/no/x"], "--plugin: plugin 'nvidia': no program '/no/x'", id="program"),
         pytest.param(["-n", "0"], "Invalid value for '-n': 0 is not in the range", id="processes"),
-        pytest.param(["--junit", "/no/x.xml"], "--junit: '/no/x.xml' cannot be written: No such file", id="junit"),
+        pytest.param(["--junit", "/dev/null/x"], "--junit: '/dev/null/x' cannot be written: Not a dir", id="junit"),
         pytest.param(["--dir", "/dev/null/x"], "/dev/null/x: no folder can be made here: Not a dir", id="folder"),
         pytest.param(["--timeout", "2"], "Invalid value for '--timeout': expected a duration like", id="timeout"),
         pytest.param(["--pause-on-failure"], "--pause-on-failure: needs a terminal, where Enter", id="no terminal"),
@@ -248,7 +248,7 @@ def test_run_without_names_plays_the_chosen_stories_and_says_how_to_play_all(
         pytest.param(["--repeat", "0"], "Invalid value for '--repeat': 0 is not in the range", id="repeat"),
         pytest.param(["-k", "frob"], "-k: no story matches 'frob'", id="expression"),
         pytest.param(["--tag", "frob"], "--tag: no story has the tag 'frob'; none of them has a tag", id="tag"),
-        pytest.param(["--trace", "/no/x"], "--trace: '/no/x' cannot be written: No such file", id="trace"),
+        pytest.param(["--trace", "/dev/null/x"], "--trace: '/dev/null/x' cannot be written: Not a dir", id="trace"),
         pytest.param(
             ["--report", "/dev/null"], "--report: '/dev/null/index.html' cannot be written: Not a", id="report"
         ),
@@ -263,6 +263,15 @@ def test_wrong_use_is_one_line_and_2(
     assert (status, out, played) == (2, "", [])
     assert err.startswith(f"error: {complaint}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("played")
+def test_missing_folders_of_files_are_made(run_cli: Any, write_story: Any, tmp_path: Path) -> None:
+    files = [tmp_path / option / "made" / "file" for option in ("junit", "trace", "report")]
+
+    status, _, _ = run_cli("run", write_story(STEPS), *(f"--{file.parts[-3]}={file}" for file in files))
+
+    assert (status, [file.exists() for file in files]) == (0, [True] * 3)
 
 
 def test_story_is_played_on_each_of_its_versions_or_on_the_one_that_is_asked_for(
