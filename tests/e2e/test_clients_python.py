@@ -97,19 +97,6 @@ def test_official_client_meets_a_conflict(core: Any) -> None:
     core.delete_namespaced_config_map("shared", "default")
 
 
-def test_official_client_gets_410_for_old_version(core: Any) -> None:
-    core.create_namespaced_config_map("default", config_map("busy"))
-    begin = core.list_namespaced_config_map("default").metadata.resource_version
-    for n in range(2100):
-        core.patch_namespaced_config_map("busy", "default", {"data": {"n": str(n)}})
-
-    with pytest.raises(client.ApiException) as refused:
-        next(watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version=begin))
-
-    assert refused.value.status == 410
-    core.delete_namespaced_config_map("busy", "default")
-
-
 def test_official_client_reads_a_list_in_pages(core: Any) -> None:
     for n in range(5):
         labels = {"in": "pages"}

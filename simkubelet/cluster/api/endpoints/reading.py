@@ -23,6 +23,7 @@ from .watches import Watches
 
 __all__ = ["PodLogs", "Reading", "is_pretty"]
 
+_WRITTEN_AT_ONCE: Final = 4
 _MIN_WATCH_S: Final = 1800
 
 
@@ -97,10 +98,18 @@ class Reading:
         try:
             async with asyncio.timeout(lasts_s) as deadline:
                 self._lasting.add(deadline)
+                count = 0
                 async for type_, obj in events:
                     await response.write(encoded(view.event(type_, obj)))
+                    count += 1
+                    if count % _WRITTEN_AT_ONCE == 0:
+                        # The end of a connection is noticed in between; a TLS connection does not report it otherwise.
+                        await asyncio.sleep(0)
         except TimeoutError:
             pass
+        except ConnectionError:
+            # The client has gone.
+            return response
         finally:
             self._lasting.discard(deadline)
             await events.aclose()
@@ -127,6 +136,9 @@ class Reading:
                     await response.write(piece)
         except TimeoutError:
             pass
+        except ConnectionError:
+            # The client has gone.
+            return response
         finally:
             self._lasting.discard(deadline)
         await response.write_eof()

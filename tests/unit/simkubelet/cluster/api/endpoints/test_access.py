@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import socket
 import ssl
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
@@ -15,7 +16,7 @@ from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.api.registry.registry import Registry, Strategy
 from simkubelet.cluster.controllers.namespaces import NamespaceController
-from simkubelet.cluster.objects.objects import JSON, Objects
+from simkubelet.cluster.objects.objects import JSON, Key, Objects
 from tests.support.patience import LIMIT_S
 
 from ..conftest import Client, ScriptedLogs
@@ -76,6 +77,28 @@ async def test_connection_takes_little_memory(locked: ApiServer) -> None:
         tracemalloc.stop()
     both_sides_kib = (after - before) / count / 1024
     assert both_sides_kib < 200
+
+
+async def test_watch_ends_when_its_client_has_gone(
+    locked: ApiServer, objects: Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = locked.kubeconfig()["users"][0]["user"]["token"]
+    connector, headers = aiohttp.TCPConnector(ssl=trusting(locked)), {"Authorization": f"Bearer {token}"}
+    async with aiohttp.ClientSession(locked.url, connector=connector, headers=headers) as session:
+        others = asyncio.all_tasks()
+        watch = await session.get("/api/v1/configmaps", params={"watch": "1"})
+        objects.create(Key("configmaps", "default", "first"), {})
+        await asyncio.wait_for(watch.content.readline(), LIMIT_S)
+        for number in range(100):
+            objects.create(Key("configmaps", "default", f"c{number}"), {})
+        assert watch.connection is not None
+        assert watch.connection.transport is not None
+        # The server learns it from what it writes: that the other side takes nothing more.
+        watch.connection.transport.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        _, lasting = await asyncio.wait(asyncio.all_tasks() - others, timeout=LIMIT_S)
+        watch.close()
+    assert lasting == set()
+    assert [record.message for record in caplog.records] == []
 
 
 async def test_wrong_token_is_unauthorized(locked: ApiServer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 
 import aiohttp
+import kubernetes
 import pytest
 from faker import Faker
 from hypothesis import given
@@ -62,6 +63,21 @@ async def test_version_that_is_forgotten_is_answered_with_an_expired_event(
         ((type_, status),) = await watch.rest()
     assert (type_, status["code"], status["reason"]) == ("ERROR", 410, "Expired")
     assert status["message"] == f"too old resource version: 3 ({objects.oldest('configmaps')})"
+
+
+@pytest.mark.slow
+async def test_official_client_gets_410_for_a_version_that_is_forgotten(
+    server: ApiServer, objects: Objects, clock: ManualClock
+) -> None:
+    await forget(objects, clock)
+    configuration = kubernetes.client.Configuration(host=server.url)
+    core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(configuration))
+    events = kubernetes.watch.Watch().stream(core.list_namespaced_config_map, "default", resource_version="3")
+
+    with pytest.raises(kubernetes.client.ApiException, match="too old resource version: 3") as refused:
+        await asyncio.to_thread(next, events)
+
+    assert refused.value.status == 410
 
 
 async def test_initial_events_end_with_a_bookmark_that_says_so(client: Client) -> None:
