@@ -104,12 +104,18 @@ def _start(folder: Path, *, in_background: bool) -> int:
         server.listen()
     except OSError as error:
         return _fail(f"Failed to start: {folder}: {error.strerror or error}")
-    # Commands are answered as soon as the first process has ended.
+    ready, done = os.pipe()
+    # Commands are answered, and the daemon's id is in its file, as soon as the first process has ended.
     if in_background and os.fork():
+        os.close(done)
+        os.read(ready, 1)
         return 0
     if in_background:
         _leave_terminal()
-    _serve(server, folder, _Daemon(log))
+    pid_file = folder / "nvidia-cuda-mps-control.pid"
+    pid_file.write_text(f"{os.getpid()}\n")
+    os.close(done)
+    _serve(server, (folder / "control", pid_file), _Daemon(log))
     return 0
 
 
@@ -120,9 +126,8 @@ def _leave_terminal() -> None:
         os.dup2(null, stream)
 
 
-def _serve(server: socket.socket, folder: Path, daemon: _Daemon) -> None:
-    pid_file = folder / "nvidia-cuda-mps-control.pid"
-    pid_file.write_text(f"{os.getpid()}\n")
+def _serve(server: socket.socket, files: Sequence[Path], daemon: _Daemon) -> None:
+    """Answer until the end, and then remove the daemon's files."""
     try:
         while not daemon.is_over:
             client, _ = server.accept()
@@ -133,7 +138,7 @@ def _serve(server: socket.socket, folder: Path, daemon: _Daemon) -> None:
         pass
     finally:
         server.close()
-        for path in (folder / "control", pid_file):
+        for path in files:
             path.unlink(missing_ok=True)
 
 
