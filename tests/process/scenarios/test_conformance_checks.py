@@ -37,6 +37,8 @@ COMPANIONS = {
     ),
     # Its first pod asks for all devices, too.
     "limits/all-devices": ("kubelet-restart/during-admission",),
+    # The answer for its first pod is lost, and the next pod asks for the same devices again.
+    "allocation/asked-again": ("kubelet-restart/during-admission",),
     # They begin with the same kubelet restart, of a node on which nothing else happens.
     "kubelet-restart/registers-again": ("kubelet-restart/keeps-its-process", "kubelet-restart/same-ids"),
     # The same pod: its container must have the device of its init container.
