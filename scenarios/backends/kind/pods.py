@@ -23,11 +23,12 @@ from .node import KindNode
 from .program import PROGRAMS, Program, archive_of, carried, volume_of
 
 _PROGRAM: Final = """\
-import os, signal, time
-signal.signal(signal.SIGTERM, lambda *_: (time.sleep(5), os._exit(0)))
-signal.signal(signal.SIGUSR1, lambda *_: os._exit(int(open("/exit-code").read())))
-while True:
-    signal.pause()
+import signal, sys, time
+ends = {signal.SIGTERM, signal.SIGUSR1}
+signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+if signal.sigwait(ends) == signal.SIGUSR1:
+    sys.exit(int(open("/exit-code").read()))
+time.sleep(5)
 """
 """What a stand-in does: it ends well on SIGTERM, but later than after the two seconds that a kubelet gives to the
 containers of a pod which it has refused, so that these are killed on a busy machine, too.
