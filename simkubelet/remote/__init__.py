@@ -8,6 +8,7 @@ if typing.TYPE_CHECKING:
     from .client import ApiClient, ApiError
     from .cluster import RemoteCluster
     from .kubeconfig import ServerAccess, read_kubeconfig
+    from .leaving import drain, remove
 else:
     from .._internal import lazy
 
@@ -17,7 +18,8 @@ else:
             ".client": ("ApiClient", "ApiError"),
             ".cluster": ("RemoteCluster",),
             ".kubeconfig": ("ServerAccess", "read_kubeconfig"),
+            ".leaving": ("drain", "remove"),
         },
     )
 
-__all__ = ["ApiClient", "ApiError", "RemoteCluster", "ServerAccess", "read_kubeconfig"]
+__all__ = ["ApiClient", "ApiError", "RemoteCluster", "ServerAccess", "drain", "read_kubeconfig", "remove"]

@@ -67,7 +67,7 @@ class WorkQueue(Generic[_Key]):
         self._change = Change()
 
     def add(self, key: _Key) -> None:
-        """Have a key worked on, once more if that is going on now."""
+        """Have a key worked on, again if that happens now."""
         if key in self._running:
             self._again.add(key)
         else:

@@ -8,10 +8,11 @@ of a single node it has that node's name as selector, of several it is about all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Self
 
+from ..cluster.objects.events import KubeEvent
 from ..cluster.objects.objects import WallTime
 from ..cluster_api import ClusterApi, PodWatch
 from ..model.clock import Clock
@@ -109,9 +110,14 @@ class RemoteCluster(ClusterApi):
         """Return the pods of a node, oldest first."""
         return self._pods.on(node)
 
-    def all_pods(self) -> Iterator[Pod]:
-        """Return the pods of all nodes of this process, oldest first."""
-        return self._pods.all()
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """The pods of all nodes of this process, oldest first."""
+        return tuple(self._pods.all())
+
+    def events_of(self, uid: PodUID) -> tuple[KubeEvent, ...]:
+        """Return the Events about a pod that kubelets of this process have recorded, oldest first."""
+        return self._events.pods.about(uid)
 
     # ClusterApi
 

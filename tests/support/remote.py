@@ -109,13 +109,6 @@ class Joined:
         """Create an object as another client."""
         return await self.client.call("POST", f"/api/v1/namespaces/{namespace}/{kind}", body)
 
-    async def until(self, condition: Callable[[], object]) -> None:
-        """Wait until a condition on what the nodes see holds."""
-        async with asyncio.timeout(LIMIT_S):
-            # Not all of it notifies: a kubelet reads a secret when it starts a container.
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(0)
-
     @asynccontextmanager
     async def kubelet(self, folder: Path, node: str = NODE) -> AsyncIterator[Kubelet]:
         """Run a kubelet on one of the nodes."""

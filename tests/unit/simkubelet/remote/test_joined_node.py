@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.node import RESOURCE, FakePlugin
-from tests.support.patience import LIMIT_S
+from tests.support.patience import LIMIT_S, until
 from tests.support.remote import NODE, Server, pod_manifest, serving
 
 LEASES = "leases.coordination.k8s.io"
@@ -80,7 +80,7 @@ async def test_nothing_is_lost_while_the_server_is_away(cluster: Server, short_f
 
         await cluster.api.stop()
         await kubelet.complete("pod", "main")
-        await joined.until(lambda: next(joined.cluster.all_pods()).status.phase.is_terminal)
+        await until(lambda: joined.cluster.pods[0].status.phase.is_terminal)
         later = cluster.store.create_pod(pod_manifest("later"))
         assert cluster.phase("pod") == "Running"
         await cluster.api.start()
@@ -96,8 +96,8 @@ async def test_node_is_taken_over_by_the_next_process(cluster: Server, short_fol
         await joined.cluster.until_sent()
 
     async with cluster.joined() as joined, joined.kubelet(short_folder / "2") as kubelet:
-        (pod,) = joined.cluster.all_pods()
-        await joined.until(lambda: "main" in kubelet.containers_of(pod))
+        (pod,) = joined.cluster.pods
+        await until(lambda: "main" in kubelet.containers_of(pod))
 
         assert len(cluster.objects.all_of("nodes")) == 1
 
@@ -106,7 +106,7 @@ async def test_removed_node_is_not_registered_again(cluster: Server, short_folde
     async with cluster.joined() as joined, joined.kubelet(short_folder) as kubelet:
         await cluster.until(lambda: is_ready(cluster))
         await joined.client.call("DELETE", f"/api/v1/nodes/{NODE}")
-        await joined.until(lambda: joined.cluster.node(NODE) is None)
+        await until(lambda: joined.cluster.node(NODE) is None)
 
         kubelet.publish()
         await joined.cluster.until_sent()

@@ -5,6 +5,7 @@ from typing import Any
 from simkubelet.cluster.objects.objects import Written
 from simkubelet.model.pod import PodUID
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
+from tests.support.patience import until
 from tests.support.remote import NODE, Joined, Server, pod_manifest
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -14,7 +15,7 @@ RUNNING = PodStatus(PodPhase.RUNNING, conditions=(Condition(ConditionType.READY,
 async def shown(joined: Joined, name: str = "pod", **spec: Any) -> PodUID:
     """Create a pod that is bound, and wait until its kubelet sees it."""
     await joined.create("pods", pod_manifest(name, **spec))
-    await joined.until(lambda: joined.cluster.pod_named(name) is not None)
+    await until(lambda: joined.cluster.pod_named(name) is not None)
     pod = joined.cluster.pod_named(name)
     assert pod is not None
     return pod.uid
@@ -24,7 +25,7 @@ async def test_pods_of_other_nodes_are_not_seen(joined: Joined) -> None:
     await joined.create("pods", pod_manifest("other", node="node-2"))
     await shown(joined, "own")
 
-    assert [pod.name for pod in joined.cluster.all_pods()] == ["own"]
+    assert [pod.name for pod in joined.cluster.pods] == ["own"]
 
 
 async def test_several_nodes_share_one_watch(server: Server) -> None:
@@ -34,7 +35,7 @@ async def test_several_nodes_share_one_watch(server: Server) -> None:
         await shown(joined, "first")
 
         assert [pod.name for pod in joined.cluster.pods_on("node-2")] == ["second"]
-        assert len(list(joined.cluster.all_pods())) == 2
+        assert len(joined.cluster.pods) == 2
 
 
 async def test_status_of_another_condition_stays(joined: Joined) -> None:
@@ -64,7 +65,7 @@ async def test_end_that_another_has_declared_stays(joined: Joined) -> None:
     await joined.cluster.until_sent()
 
     await joined.client.patch(f"{PODS}/pod/status", {"status": {"phase": "Failed", "reason": "Evicted"}})
-    await joined.until(lambda: joined.cluster.pod(uid).status.phase is PodPhase.FAILED)  # type: ignore[union-attr]
+    await until(lambda: joined.cluster.pod(uid).status.phase is PodPhase.FAILED)  # type: ignore[union-attr]
     await joined.cluster.until_sent()
 
     assert joined.server.phase("pod") == "Failed"
@@ -133,7 +134,7 @@ async def test_change_of_a_secret_is_followed(joined: Joined) -> None:
     def data() -> object:
         return (joined.cluster.read_object("secrets", "default", "token") or {}).get("data")
 
-    await joined.until(lambda: data() == {"key": "dg=="})
+    await until(lambda: data() == {"key": "dg=="})
 
 
 async def test_missing_object_keeps_no_pod_away(joined: Joined) -> None:
