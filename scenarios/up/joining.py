@@ -21,7 +21,7 @@ import click
 
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import SUPPORTED, version
-from simkubelet.remote import ApiClient, ApiError, RemoteCluster, drain, read_kubeconfig, remove
+from simkubelet.remote import ApiClient, ApiError, RemoteCluster, ServerAccess, drain, read_kubeconfig, remove
 
 from ..backends.world.node import new_folder, removed_at_end
 from ..story.specs import NodeSpec, PluginSpec
@@ -29,6 +29,8 @@ from .controls import Controls
 from .nodes import LiveNodes, complain, keep_until_interrupted
 from .running import claimed, control_socket, serving
 
+JOINED: Final = "simkubelet/joined"
+"""The label of joined nodes, by which users choose them and the next process knows those of a killed one."""
 _DRAIN_S: Final = 60.0
 _REMOVE_S: Final = 15.0
 
@@ -74,12 +76,12 @@ def join(spec: JoinSpec) -> None:
 async def _keep(spec: JoinSpec) -> None:
     access = read_kubeconfig(spec.kubeconfig, spec.context)
     async with AsyncExitStack() as stack:
-        own = stack.enter_context(claimed(spec.name))
+        own = stack.enter_context(claimed(spec.name, "--name-prefix"))
         folder = own if spec.directory is None else stack.enter_context(removed_at_end(new_folder(spec.directory)))
-        client = await stack.enter_async_context(ApiClient(access, f"simkubelet-join/{spec.name}"))
-        released = await _version_of(client, access.url)
-        specs = _of_minor(spec.nodes, released) if spec.follows_server else spec.nodes
+        specs = await _checked(spec, access)
         names = [one.name for one in specs]
+        agent, say = f"simkubelet-join/{spec.name}", partial(_say_whether_up, access.url)
+        client = await stack.enter_async_context(ApiClient(access, agent, say))
         group = await stack.enter_async_context(asyncio.TaskGroup())
         live = LiveNodes(spec.plugins, spec.images, folder, group)
         if spec.is_watched:
@@ -87,7 +89,7 @@ async def _keep(spec: JoinSpec) -> None:
         live.start()
         stack.push_async_callback(_said_if_refused, partial(remove, client, names), _REMOVE_S, "stay registered")
         versions = {one.name: version(one.kubernetes) for one in specs}
-        cluster = RemoteCluster(client, versions, live.clock, live.observe, complain)
+        cluster = RemoteCluster(client, versions, live.clock, live.observe, complain, {JOINED: spec.name})
         await stack.enter_async_context(cluster)
         stack.push_async_callback(live.close)
         await live.add(specs, cluster, lambda: spec.kubeconfig.absolute())
@@ -107,6 +109,19 @@ async def _keep(spec: JoinSpec) -> None:
         await asyncio.get_running_loop().create_future()
 
 
+async def _checked(spec: JoinSpec, access: ServerAccess) -> tuple[NodeSpec, ...]:
+    """Return the nodes, once it is known that they can join.
+
+    Raises:
+        InputError: the server refuses the user or is too old, or a node has one of the names.
+        HostError: the server does not answer.
+    """
+    async with ApiClient(access) as client:
+        released = await _version_of(client, access.url)
+        await _check_free(client, [node.name for node in spec.nodes])
+    return _of_minor(spec.nodes, released) if spec.follows_server else spec.nodes
+
+
 async def _version_of(client: ApiClient, url: str) -> str:
     """Return the release of an API server.
 
@@ -120,6 +135,26 @@ async def _version_of(client: ApiClient, url: str) -> str:
         if error.status in (401, 403):
             raise InputError(f"{url}: the API server refuses the kubeconfig's user: {error}") from None
         raise HostError(f"{url}: the API server does not answer: {error}; is the cluster up?") from None
+
+
+def _say_whether_up(url: str, reason: str | None) -> None:
+    complain(f"{url} answers again" if reason is None else f"{url} does not answer: {reason}")
+
+
+async def _check_free(client: ApiClient, names: Sequence[str]) -> None:
+    """Check that no node of another kind has one of the names: it would be deleted at the end.
+
+    Raises:
+        InputError: there is one.
+        HostError: the server does not answer.
+    """
+    try:
+        found = await client.get("/api/v1/nodes")
+    except ApiError as error:
+        raise (InputError if error.status == 403 else HostError)(f"nodes cannot be listed: {error}") from None
+    for metadata in (node["metadata"] for node in found["items"]):
+        if metadata["name"] in names and JOINED not in (metadata.get("labels") or {}):
+            raise InputError(f"the cluster has a node '{metadata['name']}' of its own; choose another --name-prefix")
 
 
 def _of_minor(nodes: Sequence[NodeSpec], released: str) -> tuple[NodeSpec, ...]:

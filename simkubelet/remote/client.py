@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -51,11 +51,19 @@ class ApiClient:
     Args:
         access: where the server is, and who the client is.
         agent: how the client names itself to the server.
+        on_change: called with the reason when the server has stopped to answer, and with None when it answers again.
     """
 
-    def __init__(self, access: ServerAccess, agent: str = "simkubelet") -> None:
+    def __init__(
+        self,
+        access: ServerAccess,
+        agent: str = "simkubelet",
+        on_change: Callable[[str | None], None] = lambda reason: None,
+    ) -> None:
         self._access = access
         self._agent = agent
+        self._on_change = on_change
+        self._is_away = False
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -162,11 +170,19 @@ class ApiClient:
                 timeout=aiohttp.ClientTimeout(total=within_s, connect=_CALL_S),
                 server_hostname=self._access.tls_name,
             ) as response:
+                self._note(None)
                 if response.status >= 400:
                     raise await _refusal(response)
                 yield response
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            raise ApiError(0, "Unreachable", str(error) or type(error).__name__) from None
+            reason = str(error) or type(error).__name__
+            self._note(reason)
+            raise ApiError(0, "Unreachable", reason) from None
+
+    def _note(self, reason: str | None) -> None:
+        if self._is_away != (reason is not None):
+            self._is_away = reason is not None
+            self._on_change(reason)
 
     def _authorization(self) -> dict[str, str]:
         value = self._access.authorization

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ..cluster.objects.events import KubeEvent
@@ -40,6 +40,7 @@ class RemoteCluster(ClusterApi):
         clock: the nodes' time.
         observe: called with what changes on them.
         complain: called with one line about what the server refuses; that it is away is no complaint.
+        labels: of the nodes that this registers, beside those of every node.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class RemoteCluster(ClusterApi):
         clock: Clock,
         observe: Observer,
         complain: Callable[[str], None],
+        labels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         wall_time = WallTime(clock)
         self._client = client
@@ -58,7 +60,7 @@ class RemoteCluster(ClusterApi):
         self._tasks = asyncio.TaskGroup()
         self._loops: list[asyncio.Task[None]] = []
         tools = (wall_time, clock, observe, self._tasks, complain)
-        self._nodes = RemoteNodes(client, self._names, *tools)
+        self._nodes = RemoteNodes(client, self._names, labels, *tools)
         self._references = References(client, self._tasks, clock, complain)
         self._pods = RemotePods(client, nodes, self._nodes.node, self._references, *tools)
         self._events = RemoteEvents(client, *tools)

@@ -20,7 +20,7 @@ from ..model.errors import InputError
 
 __all__ = ["ServerAccess", "read_kubeconfig"]
 
-_UNSUPPORTED: Final = ("exec", "auth-provider")
+_UNSUPPORTED: Final = ("exec", "auth-provider", "as")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,10 @@ class _Kubeconfig:
             raise InputError(
                 f"kubeconfig '{self._path}': the user's '{unsupported}' is not supported; write a token into the file, "
                 "such as one of 'kubectl create token'"
+            )
+        if cluster.get("proxy-url"):
+            raise InputError(
+                f"kubeconfig '{self._path}': the cluster's 'proxy-url' is not supported; use a direct address"
             )
         url = str(cluster["server"]).rstrip("/")
         return ServerAccess(

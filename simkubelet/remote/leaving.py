@@ -7,10 +7,10 @@ Source: kubectl pkg/drain/drain.go, ``RunNodeDrain``, ``DeleteOrEvictPods``; fil
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from typing import Final
 
-from ..model.pod import Pod
+from ..model.pod import Pod, PodUID
 from .back_off import BackOff
 from .client import ApiClient, ApiError
 from .cluster import RemoteCluster
@@ -36,17 +36,7 @@ async def drain(client: ApiClient, cluster: RemoteCluster, nodes: Sequence[str])
     """
     for node in nodes:
         await _if_there(client.patch(f"{_NODES}/{node}", {"spec": {"unschedulable": True}}))
-    leaving = [pod for node in nodes for pod in cluster.pods_on(node) if not _stays(pod)]
-    results = await asyncio.gather(*(_evict(client, pod) for pod in leaving), return_exceptions=True)
-    if refusal := next((result for result in results if result is not None), None):
-        raise refusal
-    for node in nodes:
-        watch = cluster.watch_pods(node)
-        try:
-            while any(cluster.pod(pod.uid) is not None for pod in leaving if pod.node_name == node):
-                await watch.change.wait(watch.change.count)
-        finally:
-            cluster.end_watch(node, watch)
+    await _all(_drain(client, cluster, node) for node in nodes)
     await cluster.until_sent()
 
 
@@ -65,6 +55,28 @@ async def remove(client: ApiClient, nodes: Sequence[str]) -> None:
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
             await _if_there(client.call("DELETE", path, options))
+
+
+async def _drain(client: ApiClient, cluster: RemoteCluster, node: str) -> None:
+    watch, asked = cluster.watch_pods(node), set[PodUID]()
+    try:
+        while leaving := [pod for pod in cluster.pods_on(node) if not _stays(pod)]:
+            seen = watch.change.count
+            # A pod that was bound just before the node was cordoned comes late.
+            new = [pod for pod in leaving if pod.uid not in asked]
+            asked |= {pod.uid for pod in new}
+            await _all(_evict(client, pod) for pod in new)
+            if not new:
+                await watch.change.wait(seen)
+    finally:
+        cluster.end_watch(node, watch)
+
+
+async def _all(work: Iterable[Awaitable[None]]) -> None:
+    """Wait until all is done, then raise the first error."""
+    results = await asyncio.gather(*work, return_exceptions=True)
+    if error := next((result for result in results if result is not None), None):
+        raise error
 
 
 async def _evict(client: ApiClient, pod: Pod) -> None:

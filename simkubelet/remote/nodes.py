@@ -31,6 +31,7 @@ class RemoteNodes:
     Args:
         client: of the server.
         names: the nodes of this process; others are ignored.
+        labels: of nodes that are registered, beside those of every node.
         wall_time: the date.
         clock: the time of pauses.
         observe: called with each change of capacity or allocatable.
@@ -42,6 +43,7 @@ class RemoteNodes:
         self,
         client: ApiClient,
         names: Collection[str],
+        labels: Mapping[str, str],
         wall_time: WallTime,
         clock: Clock,
         observe: Observer,
@@ -50,6 +52,7 @@ class RemoteNodes:
     ) -> None:
         self._client = client
         self._names = frozenset(names)
+        self._labels = labels
         self._wall_time = wall_time
         self._observe = observe
         self._nodes: dict[str, Node] = {}
@@ -139,8 +142,9 @@ class RemoteNodes:
 
     async def _register(self, name: str, status: NodeStatus) -> JSON:
         new = new_node_json(name)
+        metadata = {**new["metadata"], "labels": {**new["metadata"]["labels"], **self._labels}}
         try:
-            body = {**new, "status": node_status_json(new, status, self._wall_time)}
+            body = {**new, "metadata": metadata, "status": node_status_json(new, status, self._wall_time)}
             return await self._client.call("POST", _NODES, body)
         except ApiError as error:
             if error.reason != "AlreadyExists":

@@ -13,6 +13,7 @@ import pytest
 
 from simkubelet.remote import ApiClient, read_kubeconfig
 from tests.support.joined_nodes import PODS, any_cluster, eventually_so, is_running, joining
+from tests.support.live_cluster import live_cluster
 
 EVENTS = "/api/v1/namespaces/default/events"
 
@@ -44,7 +45,8 @@ async def test_pods_run_on_joined_nodes_until_ctrl_c(kubeconfig: Path, client: A
             await client.call("POST", PODS, {"metadata": {"name": name}, "spec": spec})
             await eventually_so(lambda name=name: is_running(client, name))
 
-        assert len(await nodes(client, "alpha-")) == 2
+        labels = [node["metadata"]["labels"]["simkubelet/joined"] for node in await nodes(client, "alpha-")]
+        assert labels == ["alpha", "alpha"]
         said = process.interrupt()
 
     assert (process.process.returncode, said) == (130, "interrupted; everything was ended\n")
@@ -87,6 +89,15 @@ async def test_plugins_of_joined_nodes_give_devices(kubeconfig: Path, client: Ap
         process.interrupt()
 
 
+async def test_node_of_another_kind_is_not_taken(kubeconfig: Path, client: ApiClient) -> None:
+    await client.call("POST", "/api/v1/nodes", {"metadata": {"name": "real-1"}})
+
+    said = refused("--kubeconfig", str(kubeconfig), "--name-prefix", "real")
+
+    assert said == "2: error: the cluster has a node 'real-1' of its own; choose another --name-prefix\n"
+    assert len(await nodes(client, "real-")) == 1
+
+
 def refused(*options: str) -> str:
     """The one line with which a command that cannot be done ends, and its status."""
     done = subprocess.run(
@@ -107,6 +118,19 @@ def test_server_that_does_not_answer_is_one_clear_line(tmp_path: Path) -> None:
 
     assert said.startswith("3: error: http://127.0.0.1:1: the API server does not answer: ")
     assert said.endswith("; is the cluster up?\n")
+
+
+def test_end_without_the_server_says_what_is_left() -> None:
+    with live_cluster() as cluster, joining(cluster.kubeconfig, "--name-prefix delta") as process:
+        cluster.process.kill()
+        cluster.process.wait()
+
+        said = process.interrupt().splitlines()
+
+    assert process.process.returncode == 130
+    assert [line for line in said if "are not drained: " in line]
+    assert [line for line in said if "stay registered: " in line]
+    assert said[-1] == "interrupted; everything was ended"
 
 
 def test_missing_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:

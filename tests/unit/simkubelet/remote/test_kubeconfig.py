@@ -44,6 +44,7 @@ def test_token_file_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:
     ("user", "cluster", "words"),
     [
         pytest.param({"exec": {"command": "aws"}}, {}, "'exec' is not supported", id="program for credentials"),
+        pytest.param({}, {"proxy-url": "http://proxy"}, "'proxy-url' is not supported", id="proxy"),
         pytest.param({}, {"certificate-authority": "none.crt", "server": "https://h"}, "none.crt", id="no such file"),
         pytest.param(
             {}, {"certificate-authority-data": "bm8=", "server": "https://h"}, "cannot be used", id="no certificate"
