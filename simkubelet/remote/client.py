@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -128,7 +128,7 @@ class ApiClient:
             answer: JSON = json.loads(await response.read())
             return answer
 
-    async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncIterator[JSON]:
+    async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncGenerator[JSON, None]:
         """Return the events of a watch as they come, until the server ends it.
 
         Args:

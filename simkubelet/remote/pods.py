@@ -318,12 +318,16 @@ class RemotePods:
         manifest = self._new_mirrors.get(key)
         if manifest is None:
             return
+        if self.pod_named(key) is not None:
+            # It was asked for twice.
+            del self._new_mirrors[key]
+            return
         namespace = manifest["metadata"].get("namespace") or "default"
         try:
             await self._client.call("POST", f"/api/v1/namespaces/{namespace}/pods", manifest)
         except ApiError as error:
             if error.reason == "AlreadyExists":
-                # The one before is being removed.
+                # The one before is being removed, or the watch has not brought this one yet.
                 raise ApiError(0, error.reason, str(error)) from None
             raise
         if self._new_mirrors.get(key) is manifest:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final, Protocol
 
 from ..model.clock import Clock
@@ -118,17 +119,20 @@ class Reflector:
     async def _watch(self) -> None:
         query = {**self._query, "resourceVersion": self._version, "allowWatchBookmarks": "true"}
         within_s = _WATCH_S * random.uniform(1.0, 2.0)  # noqa: S311 - spreads load, guards nothing
-        async for event in self._client.watch(self._path, query, within_s):
-            item = event["object"]
-            match event["type"]:
-                case "ADDED" | "MODIFIED":
-                    self._follower.changed(item)
-                case "DELETED":
-                    self._follower.deleted(item)
-                case "ERROR":
-                    raise _error(item)
-            self._version = str(item["metadata"]["resourceVersion"])
-            self._back_off.reset()
+        async with aclosing(self._client.watch(self._path, query, within_s)) as events:
+            async for event in events:
+                self._handle(event["type"], event["object"])
+                self._version = str(event["object"]["metadata"]["resourceVersion"])
+                self._back_off.reset()
+
+    def _handle(self, type_: str, item: JSON) -> None:
+        match type_:
+            case "ADDED" | "MODIFIED":
+                self._follower.changed(item)
+            case "DELETED":
+                self._follower.deleted(item)
+            case "ERROR":
+                raise _error(item)
 
 
 def _error(status: Mapping[str, object]) -> ApiError:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ class ScriptedClient(ApiClient):
         assert isinstance(answer, dict)
         return answer
 
-    async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncIterator[JSON]:
+    async def watch(self, path: str, query: Mapping[str, str], within_s: float) -> AsyncGenerator[JSON, None]:
         self.asked.append(query["resourceVersion"])
         for one in await self._next():
             yield one

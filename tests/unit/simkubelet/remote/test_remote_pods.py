@@ -152,3 +152,13 @@ async def test_mirror_pod_is_created_once_the_one_before_is_gone(joined: Joined)
     await joined.cluster.until_sent()
 
     assert joined.server.pod("pod")["metadata"]["uid"] != uid
+
+
+async def test_mirror_pod_that_is_asked_for_twice_is_created_once(joined: Joined) -> None:
+    joined.cluster.create_pod(pod_manifest())
+    await until(lambda: joined.cluster.pods)
+
+    joined.cluster.create_pod(pod_manifest())
+    await joined.cluster.until_sent()
+
+    assert len(joined.server.objects.all_of("pods")) == 1
