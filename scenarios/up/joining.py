@@ -152,7 +152,7 @@ async def _check_free(client: ApiClient, names: Sequence[str]) -> None:
         found = await client.get("/api/v1/nodes")
     except ApiError as error:
         raise (InputError if error.status == 403 else HostError)(f"nodes cannot be listed: {error}") from None
-    for metadata in (node["metadata"] for node in found["items"]):
+    for metadata in (node["metadata"] for node in found.get("items") or ()):
         if metadata["name"] in names and JOINED not in (metadata.get("labels") or {}):
             raise InputError(f"the cluster has a node '{metadata['name']}' of its own; choose another --name-prefix")
 
