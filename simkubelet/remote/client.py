@@ -13,7 +13,7 @@ import aiohttp
 
 from .kubeconfig import ServerAccess
 
-__all__ = ["JSON", "ApiClient", "ApiError"]
+__all__ = ["JSON", "ApiClient", "ApiError", "is_older"]
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -189,6 +189,15 @@ class ApiClient:
         if self._access.token_file is not None:
             value = f"Bearer {self._access.token_file.read_text().strip()}"
         return {"Authorization": value} if value else {}
+
+
+def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
+    """Whether an object of a watch is older than a known state of it, as the answer to a later write.
+
+    Versions of one server compare as numbers; where they are others, an object is taken as it comes.
+    """
+    version, other = (str(one["metadata"].get("resourceVersion")) for one in (item, known))
+    return version.isdigit() and other.isdigit() and int(version) < int(other)
 
 
 async def _refusal(response: aiohttp.ClientResponse) -> ApiError:

@@ -16,7 +16,7 @@ from ..model.clock import Clock
 from ..model.events import NodeStatusUpdated, Observer
 from ..model.node import Node, NodeStatus
 from .back_off import WorkQueue
-from .client import JSON, ApiClient, ApiError
+from .client import JSON, ApiClient, ApiError, is_older
 from .status_patch import status_patch
 
 __all__ = ["RemoteNodes"]
@@ -100,7 +100,8 @@ class RemoteNodes:
     def changed(self, item: JSON) -> None:
         """See `Follower`."""
         name = str(item["metadata"]["name"])
-        if name in self._names:
+        known = self._nodes.get(name)
+        if name in self._names and (known is None or not is_older(item, known.manifest)):
             self._take(name, item)
 
     def deleted(self, item: JSON) -> None:
@@ -138,7 +139,7 @@ class RemoteNodes:
         if self._wanted.get(name) is wanted:
             del self._wanted[name]
         if after is not None:
-            self._take(name, after)
+            self.changed(after)
 
     async def _register(self, name: str, status: NodeStatus) -> JSON:
         new = new_node_json(name)
@@ -163,28 +164,35 @@ class RemoteNodes:
 
     async def _renew(self, name: str) -> None:
         lease = self._leases.pop(name, None) or await self._client.find(f"{_LEASES}/{name}")
+        spec = {"leaseDurationSeconds": self._lease_s[name], "renewTime": self._wall_time.now_micro()}
         try:
             if lease is None:
-                new = {"metadata": self._lease_metadata(name), "spec": {"holderIdentity": name, **self._renewal(name)}}
-                self._leases[name] = await self._client.call("POST", _LEASES, new)
+                body = self._with_owner({"metadata": {"name": name, "namespace": "kube-node-lease"}, "spec": spec})
+                body["spec"]["holderIdentity"] = name
+                self._leases[name] = await self._client.call("POST", _LEASES, body)
             else:
-                renewed = {
-                    **lease,
-                    "spec": {**(lease.get("spec") or {}), "holderIdentity": name, **self._renewal(name)},
-                }
-                self._leases[name] = await self._client.call("PUT", f"{_LEASES}/{name}", renewed)
+                body = self._with_owner({**lease, "spec": {**(lease.get("spec") or {}), **spec}})
+                self._leases[name] = await self._client.call("PUT", f"{_LEASES}/{name}", body)
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
             # It was removed, or written by another; the next try reads it.
             raise ApiError(0, error.reason, str(error)) from None
 
-    def _renewal(self, name: str) -> JSON:
-        return {"leaseDurationSeconds": self._lease_s[name], "renewTime": self._wall_time.now_micro()}
+    def _with_owner(self, lease: JSON) -> JSON:
+        """Return a lease that goes with its node.
 
-    def _lease_metadata(self, name: str) -> JSON:
-        metadata: JSON = {"name": name, "namespace": "kube-node-lease"}
-        if (node := self._nodes.get(name)) is not None:
-            owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.manifest["metadata"]["uid"]}
-            metadata["ownerReferences"] = [owner]
-        return metadata
+        Raises:
+            ApiError: the node is not registered; it may be later.
+
+        Source: kubelet/util/nodelease.go, ``SetNodeOwnerFunc`` (kubernetes v1.34.4).
+        """
+        metadata = lease["metadata"]
+        if metadata.get("ownerReferences"):
+            return lease
+        node = self._nodes.get(metadata["name"])
+        if node is None:
+            raise ApiError(0, "NotFound", f"node {metadata['name']} is not registered")
+        uid = node.manifest["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": uid}
+        return {**lease, "metadata": {**metadata, "ownerReferences": [owner]}}

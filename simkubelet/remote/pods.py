@@ -29,7 +29,7 @@ from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import ConditionType, PodStatus
 from ..model.version import Version
 from .back_off import WorkQueue
-from .client import JSON, ApiClient, ApiError
+from .client import JSON, ApiClient, ApiError, is_older
 from .references import References
 from .status_patch import status_patch
 
@@ -198,7 +198,7 @@ class RemotePods:
         entry = self._entries.get(uid)
         if entry is None:
             self._add(uid, item)
-        elif not _is_older(item, entry.server.manifest):
+        elif not is_older(item, entry.server.manifest):
             self._take(entry, item)
             if self._patch(entry):
                 self._updates.add(uid)
@@ -295,7 +295,7 @@ class RemotePods:
             entry.in_vain = patch
             self._complain(str(error))
             return True
-        if not _is_older(after, entry.server.manifest):
+        if not is_older(after, entry.server.manifest):
             self._take(entry, after)
             entry.in_vain = patch if self._patch(entry) == patch else None
         return True
@@ -351,12 +351,3 @@ def _node_of(item: Mapping[str, Any]) -> str:
 
 def _path(pod: Pod) -> str:
     return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
-
-
-def _is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether a watch brings what the answer to a patch has overtaken.
-
-    Versions of one server compare as numbers; those of another one that do not are taken as they come.
-    """
-    version, other = (str(one["metadata"].get("resourceVersion")) for one in (item, known))
-    return version.isdigit() and other.isdigit() and int(version) < int(other)

@@ -35,6 +35,7 @@ async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder
         lease = cluster.find(LEASES, NODE, "kube-node-lease")
         assert lease is not None
         assert lease["spec"]["holderIdentity"] == NODE
+        assert [owner["name"] for owner in lease["metadata"]["ownerReferences"]] == [NODE]
 
 
 async def test_pod_runs_and_ends_where_the_scheduler_binds_it(cluster: Server, short_folder: Path) -> None:
