@@ -188,7 +188,10 @@ class ControlPlane:
             component.stop()
 
     def start(self, name: str) -> None:
-        """Start a component, and wait until the API server is ready where it is that."""
+        """Start a component, and wait until the API server is ready where it is that.
+
+        The component ends with the thread that calls this, so that nothing is left of a program that is killed.
+        """
         self._components[name].start()
         if name == "kube-apiserver":
             self._until_ready()
