@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from simkubelet.remote import ApiClient
-from tests.support.joined_nodes import PODS, eventually_so, joining
+from tests.support.joined_nodes import PODS, eventually_so, joining, starts
 from tools.control_plane import ControlPlane
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -81,13 +81,13 @@ async def test_one_of_three_processes_is_killed(plane: ControlPlane, client: Api
         for name in "abc":
             await eventually_so(lambda prefix=f"{name}-": running(client, prefix))
 
+        (killed,) = await running(client, "a-")
+
         first.interrupt(signal.SIGKILL)
         stack.enter_context(joining(plane.kubeconfig, "--name-prefix a"))
 
         async def runs_again() -> bool:
-            query = {"fieldSelector": "reason=Started,source=kubelet"}
-            events = (await client.get("/api/v1/namespaces/default/events", query))["items"]
-            return sum(event["source"]["host"] == "a-1" for event in events) == 2
+            return await starts(client, killed) == 2
 
         await eventually_so(runs_again)
         assert len((await client.get(PODS))["items"]) == 3

@@ -23,7 +23,7 @@ from tests.support.live_cluster import environment, live_cluster
 from tests.support.patience import LIMIT_S
 from tools.control_plane import ControlPlane
 
-__all__ = ["PODS", "JoinProcess", "any_cluster", "control_plane", "eventually_so", "is_running", "joining"]
+__all__ = ["PODS", "JoinProcess", "any_cluster", "control_plane", "eventually_so", "is_running", "joining", "starts"]
 
 PODS: Final = "/api/v1/namespaces/default/pods"
 PROGRAMS: Final = "SIMKUBELET_CONTROL_PLANE"
@@ -123,3 +123,10 @@ async def is_running(client: ApiClient, name: str) -> bool:
     """Whether a pod runs."""
     pod: dict[str, Any] = await client.get(f"{PODS}/{name}")
     return (pod.get("status") or {}).get("phase") == "Running"
+
+
+async def starts(client: ApiClient, pod: dict[str, Any]) -> int:
+    """How often containers of a pod were started, as the Events about it say."""
+    query = {"fieldSelector": f"involvedObject.uid={pod['metadata']['uid']},reason=Started"}
+    events = (await client.get("/api/v1/namespaces/default/events", query))["items"]
+    return sum(event["count"] for event in events)

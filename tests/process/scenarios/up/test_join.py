@@ -12,10 +12,8 @@ from typing import Any
 import pytest
 
 from simkubelet.remote import ApiClient, read_kubeconfig
-from tests.support.joined_nodes import PODS, any_cluster, eventually_so, is_running, joining
+from tests.support.joined_nodes import PODS, any_cluster, eventually_so, is_running, joining, starts
 from tests.support.live_cluster import live_cluster
-
-EVENTS = "/api/v1/namespaces/default/events"
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +54,8 @@ async def test_pods_run_on_joined_nodes_until_ctrl_c(kubeconfig: Path, client: A
 
 async def test_killed_nodes_are_taken_over(kubeconfig: Path, client: ApiClient) -> None:
     with joining(kubeconfig, "--name-prefix beta") as first:
-        pod = {"metadata": {"name": "pod"}, "spec": {"containers": [{"name": "main", "image": "busybox"}]}}
-        await client.call("POST", PODS, pod)
+        spec = {"containers": [{"name": "main", "image": "busybox"}], "terminationGracePeriodSeconds": 1}
+        pod = await client.call("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
         await eventually_so(lambda: is_running(client, "pod"))
         first.interrupt(signal.SIGKILL)
     assert len(await nodes(client, "beta-")) == 1
@@ -65,8 +63,7 @@ async def test_killed_nodes_are_taken_over(kubeconfig: Path, client: ApiClient) 
     with joining(kubeconfig, "--name-prefix beta") as second:
 
         async def has_restarted() -> bool:
-            events = await client.get(EVENTS, {"fieldSelector": "involvedObject.name=pod,reason=Started"})
-            return len(events["items"]) == 2
+            return await starts(client, pod) == 2
 
         await eventually_so(has_restarted)
         assert len(await nodes(client, "beta-")) == 1
@@ -91,11 +88,13 @@ async def test_plugins_of_joined_nodes_give_devices(kubeconfig: Path, client: Ap
 
 async def test_node_of_another_kind_is_not_taken(kubeconfig: Path, client: ApiClient) -> None:
     await client.call("POST", "/api/v1/nodes", {"metadata": {"name": "real-1"}})
-
-    said = refused("--kubeconfig", str(kubeconfig), "--name-prefix", "real")
+    try:
+        said = refused("--kubeconfig", str(kubeconfig), "--name-prefix", "real")
+        assert len(await nodes(client, "real-")) == 1
+    finally:
+        await client.call("DELETE", "/api/v1/nodes/real-1")
 
     assert said == "2: error: the cluster has a node 'real-1' of its own; choose another --name-prefix\n"
-    assert len(await nodes(client, "real-")) == 1
 
 
 def refused(*options: str) -> str:
