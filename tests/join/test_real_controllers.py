@@ -83,6 +83,11 @@ async def test_one_of_three_processes_is_killed(plane: ControlPlane, client: Api
 
         (killed,) = await running(client, "a-")
 
+        async def has_started() -> bool:
+            return await starts(client, killed) == 1
+
+        # Events are sent apart from statuses; one that is still on its way is lost with the process.
+        await eventually_so(has_started)
         first.interrupt(signal.SIGKILL)
         stack.enter_context(joining(plane.kubeconfig, "--name-prefix a"))
 

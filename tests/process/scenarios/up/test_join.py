@@ -56,7 +56,12 @@ async def test_killed_nodes_are_taken_over(kubeconfig: Path, client: ApiClient) 
     with joining(kubeconfig, "--name-prefix beta") as first:
         spec = {"containers": [{"name": "main", "image": "busybox"}], "terminationGracePeriodSeconds": 1}
         pod = await client.call("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
-        await eventually_so(lambda: is_running(client, "pod"))
+
+        async def has_started() -> bool:
+            return await starts(client, pod) == 1 and await is_running(client, "pod")
+
+        # Events are sent apart from statuses; one that is still on its way is lost with the process.
+        await eventually_so(has_started)
         first.interrupt(signal.SIGKILL)
     assert len(await nodes(client, "beta-")) == 1
 
