@@ -22,6 +22,7 @@ import nox
 sys.path.insert(0, str(Path(__file__).parent))
 from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
+from tools.build import control_plane as build_control_plane
 from tools.build import go_build, kind_node_image
 from tools.build import inputs as build_inputs
 from tools.build import nvidia_plugin as build_nvidia_plugin
@@ -244,6 +245,15 @@ def clients(session: nox.Session) -> None:
     built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
     session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
     session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *LONGEST_FIRST, *session.posargs)
+
+
+@IN_ENVIRONMENT
+def join(session: nox.Session) -> None:
+    """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
+    need_go(session, build_control_plane.find_go)
+    built = session.run(BIN / "python", "-m", "tools.build.control_plane", silent=True)
+    session.env["SIMKUBELET_CONTROL_PLANE"] = str(built).strip()
+    session.run(BIN / "pytest", "tests/join", "tests/process/scenarios/up/test_join.py", *session.posargs)
 
 
 @IN_ENVIRONMENT

@@ -47,6 +47,7 @@ _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "schema": lambda: story_commands.schema,
     "doctor": lambda: story_commands.doctor,
     "up": lambda: cluster_commands.up,
+    "join": lambda: cluster_commands.join,
     "kubelet": lambda: cluster_commands.kubelet,
     "node": lambda: cluster_commands.node,
 }

@@ -1,7 +1,8 @@
 """What a kubelet asks of its cluster: the API server as the parts of one node use it.
 
-The kubelet's parts import this and not `cluster`, so they run against anything that has these methods; `cluster.Store`
-implements them over the objects of a simulated cluster. Nothing here waits except `PodWatch.change`.
+The kubelet's parts import this and not `cluster`, so they run against anything that has these methods: `cluster.Store`
+implements them over the objects of a simulated cluster, `remote.RemoteCluster` over the HTTP API of any cluster.
+Nothing here waits except `PodWatch.change`: a cluster that is elsewhere is read from copies and written to by queues.
 """
 
 from __future__ import annotations
@@ -75,8 +76,11 @@ class ClusterApi(Protocol):
         """Stop following; may be called twice."""
         ...
 
-    def create_pod(self, manifest: Mapping[str, Any]) -> Pod:
+    def create_pod(self, manifest: Mapping[str, Any]) -> Pod | None:
         """Create a pod; a kubelet does so for the mirrors of its static pods.
+
+        Returns:
+            The pod; None where the cluster is asked for it and the pod comes later.
 
         Raises:
             InputError: the API server would refuse it, or a pod of that name exists.

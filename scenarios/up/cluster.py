@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-from collections.abc import Coroutine, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Self
 
 import click
 import yaml
@@ -37,28 +35,15 @@ from simkubelet.cluster import (
     all_strategies,
     ensure_priority_classes,
 )
-from simkubelet.host import raise_limit
-from simkubelet.kubelet import START_S, Kubelet, new_runtime
-from simkubelet.model.clock import RealClock
-from simkubelet.model.errors import InputError, PluginError, SimkubeletError
-from simkubelet.model.events import SIMULATOR, KubeletCrashed, KubeletStopped, NodeEvent, PluginRegistered
-from simkubelet.model.pod import Container, Pod
+from simkubelet.model.errors import InputError
 from simkubelet.model.version import version
-from simkubelet.node import NodeContext
 
-from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode, new_folder, removed_at_end
-from ..backends.world.plugin_process import PluginProcess
-from ..backends.world.plugins import SimPlugins
-from ..evaluation.verdict import single_errors
-from ..play.interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec
 from ..trace.trace import Broadcast
 from .controls import Controls
-from .plugin_images import PluginImages
+from .nodes import LiveNodes, keep_until_interrupted
 from .running import claimed, control_socket, kubeconfig_path, serving, written
-
-_BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,35 +76,47 @@ class LiveCluster:
         folder: where the nodes' folders are made.
 
     Attributes:
-        record: Gives what happens to who follows it.
+        live: Its nodes.
+        api: Its API server.
         controls: What can be done to the nodes.
     """
 
     def __init__(self, spec: ClusterSpec, folder: Path) -> None:
         self._spec = spec
         self._folder = folder
-        self._clock = RealClock()
-        self.record = Broadcast(self._clock.now)
-        self._plugins = SimPlugins(spec.plugins, {}, self._clock, self.record)
-        self._objects = Objects(WallTime(self._clock))
-        self._store = Store(self._objects, self._observe)
-        self._kubelets: dict[str, Kubelet] = {}
+        self._group = asyncio.TaskGroup()
+        self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
+        self._objects = Objects(WallTime(self.live.clock))
+        self._store = Store(self._objects, self.live.observe)
         self.api = ApiServer(
             self._objects,
             all_strategies(self._objects),
-            logs=NodeLogs(self._kubelets, lambda: datetime.now(UTC)),
+            logs=NodeLogs(self.live.kubelets, lambda: datetime.now(UTC)),
             version=version(spec.nodes[0].kubernetes).kubelet_version,
             port=spec.port,
             plain=spec.is_plain,
             name=spec.name,
         )
-        self._logs = KubeletLogs(self._clock.now)
-        self.nodes: dict[str, SimNode] = {}
         self.controls = Controls(
-            spec.name, self.nodes, self._kubelets, self._plugins, self._store, self._logs, self.record, self._starting
+            spec.name,
+            self.live.by_name,
+            self.live.kubelets,
+            self.live.plugins,
+            self._store,
+            self.live.logs,
+            self.live.record,
+            self.live.until_published,
         )
-        self._group = asyncio.TaskGroup()
-        self._stack = AsyncExitStack()
+
+    @property
+    def nodes(self) -> Mapping[str, SimNode]:
+        """The nodes by name."""
+        return self.live.by_name
+
+    @property
+    def record(self) -> Broadcast:
+        """Gives what happens to who follows it."""
+        return self.live.record
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()
@@ -134,102 +131,43 @@ class LiveCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None:
         try:
-            await self._stack.aclose()
+            await self.live.close()
         finally:
-            await self._group.__aexit__(kind, error, traceback)
-
-    async def _starting(self) -> None:
-        await self._clock.sleep(START_S)
+            try:
+                await self.api.stop()
+            finally:
+                await self._group.__aexit__(kind, error, traceback)
 
     async def _start(self) -> None:
-        self._logs.start()
-        self._stack.callback(self._logs.close)
+        self.live.start()
         namespaces = NamespaceController(self.api.registry, self.api.authority)
         namespaces.ensure_namespaces()
         ensure_priority_classes(self.api.registry)
         await self._serve()
-        kubernetes = version(self._spec.nodes[0].kubernetes)
-        self._keep(namespaces.run())
-        self._keep(NodeLifecycle(self._store, self._clock).run())
-        self._keep(TaintEviction(self._store, self._clock).run())
-        self._keep(PodGarbageCollector(self._store, self._clock).run())
-        self._keep(Scheduler(self._store, self._clock, kubernetes).run())
-        self._keep(DaemonSetController(self.api.registry, self._clock, self._store.recorder).run())
-        self._keep(GarbageCollector(self.api.registry).run())
-        for spec in self._spec.nodes:
-            await self._add_node(SimNode(spec, self._folder / spec.name))
-        for process in self._plugins.processes:
-            self._keep(_kept_running(process, self._clock))
+        kubernetes, clock, keep = version(self._spec.nodes[0].kubernetes), self.live.clock, self.live.keep
+        keep(namespaces.run())
+        keep(NodeLifecycle(self._store, clock).run())
+        keep(TaintEviction(self._store, clock).run())
+        keep(PodGarbageCollector(self._store, clock).run())
+        keep(Scheduler(self._store, clock, kubernetes).run())
+        keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
+        keep(GarbageCollector(self.api.registry).run())
+        await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)
 
     async def _serve(self) -> None:
         try:
             await self.api.start()
         except OSError as error:
             raise InputError(f"--port {self._spec.port}: cannot be used: {error.strerror}; choose another") from None
-        self._stack.push_async_callback(self.api.stop)
 
     @property
     def kubeconfig(self) -> Path:
-        """A file below the nodes' folder that lets plugins and clients in at the API server."""
+        """A file below the nodes' folder that lets plugins in at the API server."""
         path = self._folder / ".kubeconfig"
         if not path.exists():
             path.touch(mode=0o600)
             path.write_text(json.dumps(self.api.kubeconfig()))
         return path
-
-    async def _add_node(self, node: SimNode) -> None:
-        node.create()
-        self._stack.callback(node.close)
-        self._logs.add_node(node.name, node.kubelet_log)
-        config = node.kubelet_config()
-        context = NodeContext(self._clock, self._store, self._observe, self._group, renews_leases=True)
-        own = new_runtime(node.directory, config, self._clock)
-        runtime = PluginImages(node, self._spec.images, own, self._clock, self._note, self.record)
-        kubelet = Kubelet(node.directory, config, context, runtime)
-        self._stack.push_async_callback(kubelet.close)
-        with self._logs.of(node.name):
-            await kubelet.start()
-        self.nodes[node.name], self._kubelets[node.name] = node, kubelet
-        node.kubeconfig = self.kubeconfig
-        self._plugins.add_node(node)
-
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done until the end."""
-        task = self._group.create_task(work)
-
-        async def end() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        self._stack.push_async_callback(end)
-
-    def _note(self, pod: Pod, container: Container, message: str) -> None:
-        self._store.record(pod, "Warning", "NotThePlugin", message, SIMULATOR, container=container.name)
-
-    def _observe(self, event: NodeEvent) -> None:
-        match event:
-            case PluginRegistered():
-                self._plugins.registered(event)
-            case KubeletStopped(node=node):
-                self._plugins.allow_restarts(node, False)
-            case KubeletCrashed(node=node, reason=reason):
-                self._plugins.allow_restarts(node, False)
-                _complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
-        self.record.append(event)
-
-
-async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
-    """Run a plugin until cancelled, also one that never registers; that is reported."""
-    while True:
-        try:
-            await process.run()
-        except PluginError as error:
-            _complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")
-            await clock.sleep(_BROKEN_PLUGIN_BACKOFF_S)
-
-
-def _complain(text: str) -> None:
-    print(f"warning: {text}", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,16 +187,7 @@ def run(spec: ClusterSpec, where: Where) -> None:
         HostError: the machine failed.
         OSError: standard output cannot be written, or the machine failed in another way.
     """
-    raise_limit()
-    try:
-        return run_interruptibly(_keep(spec, where))
-    except BaseExceptionGroup as errors:
-        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
-        if (reported := errors.subgroup((SimkubeletError, OSError))) is None:
-            raise
-        first = next(single_errors(reported))
-    # Not within `except`, where it would lose what led to it.
-    raise first
+    keep_until_interrupted(_keep(spec, where))
 
 
 async def _keep(spec: ClusterSpec, where: Where) -> None:
@@ -270,29 +199,13 @@ async def _keep(spec: ClusterSpec, where: Where) -> None:
             folder = stack.enter_context(removed_at_end(new_folder(where.directory)))
         cluster = LiveCluster(spec, folder)
         if spec.is_watched:
-            stack.enter_context(_shown(cluster, spec.name))
+            stack.enter_context(cluster.live.shown(f"cluster '{spec.name}'"))
         page = await stack.enter_async_context(_served(cluster, spec)) if spec.web_port is not None else None
         await stack.enter_async_context(cluster)
         stack.enter_context(written(kubeconfig, yaml.safe_dump(cluster.api.kubeconfig(), sort_keys=False)))
         await stack.enter_async_context(serving(control_socket(own), cluster.controls.perform))
         _introduce(cluster, spec, kubeconfig, page)
         await asyncio.get_running_loop().create_future()
-
-
-@contextmanager
-def _shown(cluster: LiveCluster, name: str) -> Iterator[None]:
-    """Show in the terminal what happens in a cluster that has not started."""
-    # Most clusters show nothing.
-    from ..play.console import console
-    from ..report.live_view import LiveView
-
-    view = LiveView(console())
-    cluster.record.follow(partial(view.take, f"cluster '{name}'"))
-    view.start()
-    try:
-        yield
-    finally:
-        view.stop()
 
 
 def _served(cluster: LiveCluster, spec: ClusterSpec) -> AbstractAsyncContextManager[str]:
@@ -311,12 +224,7 @@ def _introduce(cluster: LiveCluster, spec: ClusterSpec, kubeconfig: Path, page: 
     nodes = "1 node" if len(spec.nodes) == 1 else f"{len(spec.nodes)} nodes"
     click.echo(f"cluster '{spec.name}' is up: {nodes}, Kubernetes {spec.nodes[0].kubernetes}; Ctrl-C ends it")
     click.echo(f"  export KUBECONFIG={kubeconfig}")
-    width = max(len(node) for node in cluster.nodes)
-    for name, node in cluster.nodes.items():
-        gpus = "no GPUs"
-        if node.machine is not None:
-            own = node.machine.gpus
-            gpus = f"{len(own)} x {own[0].name}; break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
-        click.echo(f"  {name:<{width}}  {gpus}")
+    for line in cluster.live.introductions():
+        click.echo(line)
     if page is not None:
         click.echo(f"  live page: {page}")

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from simkubelet.cluster import Store
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import InputError
 
@@ -35,6 +34,10 @@ from ..story.verbs.node_action import (
 from ..story.verbs.plugin_action import ProcessAction, StartPlugin, StopPlugin
 from ..trace.snapshot import PluginState, Snapshot
 from ..trace.trace import Record
+
+if TYPE_CHECKING:
+    from simkubelet.cluster import Store
+    from simkubelet.remote import RemoteCluster
 
 LiveAction = KubeletAction | RuntimeAction | NvidiaAction | ProcessAction
 _DONE: Final[Mapping[type[NodeAction], str]] = {
@@ -83,7 +86,7 @@ class Controls:
     nodes: Mapping[str, SimNode]
     kubelets: Mapping[str, Kubelet]
     plugins: SimPlugins
-    store: Store
+    store: Store | RemoteCluster
     logs: KubeletLogs
     trace: Record
     while_starting: Callable[[], Awaitable[None]]

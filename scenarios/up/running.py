@@ -40,8 +40,12 @@ def kubeconfig_path(folder: Path) -> Path:
 
 
 @contextmanager
-def claimed(name: str) -> Iterator[Path]:
+def claimed(name: str, option: str = "--name") -> Iterator[Path]:
     """The empty folder of a cluster, for nobody else until the end; then it is removed.
+
+    Args:
+        name: the cluster's.
+        option: with which the user chooses it.
 
     Raises:
         InputError: a cluster of that name runs, or its folder cannot hold sockets.
@@ -49,7 +53,7 @@ def claimed(name: str) -> Iterator[Path]:
     """
     folder = _home() / name
     check_socket_path(control_socket(folder))
-    lock = _locked(folder)
+    lock = _locked(folder, option)
     try:
         _clear(folder)
         yield folder
@@ -116,7 +120,7 @@ def _home() -> Path:
     return Path(given, "simkubelet") if given else Path("/tmp", f"simkubelet-{os.getuid()}")  # noqa: S108
 
 
-def _locked(folder: Path) -> int:
+def _locked(folder: Path, option: str) -> int:
     while True:
         try:
             folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -134,7 +138,7 @@ def _locked(folder: Path) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
-            raise InputError(f"a cluster '{folder.name}' runs already; end it or choose another --name") from None
+            raise InputError(f"a cluster '{folder.name}' runs already; end it or choose another {option}") from None
         if folder.exists() and os.path.samestat(os.fstat(lock), folder.stat()):
             return lock
         os.close(lock)

@@ -18,10 +18,10 @@ from ..model.errors import InputError
 from ..model.events import SIMULATOR, Observer, PodRemoved, PodScheduled, PodStatusUpdated
 from ..model.node import Node, NodeStatus
 from ..model.pod import Pod, PodUID, pod_from_manifest
-from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Waiting
+from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 from ..model.version import DEFAULT, Version, version
 from .objects.events import EventRecorder, KubeEvent, PodEvents
-from .objects.nodes import HOST, Nodes, free_address
+from .objects.nodes import HOST, Nodes, pod_address
 from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
 from .objects.pod_json import (
     OBSERVES_GENERATION,
@@ -337,19 +337,8 @@ class Store(ClusterApi):
         return _version_of("" if status is None else status.kubelet_version)
 
     def _address(self, pod: Pod, status: PodStatus) -> str:
-        """A pod's address, from the time at which it has a sandbox."""
-        if known := (pod.manifest.get("status") or {}).get("podIP"):
-            return str(known)
-        ready = status.condition(ConditionType.READY_TO_START_CONTAINERS)
-        containers = (*status.init_containers, *status.containers)
-        if not (ready.is_true if ready else any(not isinstance(each.state, Waiting) for each in containers)):
-            return ""
-        node = self._nodes.by_name.get(pod.node_name or "")
-        if node is None or pod.manifest["spec"].get("hostNetwork"):
-            return HOST
-        others = (other.manifest.get("status") or {} for other in self.pods_on(node.name))
-        pod_range = (node.manifest.get("spec") or {}).get("podCIDR") or ""
-        return free_address(pod_range, {str(each.get("podIP")) for each in others})
+        others = (self._pods[uid].manifest.get("status") or {} for uid in self._on_node.get(pod.node_name or "", ()))
+        return pod_address(pod, status, self.node(pod.node_name or ""), (str(each.get("podIP")) for each in others))
 
 
 def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:

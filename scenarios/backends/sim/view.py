@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from simkubelet.cluster import Store
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
@@ -19,6 +18,10 @@ from simkubelet.model.resources import ResourceName
 
 from ...trace.snapshot import KubeletState, NodeView, PodEvent, PodView
 from ..world.pod_resources import PodResourcesAnswers, ask
+
+if TYPE_CHECKING:
+    from simkubelet.cluster import Store
+    from simkubelet.remote import RemoteCluster
 
 _PAUSE_S: Final = 0.02
 """For each call; the kubelet answers a hundred calls in a second."""
@@ -39,7 +42,7 @@ def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic
     )
 
 
-def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store) -> PodView:
+def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store | RemoteCluster) -> PodView:
     """A pod as the cluster and its node's kubelet know it; `kubelet` is None while it is bound to no node."""
     containers = kubelet.containers_of(pod) if kubelet else {}
     held = kubelet.devices_of(pod) if kubelet else {}

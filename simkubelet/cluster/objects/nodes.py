@@ -22,6 +22,9 @@ from typing import Any, Final
 from ..._internal.change import Change
 from ...model.events import NodeStatusUpdated, Observer
 from ...model.node import ConditionStatus, ConditionType, Node, NodeCondition, NodeStatus, Taint, has_changed
+from ...model.pod import Pod
+from ...model.pod_status import ConditionType as PodConditionType
+from ...model.pod_status import PodStatus, Waiting
 from ...model.resources import ResourceName, format_amount, parse_amount
 from .objects import JSON, Key, Objects, Verb, WallTime, Written
 
@@ -31,6 +34,7 @@ __all__ = [
     "free_address",
     "new_node_json",
     "node_status_json",
+    "pod_address",
     "read_node",
     "read_node_status",
 ]
@@ -74,7 +78,7 @@ class Nodes:
 
     def register(self, node: str, status: NodeStatus) -> None:
         """Make the object of a node that has none, as its kubelet does when it starts."""
-        body = new_node_json(node, self._ranges.next())
+        body = _with_range(new_node_json(node), self._ranges.next())
         self._own = status
         self._objects.create(
             Key("nodes", "", node), {**body, "status": node_status_json(body, status, self._objects.wall_time)}
@@ -158,8 +162,29 @@ def free_address(pod_range: str, used: Container[str]) -> str:
     return ""
 
 
-def new_node_json(name: str, pod_cidr: str) -> JSON:
-    """A node as a kubelet registers it, with the range of pod addresses that the cluster gives it; without a status."""
+def pod_address(pod: Pod, status: PodStatus, node: Node | None, used: Iterable[str]) -> str:
+    """A pod's address, from the time at which it has a sandbox; empty before, and where its node has no range.
+
+    Args:
+        pod: as it is stored.
+        status: its next one.
+        node: the pod's.
+        used: the addresses of the pods on the node; read only where a new one is needed.
+    """
+    if known := (pod.manifest.get("status") or {}).get("podIP"):
+        return str(known)
+    ready = status.condition(PodConditionType.READY_TO_START_CONTAINERS)
+    containers = (*status.init_containers, *status.containers)
+    if not (ready.is_true if ready else any(not isinstance(each.state, Waiting) for each in containers)):
+        return ""
+    if node is None or pod.manifest["spec"].get("hostNetwork"):
+        return HOST
+    pod_range = (node.manifest.get("spec") or {}).get("podCIDR") or ""
+    return free_address(pod_range, set(used))
+
+
+def new_node_json(name: str) -> JSON:
+    """A node as a kubelet registers it, without a status."""
     architecture = _architecture()
     return {
         "apiVersion": "v1",
@@ -173,13 +198,24 @@ def new_node_json(name: str, pod_cidr: str) -> JSON:
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
             },
-            "annotations": {
-                "node.alpha.kubernetes.io/ttl": "0",
-                "volumes.kubernetes.io/controller-managed-attach-detach": "true",
-            },
+            "annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
         },
-        "spec": {"podCIDR": pod_cidr, "podCIDRs": [pod_cidr]},
+        "spec": {},
         "status": {},
+    }
+
+
+def _with_range(node: JSON, pod_cidr: str) -> JSON:
+    """A new node with what a cluster's controllers add to it: the range of its pods' addresses, and how long to cache.
+
+    Source: pkg/controller/nodeipam; pkg/controller/ttl/ttl_controller.go (kubernetes v1.34.4).
+    """
+    metadata = node["metadata"]
+    annotations = {"node.alpha.kubernetes.io/ttl": "0", **metadata["annotations"]}
+    return {
+        **node,
+        "metadata": {**metadata, "annotations": annotations},
+        "spec": {"podCIDR": pod_cidr, "podCIDRs": [pod_cidr]},
     }
 
 

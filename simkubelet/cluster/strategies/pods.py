@@ -15,7 +15,7 @@ from typing import Any, Final
 from ...model.errors import InputError
 from ...model.pod import MIRROR_ANNOTATION, RestartPolicy, pod_from_manifest
 from ..api.errors import FieldError, GroupName, StatusError
-from ..api.registry.registry import Strategy, keep_all_but_status, keep_status
+from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
 from .pod_creation import admit_pod, default_pod, default_tolerations, prepare_pod
@@ -83,7 +83,14 @@ class PodStrategy(Strategy):
         return errors
 
     def prepare_for_status_update(self, new: JSON, old: JSON) -> None:
-        keep_all_but_status(new, old)
+        """Take back changes of the spec and the owners; labels and annotations may be written along with the status.
+
+        Source: pkg/registry/core/pod/strategy.go, ``podStatusStrategy.PrepareForUpdate`` (kubernetes v1.34.4).
+        """
+        new["spec"] = copy.deepcopy(old["spec"])
+        new["metadata"].pop("ownerReferences", None)
+        if "ownerReferences" in old["metadata"]:
+            new["metadata"]["ownerReferences"] = copy.deepcopy(old["metadata"]["ownerReferences"])
         status = new.setdefault("status", {})
         if not status.get("qosClass") and "qosClass" in old.get("status", {}):
             status["qosClass"] = old["status"]["qosClass"]

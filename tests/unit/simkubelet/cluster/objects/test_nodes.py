@@ -12,7 +12,7 @@ from simkubelet.model.node import ConditionStatus, ConditionType, NodeCondition,
 from simkubelet.model.resources import ResourceName
 
 WALL = WallTime(ManualClock(), datetime(2026, 1, 2, tzinfo=UTC))
-NODE = new_node_json("node-1", "127.64.0.0/24")
+NODE = new_node_json("node-1")
 
 names = st.sampled_from(["cpu", "memory", "pods", "ephemeral-storage", "hugepages-2Mi", "nvidia.com/gpu"])
 amounts = st.dictionaries(names.map(ResourceName), st.integers(0, 2**40))

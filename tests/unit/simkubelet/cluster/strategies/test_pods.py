@@ -51,6 +51,22 @@ def strategy() -> PodStrategy:
     return PodStrategy(Objects(WallTime(ManualClock())))
 
 
+def test_status_of_another_uid_is_refused(registry: Registry) -> None:
+    create(registry)
+
+    with pytest.raises(StatusError, match=r"metadata\.uid"):
+        update(registry, lambda body: body["metadata"].update(uid="of-a-later-pod"), status=True)
+
+
+def test_labels_may_be_written_along_with_the_status(registry: Registry) -> None:
+    create(registry)
+
+    written = update(registry, lambda body: body["metadata"].update(labels={"a": "b"}, ownerReferences=[]), status=True)
+
+    assert written["metadata"]["labels"] == {"a": "b"}
+    assert "ownerReferences" not in written["metadata"]
+
+
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["message"][:60])
 def test_pod_is_refused_with_the_api_servers_text(case: JSON) -> None:
     rules, new, old = strategy(), {**pod(), "spec": case["spec"]}, {**pod(), "spec": case.get("old", {})}

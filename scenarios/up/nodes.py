@@ -1,0 +1,196 @@
+"""Nodes on the real clock, of whatever cluster: their folders and fake GPUs, kubelets and plugins."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from simkubelet.cluster_api import ClusterApi
+from simkubelet.host import raise_limit
+from simkubelet.kubelet import START_S, Kubelet, new_runtime
+from simkubelet.model.clock import RealClock
+from simkubelet.model.errors import PluginError, SimkubeletError
+from simkubelet.model.events import SIMULATOR, KubeletCrashed, KubeletStopped, NodeEvent, PluginRegistered
+from simkubelet.model.pod import Container, Pod
+from simkubelet.node import NodeContext
+
+from ..backends.world.logs import KubeletLogs
+from ..backends.world.node import SimNode
+from ..backends.world.plugin_process import PluginProcess
+from ..backends.world.plugins import SimPlugins
+from ..evaluation.verdict import single_errors
+from ..play.interruption import run_interruptibly
+from ..story.specs import NodeSpec, PluginSpec
+from ..trace.trace import Broadcast
+from .plugin_images import PluginImages
+
+_BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
+
+
+class LiveNodes:
+    """Nodes and their plugins, from `start` to `close`; it prints nothing but complaints.
+
+    Args:
+        plugins: Run on every node, each as a process.
+        images: Image -> the plugin that its containers are.
+        folder: Where the nodes' folders are made.
+        group: Owns what runs.
+
+    Attributes:
+        clock: The nodes' time.
+        record: Gives what happens to who follows it.
+        by_name: The nodes.
+        kubelets: Node -> its kubelet.
+        plugins: Those of all nodes.
+        logs: Of the kubelets.
+    """
+
+    def __init__(
+        self, plugins: tuple[PluginSpec, ...], images: Mapping[str, PluginSpec], folder: Path, group: asyncio.TaskGroup
+    ) -> None:
+        self.clock = RealClock()
+        self.record = Broadcast(self.clock.now)
+        self.by_name: dict[str, SimNode] = {}
+        self.kubelets: dict[str, Kubelet] = {}
+        self.plugins = SimPlugins(plugins, {}, self.clock, self.record)
+        self.logs = KubeletLogs(self.clock.now)
+        self._images = images
+        self._folder = folder
+        self._group = group
+        self._stack = AsyncExitStack()
+
+    def start(self) -> None:
+        """Take what is logged from now on in this task, and in those that it starts."""
+        self.logs.start()
+        self._stack.callback(self.logs.close)
+
+    async def add(self, specs: Iterable[NodeSpec], cluster: ClusterApi, kubeconfig: Callable[[], Path]) -> None:
+        """Start the nodes of a cluster, then their plugins.
+
+        Args:
+            specs: What they are made of.
+            cluster: Theirs.
+            kubeconfig: Returns a file that lets plugins in at the API server.
+
+        Raises:
+            InputError: A folder cannot hold sockets, or there is no such GPU.
+            HostError: The machine cannot do it.
+        """
+        for spec in specs:
+            await self._add(SimNode(spec, self._folder / spec.name), cluster, kubeconfig)
+        for process in self.plugins.processes:
+            self.keep(_kept_running(process, self.clock))
+
+    async def close(self) -> None:
+        """End plugins, then kubelets and containers, and let go of the nodes' files; may be called twice."""
+        await self._stack.aclose()
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done until the end."""
+        task = self._group.create_task(work)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
+
+    async def until_published(self) -> None:
+        """Wait as long as a kubelet takes from its socket to the node's status."""
+        await self.clock.sleep(START_S)
+
+    def observe(self, event: NodeEvent) -> None:
+        """Take what happens on a node or in its cluster."""
+        match event:
+            case PluginRegistered():
+                self.plugins.registered(event)
+            case KubeletStopped(node=node):
+                self.plugins.allow_restarts(node, False)
+            case KubeletCrashed(node=node, reason=reason):
+                self.plugins.allow_restarts(node, False)
+                complain(f"the kubelet of {node} crashed: {reason}; 'simkubelet kubelet start {node}' starts it again")
+        self.record.append(event)
+
+    def introductions(self) -> Iterator[str]:
+        """A line for each node, about its GPUs."""
+        width = max(map(len, self.by_name))
+        for name, node in self.by_name.items():
+            gpus = "no GPUs"
+            if node.machine is not None:
+                own = node.machine.gpus
+                gpus = f"{len(own)} x {own[0].name}; break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
+            yield f"  {name:<{width}}  {gpus}"
+
+    @contextmanager
+    def shown(self, title: str) -> Iterator[None]:
+        """Show in the terminal what happens from here on."""
+        # Most users show nothing.
+        from ..play.console import console
+        from ..report.live_view import LiveView
+
+        view = LiveView(console())
+        self.record.follow(partial(view.take, title))
+        view.start()
+        try:
+            yield
+        finally:
+            view.stop()
+
+    async def _add(self, node: SimNode, cluster: ClusterApi, kubeconfig: Callable[[], Path]) -> None:
+        def note(pod: Pod, container: Container, message: str) -> None:
+            cluster.record(pod, "Warning", "NotThePlugin", message, SIMULATOR, container=container.name)
+
+        node.create()
+        self._stack.callback(node.close)
+        self.logs.add_node(node.name, node.kubelet_log)
+        config = node.kubelet_config()
+        context = NodeContext(self.clock, cluster, self.observe, self._group, renews_leases=True)
+        own = new_runtime(node.directory, config, self.clock)
+        runtime = PluginImages(node, self._images, own, self.clock, note, self.record)
+        kubelet = Kubelet(node.directory, config, context, runtime)
+        self._stack.push_async_callback(kubelet.close)
+        with self.logs.of(node.name):
+            await kubelet.start()
+        self.by_name[node.name], self.kubelets[node.name] = node, kubelet
+        node.kubeconfig = kubeconfig()
+        self.plugins.add_node(node)
+
+
+async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
+    """Run a plugin until cancelled, also one that never registers; that is reported."""
+    while True:
+        try:
+            await process.run()
+        except PluginError as error:
+            complain(f"{process.command.node}: {error}; it is started again in {_BROKEN_PLUGIN_BACKOFF_S:.0f} s")
+            await clock.sleep(_BROKEN_PLUGIN_BACKOFF_S)
+
+
+def complain(text: str) -> None:
+    """Print a warning for the user of a cluster."""
+    print(f"warning: {text}", file=sys.stderr, flush=True)
+
+
+def keep_until_interrupted(main: Coroutine[Any, Any, None]) -> None:
+    """Run what keeps nodes, until Ctrl-C, SIGTERM or SIGHUP.
+
+    Raises:
+        Interrupted: the user ended it.
+        SimkubeletError: the first that ended it.
+        OSError: standard output cannot be written, or the machine failed in another way.
+    """
+    raise_limit()
+    try:
+        return run_interruptibly(main)
+    except BaseExceptionGroup as errors:
+        # Not `except*`: Python 3.11.2 puts what is raised in it into a group again.
+        if (reported := errors.subgroup((SimkubeletError, OSError))) is None:
+            raise
+        first = next(single_errors(reported))
+    # Not within `except`, where it would lose what led to it.
+    raise first

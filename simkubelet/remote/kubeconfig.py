@@ -1,0 +1,147 @@
+"""Kubeconfig files: where an API server is, how it is trusted, and who its client is.
+
+Source: client-go, tools/clientcmd/client_config.go, ``ClientConfig``; tools/clientcmd/api/v1/types.go (v0.34.4).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from ..model.errors import InputError
+
+__all__ = ["ServerAccess", "read_kubeconfig"]
+
+_UNSUPPORTED: Final = ("exec", "auth-provider", "as")
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAccess:
+    """How to reach one API server.
+
+    Attributes:
+        url: without a slash at its end.
+        tls: None where the server talks plain HTTP.
+        tls_name: the name in the server's certificate, where it is not that of the URL.
+        authorization: the header; empty where a certificate or nothing shows who the client is.
+        token_file: has a token that changes, which is read for each connection; None where there is no such file.
+    """
+
+    url: str
+    tls: ssl.SSLContext | None = None
+    tls_name: str | None = None
+    authorization: str = ""
+    token_file: Path | None = None
+
+
+def read_kubeconfig(path: Path, context: str | None = None) -> ServerAccess:
+    """Return how to reach the server of a context, by default of the current one.
+
+    Raises:
+        InputError: the file cannot be read, has no such context, or needs a program that gives credentials.
+    """
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"kubeconfig '{path}' cannot be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError):
+        raise InputError(f"kubeconfig '{path}' is not YAML") from None
+    if not isinstance(document, dict):
+        raise InputError(f"kubeconfig '{path}' is not a kubeconfig: expected a mapping with contexts and clusters")
+    try:
+        return _Kubeconfig(path, document).access(context or document.get("current-context"))
+    except (AttributeError, KeyError, TypeError, binascii.Error) as error:
+        raise InputError(f"kubeconfig '{path}' is not of the form of a kubeconfig: {error!r}") from None
+
+
+class _Kubeconfig:
+    """One file; paths in it are relative to its folder."""
+
+    def __init__(self, path: Path, document: Mapping[str, Any]) -> None:
+        self._path = path
+        self._document = document
+
+    def access(self, name: str | None) -> ServerAccess:
+        if not name:
+            raise InputError(f"kubeconfig '{self._path}' has no current-context; set one or name a context")
+        context = self._named("contexts", "context", name)
+        cluster = self._named("clusters", "cluster", context["cluster"])
+        user = self._named("users", "user", context["user"]) if context.get("user") else {}
+        if unsupported := next((one for one in _UNSUPPORTED if user.get(one)), None):
+            raise InputError(
+                f"kubeconfig '{self._path}': the user's '{unsupported}' is not supported; write a token into the file, "
+                "such as one of 'kubectl create token'"
+            )
+        if cluster.get("proxy-url"):
+            raise InputError(
+                f"kubeconfig '{self._path}': the cluster's 'proxy-url' is not supported; use a direct address"
+            )
+        url = str(cluster["server"]).rstrip("/")
+        return ServerAccess(
+            url,
+            tls=self._tls(cluster, user) if url.startswith("https:") else None,
+            tls_name=cluster.get("tls-server-name") or None,
+            authorization=_authorization(user),
+            token_file=None if user.get("token") or not user.get("tokenFile") else self._place(user["tokenFile"]),
+        )
+
+    def _named(self, kinds: str, kind: str, name: str) -> Mapping[str, Any]:
+        known = {one["name"]: one.get(kind) or {} for one in self._document.get(kinds) or ()}
+        if name not in known:
+            raise InputError(f"kubeconfig '{self._path}' has no {kind} '{name}'; it has: {', '.join(known) or 'none'}")
+        found: Mapping[str, Any] = known[name]
+        return found
+
+    def _place(self, path: str) -> Path:
+        return self._path.parent / path
+
+    def _content(self, section: Mapping[str, Any], name: str) -> bytes | None:
+        """What a field holds itself (``NAME-data``), or the file that it names."""
+        if data := section.get(f"{name}-data"):
+            return base64.b64decode("".join(data.split()), validate=True)
+        if not (path := section.get(name)):
+            return None
+        try:
+            return self._place(path).read_bytes()
+        except OSError as error:
+            raise InputError(f"kubeconfig '{self._path}': {name} '{path}' cannot be read: {error.strerror}") from None
+
+    def _tls(self, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
+        authority = self._content(cluster, "certificate-authority")
+        certificate, key = self._content(user, "client-certificate"), self._content(user, "client-key")
+        try:
+            context = ssl.create_default_context(cadata=None if authority is None else authority.decode())
+            if certificate is not None and key is not None:
+                _load(context, certificate, key)
+        except (ssl.SSLError, ValueError) as error:
+            raise InputError(f"kubeconfig '{self._path}': a certificate or key cannot be used: {error}") from None
+        # Authorities of clusters often lack the key identifiers that Python asks for from 3.13 on.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+def _authorization(user: Mapping[str, Any]) -> str:
+    if token := user.get("token"):
+        return f"Bearer {token}"
+    if name := user.get("username"):
+        return "Basic " + base64.b64encode(f"{name}:{user.get('password') or ''}".encode()).decode()
+    return ""
+
+
+def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    # The library reads certificates from files only.
+    with tempfile.NamedTemporaryFile(prefix="simkubelet-") as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)

@@ -1,0 +1,142 @@
+"""A copy of a list of the API server: listed once, then kept up to date by watches.
+
+A watch continues where the one before has ended, by the version of the last event or bookmark. Where the server does
+not remember that version any more (410), the list is read again. While the server is away the copy stays as it is.
+
+Source: client-go, tools/cache/reflector.go, ``ListAndWatch``, ``watchHandler`` (v0.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol
+
+from ..model.clock import Clock
+from .back_off import BackOff
+from .client import JSON, ApiClient, ApiError
+
+__all__ = ["Follower", "Reflector"]
+
+_FIRST_PAUSE_S: Final = 0.8
+_LONGEST_PAUSE_S: Final = 10.0
+"""Go's reflector pauses up to 30 s; a simulated node is looked at by who has just started the server again."""
+_WATCH_S: Final = 300.0
+_PAGE: Final = "500"
+_SHORT_S: Final = 1.0
+_GONE: Final = 410
+
+
+class Follower(Protocol):
+    """Takes what a reflector learns."""
+
+    def replaced(self, items: Sequence[JSON]) -> None:
+        """Take the whole list: what is not in it is gone."""
+
+    def changed(self, item: JSON) -> None:
+        """Take an object that was created or changed."""
+
+    def deleted(self, item: JSON) -> None:
+        """Take an object that is gone, in its last state."""
+
+
+class Reflector:
+    """Follows one list until `run` is cancelled.
+
+    Args:
+        client: of the server.
+        path: of the list.
+        query: its selectors.
+        follower: takes what is learned.
+        clock: the time of the pauses.
+        complain: called with what went wrong, once for each error in a row; an absent server is no complaint.
+
+    Attributes:
+        is_synced: set once the list was read for the first time.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        query: Mapping[str, str],
+        follower: Follower,
+        clock: Clock,
+        complain: Callable[[str], None],
+    ) -> None:
+        self.is_synced = asyncio.Event()
+        self._client = client
+        self._path = path
+        self._query = query
+        self._follower = follower
+        self._clock = clock
+        self._complain = complain
+        self._version = ""
+        self._back_off = BackOff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
+
+    async def run(self) -> None:
+        """Follow the list until cancelled."""
+        complaint = ""
+        while True:
+            begin = self._clock.now()
+            try:
+                if not self._version:
+                    await self._list()
+                await self._watch()
+            except ApiError as error:
+                if error.status == _GONE:
+                    self._version = ""
+                elif error.status and str(error) != complaint:
+                    complaint = str(error)
+                    self._complain(complaint)
+                await self._clock.sleep(self._back_off.next_s(error.retry_after_s))
+            else:
+                complaint = ""
+                if self._clock.now() - begin < _SHORT_S:
+                    await self._clock.sleep(self._back_off.next_s())
+
+    async def _list(self) -> None:
+        """Read the list page by page.
+
+        Raises:
+            ApiError: it cannot be had; 410 where the server has forgotten the version of the first page.
+        """
+        items: list[JSON] = []
+        query = {**self._query, "limit": _PAGE}
+        while True:
+            page = await self._client.get(self._path, query)
+            items += page.get("items") or ()
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                break
+            query["continue"] = metadata["continue"]
+        self._follower.replaced(items)
+        self._version = str(metadata["resourceVersion"])
+        self.is_synced.set()
+
+    async def _watch(self) -> None:
+        query = {**self._query, "resourceVersion": self._version, "allowWatchBookmarks": "true"}
+        within_s = _WATCH_S * random.uniform(1.0, 2.0)  # noqa: S311 - spreads load, guards nothing
+        async with aclosing(self._client.watch(self._path, query, within_s)) as events:
+            async for event in events:
+                self._handle(event["type"], event["object"])
+                self._version = str(event["object"]["metadata"]["resourceVersion"])
+                self._back_off.reset()
+
+    def _handle(self, type_: str, item: JSON) -> None:
+        match type_:
+            case "ADDED" | "MODIFIED":
+                self._follower.changed(item)
+            case "DELETED":
+                self._follower.deleted(item)
+            case "ERROR":
+                raise _error(item)
+
+
+def _error(status: Mapping[str, object]) -> ApiError:
+    code = status.get("code")
+    return ApiError(
+        code if isinstance(code, int) else 500, str(status.get("reason") or ""), str(status.get("message") or "")
+    )

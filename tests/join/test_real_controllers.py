@@ -1,0 +1,100 @@
+"""What needs controllers that a simulated cluster does not have, on nodes that joined."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import ExitStack
+from typing import Any
+
+from simkubelet.remote import ApiClient
+from tests.support.joined_nodes import PODS, eventually_so, joining, starts
+from tools.control_plane import ControlPlane
+
+APPS = "/apis/apps/v1/namespaces/default"
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+
+def template(**spec: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "busybox"}]
+    return {
+        "metadata": {"labels": {"app": "test"}},
+        "spec": {"containers": containers, "terminationGracePeriodSeconds": 1, **spec},
+    }
+
+
+def workload(name: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": "test"}}, **spec}}
+
+
+async def running(client: ApiClient, nodes: str) -> list[dict[str, Any]]:
+    """The pods that run on nodes of a prefix."""
+    found = (await client.get(PODS))["items"]
+    on_nodes = [pod for pod in found if (pod["spec"].get("nodeName") or "").startswith(nodes)]
+    return [pod for pod in on_nodes if pod["status"]["phase"] == "Running"]
+
+
+async def no_pods(client: ApiClient) -> bool:
+    return not (await client.get(PODS))["items"]
+
+
+async def test_deployment_becomes_available_and_goes(plane: ControlPlane, client: ApiClient) -> None:
+    with joining(plane.kubeconfig, "--nodes 2 --name-prefix deployed"):
+        await client.call("POST", f"{APPS}/deployments", workload("web", replicas=4, template=template()))
+
+        async def is_available() -> bool:
+            status = (await client.get(f"{APPS}/deployments/web"))["status"]
+            return bool(status.get("availableReplicas") == 4)
+
+        await eventually_so(is_available)
+        addresses = {pod["status"]["podIP"] for pod in await running(client, "deployed-")}
+        assert len(addresses) == 4
+
+        await client.call("DELETE", f"{APPS}/deployments/web", {"propagationPolicy": "Background"})
+        await eventually_so(lambda: no_pods(client))
+
+
+async def test_nothing_is_lost_while_the_api_server_is_away(plane: ControlPlane, client: ApiClient) -> None:
+    pod = {"metadata": {"name": "short"}, "spec": template(restartPolicy="Never")["spec"]}
+    pod["spec"]["containers"][0]["command"] = ["sleep", "3"]
+    with joining(plane.kubeconfig, "--name-prefix lonely --runtime process") as process:
+        await client.call("POST", PODS, pod)
+        await eventually_so(lambda: running(client, "lonely-"))
+
+        plane.stop("kube-apiserver")
+        # Meanwhile the container ends.
+        await asyncio.sleep(5)
+        plane.start("kube-apiserver")
+
+        async def has_ended() -> bool:
+            return bool((await client.get(f"{PODS}/short"))["status"]["phase"] == "Succeeded")
+
+        await eventually_so(has_ended)
+        await client.call("DELETE", f"{PODS}/short")
+        process.interrupt()
+
+
+async def test_one_of_three_processes_is_killed(plane: ControlPlane, client: ApiClient) -> None:
+    with ExitStack() as stack:
+        first, *_ = [stack.enter_context(joining(plane.kubeconfig, f"--name-prefix {name}")) for name in "abc"]
+        await client.call("POST", f"{APPS}/daemonsets", workload("agent", template=template()))
+        for name in "abc":
+            await eventually_so(lambda prefix=f"{name}-": running(client, prefix))
+
+        (killed,) = await running(client, "a-")
+
+        async def has_started() -> bool:
+            return await starts(client, killed) == 1
+
+        # Events are sent apart from statuses; one that is still on its way is lost with the process.
+        await eventually_so(has_started)
+        first.interrupt(signal.SIGKILL)
+        stack.enter_context(joining(plane.kubeconfig, "--name-prefix a"))
+
+        async def runs_again() -> bool:
+            return await starts(client, killed) == 2
+
+        await eventually_so(runs_again)
+        assert len((await client.get(PODS))["items"]) == 3
+        await client.call("DELETE", f"{APPS}/daemonsets/agent", {"propagationPolicy": "Background"})
+        await eventually_so(lambda: no_pods(client))

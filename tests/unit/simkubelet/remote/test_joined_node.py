@@ -1,0 +1,115 @@
+"""Kubelets whose cluster is an API server that they reach over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.node import RESOURCE, FakePlugin
+from tests.support.patience import LIMIT_S, until
+from tests.support.remote import NODE, Server, pod_manifest, serving
+
+LEASES = "leases.coordination.k8s.io"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Server]:
+    async with serving(is_scheduling=True) as server:
+        yield server
+
+
+def is_ready(server: Server, node: str = NODE) -> bool:
+    found = server.find("nodes", node, "")
+    conditions = [] if found is None else found["status"]["conditions"]
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder):
+        await cluster.until(lambda: is_ready(cluster))
+        await cluster.until(lambda: cluster.find(LEASES, NODE, "kube-node-lease"))
+
+        lease = cluster.find(LEASES, NODE, "kube-node-lease")
+        assert lease is not None
+        assert lease["spec"]["holderIdentity"] == NODE
+        assert [owner["name"] for owner in lease["metadata"]["ownerReferences"]] == [NODE]
+
+
+async def test_pod_runs_and_ends_where_the_scheduler_binds_it(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder):
+        await joined.create("pods", pod_manifest(node=None, terminationGracePeriodSeconds=1))
+        await cluster.until(lambda: cluster.phase("pod") == "Running")
+
+        await joined.client.call("DELETE", "/api/v1/namespaces/default/pods/pod")
+        await cluster.until(lambda: cluster.find("pods", "pod") is None)
+
+        await joined.cluster.until_sent()
+        reasons = {event["reason"] for event in cluster.objects.all_of("events")}
+        assert {"Starting", "Scheduled", "Created", "Started", "Killing"} <= reasons
+        assert joined.complaints == []
+
+
+async def test_devices_of_a_plugin_are_published_and_given(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder) as kubelet:
+        plugin = FakePlugin(kubelet.folder.directory)
+        plugin.list(["dev-1"])
+        await plugin.serve()
+        await plugin.register()
+        limits = {"resources": {"limits": {RESOURCE: "1"}}}
+        await joined.create("pods", pod_manifest(node=None, containers=[{"name": "main", "image": "i", **limits}]))
+
+        async with asyncio.timeout(LIMIT_S):
+            while cluster.phase("pod") != "Running":
+                # As at the end of each ten seconds.
+                kubelet.publish()
+                await asyncio.sleep(0)
+
+        pod = joined.cluster.pod_named("pod")
+        assert pod is not None
+        assert kubelet.devices_of(pod) == {"main": {RESOURCE: ("dev-1",)}}
+        await plugin.stop()
+
+
+async def test_nothing_is_lost_while_the_server_is_away(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder) as kubelet:
+        await joined.create("pods", pod_manifest(node=None, restartPolicy="Never"))
+        await cluster.until(lambda: cluster.phase("pod") == "Running")
+        await joined.cluster.until_sent()
+
+        await cluster.api.stop()
+        await kubelet.complete("pod", "main")
+        await until(lambda: joined.cluster.pods[0].status.phase.is_terminal)
+        later = cluster.store.create_pod(pod_manifest("later"))
+        assert cluster.phase("pod") == "Running"
+        await cluster.api.start()
+
+        await cluster.until(lambda: cluster.phase("pod") == "Succeeded" and cluster.phase("later") == "Running")
+        assert joined.cluster.pod(later.uid) is not None
+
+
+async def test_node_is_taken_over_by_the_next_process(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder / "1"):
+        await joined.create("pods", pod_manifest(node=None))
+        await cluster.until(lambda: cluster.phase("pod") == "Running")
+        await joined.cluster.until_sent()
+
+    async with cluster.joined() as joined, joined.kubelet(short_folder / "2") as kubelet:
+        (pod,) = joined.cluster.pods
+        await until(lambda: "main" in kubelet.containers_of(pod))
+
+        assert len(cluster.objects.all_of("nodes")) == 1
+
+
+async def test_removed_node_is_not_registered_again(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined() as joined, joined.kubelet(short_folder) as kubelet:
+        await cluster.until(lambda: is_ready(cluster))
+        await joined.client.call("DELETE", f"/api/v1/nodes/{NODE}")
+        await until(lambda: joined.cluster.node(NODE) is None)
+
+        kubelet.publish()
+        await joined.cluster.until_sent()
+
+        assert cluster.find("nodes", NODE, "") is None

@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from simkubelet.remote import read_kubeconfig
+from tools.build import control_plane as build
+from tools.control_plane import ControlPlane
+
+
+def test_reported_version_is_the_pinned_one() -> None:
+    assert re.search(rf"k8s\.io/kubernetes {re.escape(build.VERSION)}$", (build.MODULE / "go.mod").read_text(), re.M)
+
+
+def test_administrators_kubeconfig_can_be_read(tmp_path: Path) -> None:
+    running = ControlPlane(tmp_path / "programs", tmp_path)
+
+    access = read_kubeconfig(running.kubeconfig)
+
+    assert (access.url, access.tls is not None) == (running.url, True)
+
+
+def test_private_keys_are_for_nobody_else(tmp_path: Path) -> None:
+    ControlPlane(tmp_path / "programs", tmp_path)
+
+    assert {path.stat().st_mode & 0o777 for path in [*tmp_path.glob("*.key"), *tmp_path.glob("*.kubeconfig")]} == {
+        0o600
+    }
