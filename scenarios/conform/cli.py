@@ -81,6 +81,7 @@ def conform(
       break: {fail: {gpu: 0, lost: true}} # a step of a story that breaks a device
       heal: {heal: {gpu: 0}}              # or of this machine: {runCommand: {command: [./heal.sh]}}
       breaks: 1                           # how many devices become unhealthy
+      annotations: {example.com/gpu: "0"} # of each pod, as the plugin's own scheduler writes them
       many: {count: 10000, env: {N: "10000"}}  # settings with which it lists many devices
 
     A check that does not apply is skipped, with the reason; one that the machine did not let finish is unknown. A

@@ -14,6 +14,7 @@ from ..story.document import load_part
 from ..story.model import Step
 from ..story.part import Count, Part, ResourceName, parse_duration
 from ..story.specs import AmdSpec, File, GpuSpec, IluvatarSpec, NodeSpec
+from ..story.verbs.pod_action import Apply
 
 Env = Mapping[Annotated[StrictStr, Field(pattern="^[^=]+$")], StrictStr]
 
@@ -48,6 +49,7 @@ class Profile(Part):
         count: How many devices of it the node has; by default as many as the plugin's first list.
         env: Added to the plugin's environment.
         api: Whether the plugin talks to the API server.
+        annotations: Added to each pod of a check, where the plugin reads what a scheduler of its own writes there.
         gpus: NVIDIA GPUs of the node, as in a story; `amd`, `iluvatar` and `files` likewise.
         break_: A step of a story that breaks a device, such as ``fail: {gpu: 0, lost: true}``.
         heal: A step that heals it.
@@ -60,6 +62,7 @@ class Profile(Part):
     count: Count | None = None
     env: Env = Field(default_factory=dict)
     api: StrictBool = False
+    annotations: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     gpus: GpuSpec | None = None
     amd: AmdSpec | None = None
     iluvatar: IluvatarSpec | None = None
@@ -97,6 +100,16 @@ class Profile(Part):
         """A node of a check with what the plugin needs."""
         given = {key: value for key in ("gpus", "amd", "iluvatar") if (value := getattr(self, key)) is not None}
         return node.model_copy(update={**given, "files": (*node.files, *self.files)})
+
+    def in_step(self, step: Step) -> Step:
+        """A step of a check as the plugin needs it: its own where the check leaves it open, and its pods annotated."""
+        if step.stands_for:
+            return self.steps.get(step.stands_for, step)
+        if not isinstance(step.action, Apply) or not self.annotations:
+            return step
+        manifest = step.action.manifest
+        manifest["metadata"]["annotations"] = {**manifest["metadata"].get("annotations", {}), **self.annotations}
+        return step.model_copy(update={"apply": Apply.model_validate(manifest)})
 
 
 def read_profile(path: Path | None) -> Profile:

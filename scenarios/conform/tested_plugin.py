@@ -97,9 +97,7 @@ class Subject:
 
     def in_story(self, scenario: Scenario) -> Scenario:
         """A story with the plugin in it, on a node as its profile has it."""
-        steps = tuple(
-            self.profile.steps.get(step.stands_for, step) if step.stands_for else step for step in scenario.steps
-        )
+        steps = tuple(map(self.profile.in_step, scenario.steps))
         plugins = tuple(self._in_place_of(plugin) for plugin in scenario.plugins)
         nodes = tuple(self.profile.on(node) for node in scenario.nodes)
         return scenario.model_copy(update={"steps": steps, "plugins": plugins, "nodes": nodes})

@@ -64,6 +64,7 @@ api: false                           # whether it talks to the API server
 break: {fail: {gpu: 0, lost: true}}  # a step of a story that breaks a device
 heal: {heal: {gpu: 0}}               # a step that heals it
 breaks: 1                            # how many devices become unhealthy
+annotations: {example.com/gpu: "0"}  # of each pod, as the plugin's own scheduler writes them
 many:                                # settings with which it lists many devices, and how many
   count: 10000
   env: {REPLICAS: "10000"}           # added to those above, as files: is
@@ -126,7 +127,9 @@ def known_lines() -> Iterator[str]:
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
         "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts. "
         "Kubernetes' sample-device-plugin is that of 1.34.4, with `wait: 30s`, as it registers ten seconds after it "
-        "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health."
+        "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health. `gpushare` is run "
+        "with `--health-check`, and `gpu-memory`, `gpushare` and `volcano` with the annotations of their schedulers. "
+        "`nvidia-mps` registers nothing, and `stub` does what it is asked to."
     )
     yield ""
     yield "| plugin | check | verdict | why |"
@@ -137,14 +140,21 @@ def known_lines() -> Iterator[str]:
 
 
 _ITS_OWN_START: Final = "it notices a new kubelet.sock, and nothing else"
+_HEALTHY_AT_ITS_START: Final = "for a new kubelet it discovers its GPUs again, and all are healthy"
+_NOT_ITS_DEVICES: Final = "its Allocate counts the ids and does not look at them"
+_SERVED_ONCE: Final = "its Allocate marks the waiting pod as served, and finds none when it is asked again"
+_ALWAYS_HEALTHY: Final = "the devices that stand for memory are always healthy"
 _ONE_SOCKET: Final = "all its instances use one socket name, and the one that ends removes the socket"
+_ONE_SOCKET_AND_MANY_TRIES: Final = (
+    f"{_ONE_SOCKET}; as it tries again and again, the kubelet takes the new one now and then"
+)
 KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
     ("NVIDIA k8s-device-plugin", "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
     (
         "NVIDIA k8s-device-plugin",
         "health/survives-a-kubelet-restart",
         "failed",
-        "for a new kubelet it discovers its GPUs again, and all are healthy",
+        _HEALTHY_AT_ITS_START,
     ),
     (
         "NVIDIA k8s-device-plugin",
@@ -167,6 +177,32 @@ KNOWN: Final[Sequence[tuple[str, str, str, str]]] = (
     ("`amd`", "kubelet-restart/keeps-its-process", "warning", "it ends with its stream, and is started again"),
     ("`amd`", "instances/rolling-update", "failed", "it gives up after three refused registrations, in six seconds"),
     ("`amd`", "shutdown/removes-its-socket", "warning", "its framework leaves the socket"),
+    ("`gpushare`", "allocation/unknown-device", "warning", _NOT_ITS_DEVICES),
+    ("`gpushare`", "health/recovers", "warning", "it never looks at an unhealthy GPU again"),
+    ("`gpushare`", "health/survives-a-kubelet-restart", "failed", _HEALTHY_AT_ITS_START),
+    ("`gpushare`", "health/survives-a-plugin-restart", "failed", "it hears of an XID only while it runs"),
+    ("`gpushare`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`gpushare`", "instances/rolling-update", "failed", "it ends when its registration is refused"),
+    ("`gpu-memory`", "allocation/asked-again", "failed", _SERVED_ONCE),
+    ("`gpu-memory`", "allocation/init-container", "failed", _SERVED_ONCE),
+    ("`gpu-memory`", "allocation/unknown-device", "warning", _NOT_ITS_DEVICES),
+    ("`gpu-memory`", "kubelet-restart/during-admission", "failed", _SERVED_ONCE),
+    ("`gpu-memory`", "hostile-kubelet/always-refused", "warning", "it tries again without a pause"),
+    ("`gpu-memory`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`gpu-memory`", "instances/rolling-update", "failed", _ONE_SOCKET_AND_MANY_TRIES),
+    ("`gpu-memory`", "shutdown/exit-status", "warning", "a signal ends it with status 1"),
+    ("`volcano`", "allocation/asked-again", "failed", _SERVED_ONCE),
+    ("`volcano`", "allocation/init-container", "failed", _SERVED_ONCE),
+    ("`volcano`", "allocation/unknown-device", "warning", _NOT_ITS_DEVICES),
+    ("`volcano`", "health/reported", "failed", _ALWAYS_HEALTHY),
+    ("`volcano`", "health/recovers", "warning", _ALWAYS_HEALTHY),
+    ("`volcano`", "health/survives-a-kubelet-restart", "failed", _ALWAYS_HEALTHY),
+    ("`volcano`", "health/survives-a-plugin-restart", "failed", _ALWAYS_HEALTHY),
+    ("`volcano`", "kubelet-restart/during-admission", "failed", _SERVED_ONCE),
+    ("`volcano`", "hostile-kubelet/always-refused", "warning", "it tries again each tenth of a second"),
+    ("`volcano`", "stream/ends", "failed", _ITS_OWN_START),
+    ("`volcano`", "instances/rolling-update", "failed", _ONE_SOCKET_AND_MANY_TRIES),
+    ("`volcano`", "shutdown/exit-status", "warning", "a signal ends it with status 255"),
 )
 """Plugin, check, verdict and why, as the tests find them."""
 

@@ -21,6 +21,7 @@ from scenarios.play.job import Job, Options
 from scenarios.story.check_spec import Needs, StandsFor
 from scenarios.story.document import DocumentError
 from scenarios.story.verbs.plugin_action import StubAction
+from scenarios.story.verbs.pod_action import Apply
 from simkubelet.model.errors import InputError
 from tools.generate import conformance_page
 
@@ -80,6 +81,14 @@ def test_plugin_and_profile_take_their_place_in_a_check() -> None:
     assert node.gpus is not None
     assert [step.verb for step in scenario.steps if step.stands_for is None].count("fail") == 1
     assert scenario.parameters == {"resource": "nvidia.com/gpu", "count": 2, "remaining": 1, "wait": "3s"}
+
+
+def test_each_pod_has_what_the_plugins_scheduler_writes() -> None:
+    document = subject({"annotations": {"example.com/gpu": "0"}}).in_check(BY_ID["kubelet-restart/during-admission"])
+
+    pods = [step.action for step in document.scenario.steps if isinstance(step.action, Apply)]
+    assert len(pods) == 2
+    assert [pod.manifest["metadata"]["annotations"] for pod in pods] == [{"example.com/gpu": "0"}] * 2
 
 
 def test_checks_that_differ_in_their_last_look_share_a_play() -> None:
