@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# How long an example takes is the machine's affair: speed is measured in bench/.
-settings.register_profile("untimed", deadline=None)
+# How long an example takes, or its making, is the machine's affair: speed is measured in bench/. Examples may share
+# what a fixture has made: a setting of its own would turn the first check on again.
+settings.register_profile(
+    "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 settings.load_profile("untimed")
 
 LONGEST = (

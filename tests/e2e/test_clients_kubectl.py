@@ -103,6 +103,9 @@ def test_watch_prints_each_state(cluster: LiveCluster) -> None:
     with subprocess.Popen(argv, env=cluster.env, stdout=subprocess.PIPE, text=True) as watch:
         try:
             assert watch.stdout is not None
+            # What kubectl shows of this one says that it watches.
+            cluster.kubectl("apply -f -", gpu_pod("herald", gpus=0))
+            assert watch.stdout.readline().split()[:2] == ["ADDED", "herald"]
             cluster.kubectl("apply -f -", gpu_pod("watched"))
             cluster.wait_until_ready("watched")
             cluster.kubectl("delete pod watched")
@@ -111,6 +114,7 @@ def test_watch_prints_each_state(cluster: LiveCluster) -> None:
                 seen.append(watch.stdout.readline().split())
         finally:
             watch.terminate()
+    cluster.kubectl("delete pod herald")
 
     states = [(event, *row) for event, name, *row in seen if name == "watched"]
     assert [state[0] for state in states] == ["ADDED", *["MODIFIED"] * (len(states) - 2), "DELETED"]

@@ -118,9 +118,18 @@ class Plugin:
                 (FOLDER / ".ended").touch()
                 os._exit(0)
             self.kubelets += 1
+            if self.fault == "kubelet-restart/many" and self.kubelets == 121:
+                await self.give_up()
             self.has_missed_one = self.misses_kubelet()
             if not self.has_missed_one:
                 self.wanted.set()
+
+    async def give_up(self) -> None:
+        """Serve and register no more, whatever registration is under way."""
+        self.hangs = True
+        self.wanted.set()
+        if self.server is not None:
+            await self.server.stop()
 
     def misses_kubelet(self) -> bool:
         """Whether it does not notice the socket of a kubelet that has just appeared."""
@@ -129,8 +138,6 @@ class Plugin:
                 return self.kubelets == 1 and self.is_at_rest()
             case "kubelet-restart/two-in-a-row":
                 return self.kubelets == 2
-            case "kubelet-restart/many":
-                return self.kubelets > 120
             case "kubelet-restart/while-suspended":
                 return time.time() - status_time_of(KUBELET) > _LATE_S
             case "clock/set-back":

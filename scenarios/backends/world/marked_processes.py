@@ -18,8 +18,11 @@ MARK: Final = "SIMKUBELET_PLUGIN"
 _FORKED_BY_KERNEL: Final = 0x00200000
 """PF_KTHREAD among the flags of /proc/PID/stat, see proc(5)."""
 
-_EXEC_LIMIT_S: Final = 0.2
-"""How long a process may take to put its new environment in place."""
+_ENDS: Final = 0x00000004
+"""PF_EXITING, the same."""
+
+_EXEC_LIMIT_S: Final = 5.0
+"""How long a process may take to put its new environment in place, on a machine that lets others run meanwhile."""
 
 _LOOK_AGAIN_S: Final = 0.001
 
@@ -151,7 +154,7 @@ def _environment_place(pid: int) -> tuple[int, int] | None:
     """Where the environment begins and ends in memory; None for a kernel thread and for a process that has ended."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     state, flags, begin, end = fields[0], int(fields[6]), int(fields[47]), int(fields[48])
-    return None if state in b"ZX" or flags & _FORKED_BY_KERNEL else (begin, end)
+    return None if state in b"ZX" or flags & (_FORKED_BY_KERNEL | _ENDS) else (begin, end)
 
 
 def _read(path: str) -> bytes:

@@ -35,7 +35,8 @@ _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
 TERMINATION_GRACE_S: Final = 5.0
 """How long a plugin may take to end after SIGTERM."""
-_KILL_GRACE_S: Final = 5.0
+_KILL_GRACE_S: Final = 60.0
+"""A guard only: what is killed ends by itself, on a busy machine later than after some seconds."""
 
 
 @dataclass(frozen=True, slots=True)

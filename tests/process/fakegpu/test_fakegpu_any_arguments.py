@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakegpu import Machine
@@ -96,7 +96,7 @@ def caller(request: pytest.FixtureRequest, tmp_path: Path, header: Header) -> It
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None)
 @given(style=styles)
 def test_no_arguments_break_any_function(caller: Caller, header: Header, tmp_path: Path, style: Style) -> None:
     last = os.open(tmp_path / "last-call", os.O_CREAT | os.O_WRONLY)

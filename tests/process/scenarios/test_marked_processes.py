@@ -5,9 +5,11 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from scenarios.backends.world import marked_processes
 from scenarios.backends.world.marked_processes import MARK, catches, kill_marked, signal_first, signal_marked
 
 HARMLESS = signal.SIGCONT
@@ -32,6 +34,28 @@ def restless(tmp_path: Path, mark: str) -> Iterator[subprocess.Popen[bytes]]:
 def test_process_is_found_while_it_loads_another_program(restless: subprocess.Popen[bytes], mark: str) -> None:
     # For a part of each exec there is no environment to look into.
     assert [signal_marked(mark, HARMLESS) for _ in range(LOOKS)] == [1] * LOOKS
+
+
+def test_process_is_found_that_others_hold_up_in_an_exec(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now_s
+        now_s += seconds
+
+    monkeypatch.setattr(marked_processes, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
+    monkeypatch.setattr(marked_processes, "_environment_place", lambda pid: (0, 0))
+    monkeypatch.setattr(marked_processes, "_read", lambda path: b"A=b" if now_s > 1 else b"")
+
+    assert marked_processes._environment(os.getpid()) == b"A=b"
+
+
+def test_process_that_ends_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
+    stat[6] = str(int(stat[6]) | 0x4)
+    monkeypatch.setattr(marked_processes, "_read", lambda path: f"1 (a) {' '.join(stat)}".encode())
+
+    assert marked_processes._environment_place(os.getpid()) is None
 
 
 async def test_killed_processes_are_gone(restless: subprocess.Popen[bytes], mark: str) -> None:

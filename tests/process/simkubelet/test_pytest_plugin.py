@@ -121,7 +121,8 @@ class Project:
 
     def close(self) -> None:
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._link.unlink()
 
 

@@ -140,29 +140,36 @@ def test_registration_answers_as_nvml_documents(machine: Machine, event_set: Eve
 
 
 def test_wait_without_timeout_returns_at_once(event_set: EventSet) -> None:
-    started = time.monotonic()
+    took_s = []
+    for _ in range(20):
+        started = time.monotonic()
+        assert event_set.wait(0)[0] == TIMEOUT
+        took_s.append(time.monotonic() - started)
 
-    assert event_set.wait(0)[0] == TIMEOUT
-
-    assert time.monotonic() - started < 0.1
+    # On a busy machine some of them do not run for longer.
+    assert min(took_s) < 0.1
 
 
 def test_wait_ends_at_its_timeout_even_when_other_events_wake_it(machine: Machine, event_set: EventSet) -> None:
     event_set.register(0)
+    has_ended = threading.Event()
 
     def make_noise() -> None:
-        for _ in range(50):
+        while not has_ended.is_set():
             machine.fail(1, xid=1)
 
-    noise = threading.Thread(target=make_noise)
+    noise = threading.Thread(target=make_noise, daemon=True)
     started = time.monotonic()
 
+    # A wait that began again with each event would never end.
     noise.start()
     code, _ = event_set.wait(60)
+    took_s = time.monotonic() - started
+    has_ended.set()
     noise.join()
 
     assert code == TIMEOUT
-    assert 0.06 <= time.monotonic() - started < 2
+    assert took_s >= 0.06
 
 
 def test_wait_without_end_is_woken(machine: Machine, event_set: EventSet) -> None:

@@ -28,7 +28,6 @@ class Nvml:
         self.events: queue.Queue[NvmlEvent | NvmlError] = queue.Queue()
         self.registered: list[Any] = []
         self.initialised = 0
-        self.waits = 0
 
     def _call(self, name: str, subject: Any = None) -> None:
         for key in (name, f"{name} {subject}"):
@@ -78,7 +77,6 @@ class Nvml:
         self.registered.append((gpu, event_types))
 
     def wait(self, events: Any, timeout_ms: int) -> NvmlEvent:
-        self.waits += 1
         # Shorter than asked for, so that no thread outlives the tests for long.
         try:
             event = self.events.get(timeout=0.1)
@@ -310,9 +308,10 @@ async def test_wait_that_fails_at_once_does_not_pile_up_reports() -> None:
             nvml.events.put(NvmlError(999, "Unknown Error"))
         await reports.next()
         await asyncio.sleep(0.05)
-        seen = nvml.waits
-        assert seen < 10
+        # Not the count of waits: those before the first error time out, as many as the machine has time for.
+        left = nvml.events.qsize()
+        assert left > 990
 
         for _ in range(20):
             await reports.next()
-        assert nvml.waits >= 15
+        assert nvml.events.qsize() <= left - 15

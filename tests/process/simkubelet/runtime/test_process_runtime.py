@@ -383,7 +383,7 @@ def toolkit(machine: Machine) -> cdi.ContainerEdits:
 
 async def test_program_that_handles_sigterm_ends_by_itself(node):
     container = await node.start(
-        "sh", "-c", "trap 'exit 5' TERM; echo ready >/out/fifo; sleep 1000 & wait", mounts=fifo(node)
+        "sh", "-c", "trap 'exit 5' TERM; echo ready >/out/fifo; while :; do sleep 0.01; done", mounts=fifo(node)
     )
     await opened(node)
 

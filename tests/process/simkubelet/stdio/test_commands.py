@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simkubelet.stdio.__main__ import COMMANDS
@@ -206,7 +206,7 @@ def commands(draw: st.DrawFn) -> dict[str, Any]:
     return {"cmd": example.cmd, **fields}
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(told=st.lists(commands(), max_size=8))
 def test_no_command_ends_the_program(adapter: LineProgram, told: list[dict[str, Any]]):
     for command in told:

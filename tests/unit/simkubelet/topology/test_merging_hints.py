@@ -152,12 +152,15 @@ def test_best_hint_of_known_cases(resources, best):
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_no_machine_of_eight_nodes_takes_long(count):
     every = [TopologyHint(mask, preferred=False) for mask in masks_over(range(count))]
-    started = time.process_time()
+    took_s = []
+    for _ in range(3):
+        started = time.process_time()
+        best = best_hint([every] * 3, numa_mask(range(count)), narrowness)
+        took_s.append(time.process_time() - started)
 
-    best = best_hint([every] * 3, numa_mask(range(count)), narrowness)
-
-    assert best == TopologyHint(NumaMask(1), preferred=False)
-    assert time.process_time() - started < 0.1
+        assert best == TopologyHint(NumaMask(1), preferred=False)
+    # Python may collect the garbage of other tests meanwhile.
+    assert min(took_s) < 0.1
 
 
 def test_merge_that_keeps_the_kubelet_for_minutes_is_reported():
