@@ -127,9 +127,9 @@ def known_lines() -> Iterator[str]:
         "What plugins do not pass, and why: by their sources it is what they should not pass. All others pass, or are "
         "skipped because they do not apply. NVIDIA's plugin is v0.19.0; the bundled `nvidia` gets the same verdicts. "
         "Kubernetes' sample-device-plugin is that of 1.34.4, with `wait: 30s`, as it registers ten seconds after it "
-        "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health. `gpushare` is run "
-        "with `--health-check`, and `gpu-memory`, `gpushare` and `volcano` with the annotations of their schedulers. "
-        "`nvidia-mps` registers nothing, and `stub` does what it is asked to."
+        "has seen a new kubelet.sock. `amd` is run with `--pulse 1`; without that it reports no health. `gpushare` is "
+        "run with `--health-check`, and `gpu-memory`, `gpushare` and `volcano` with the annotations of their "
+        "schedulers. `nvidia-mps` registers nothing, and `stub` does what it is asked to."
     )
     yield ""
     yield "| plugin | check | verdict | why |"
