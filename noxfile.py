@@ -15,9 +15,12 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).parent))
 from tools.build import chromium as find_chromium
@@ -38,16 +41,19 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 # What starts no process computes all the time: more processes than cores would only collect the tests once more.
 ON_EACH_CORE = ("--numprocesses", str(os.cpu_count() or 1), "--dist", "worksteal")
-# Most tests wait for processes more than they compute; who is done takes over what others have not begun.
-IN_PARALLEL = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "worksteal")
-# Some tests take up to a minute: the longest come first (`tests/conftest.py`), and each process takes the next one.
+# Most tests wait for processes more than they compute, and some take up to a minute: the longest come first
+# (`tests/conftest.py`), and each process takes the next one.
 LONGEST_FIRST = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
+# The same for all parts at once, whose waiting tests begin in turn with others: half of the processes only wait.
+IN_TURN = ("--numprocesses", str(3 * (os.cpu_count() or 1)), *LONGEST_FIRST[2:])
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
+ONE_PART = nox.session(venv_backend="none", requires=["environment"], default=False)
+"""The session `tests` runs these with the others."""
 QUICK = "quick"
 SANITIZED_TESTS = [
     *(
@@ -105,14 +111,6 @@ def files_in_memory() -> dict[str, str]:
     return {"TMPDIR": str(memory)} if shutil.disk_usage(memory).free >= ROOM_BYTES else {}
 
 
-def need_go(session: nox.Session, find_go: Callable[[], str]) -> None:
-    """Give a session up on a machine without Go."""
-    try:
-        find_go()
-    except go_build.BuildError as reason:
-        give_up(session, str(reason))
-
-
 def need_kind(session: nox.Session) -> None:
     """Give a session up on a machine without docker or kind, or where nobody wants it."""
     if os.environ.get("SIMKUBELET_NO_KIND") == "1":
@@ -122,12 +120,86 @@ def need_kind(session: nox.Session) -> None:
             give_up(session, f"`{' '.join(command)}` does not work here; `tools/with_kind COMMAND` sees to it")
 
 
-def build_nvidias_plugin(session: nox.Session) -> None:
-    """Build NVIDIA's own plugin and tools, and name them to the tests."""
-    need_go(session, build_nvidia_plugin.find_go)
+def name_nvidia_smi(session: nox.Session) -> None:
+    """Fetch NVIDIA's own nvidia-smi with apt, and name it to the tests."""
+    session.env["SIMKUBELET_NVIDIA_SMI"] = str(fetch_nvidia_smi.fetch())
+
+
+def name_browser(session: nox.Session) -> None:
+    """Find Chromium, install it where that is possible, and name it to the tests."""
+    session.env["SIMKUBELET_CHROMIUM"], session.env["SIMKUBELET_CHROMEDRIVER"] = find_chromium.find()
+
+
+def name_nvidia_programs(session: nox.Session) -> None:
+    """Build NVIDIA's own plugin and tools with Go, and name them to the tests."""
+    build_nvidia_plugin.find_go()
     built = session.run(BIN / "python", "-m", "tools.build.nvidia_plugin", silent=True)
     names = ("SIMKUBELET_NVIDIA_PLUGIN", "SIMKUBELET_GPU_FEATURE_DISCOVERY", "SIMKUBELET_NVIDIA_CTK")
     session.env.update(zip(names, str(built).splitlines(), strict=True))
+
+
+def name_clients(session: nox.Session) -> None:
+    """Build kubectl and a client-go informer with Go, and name them to the tests."""
+    build_clients.find_go()
+    built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
+    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
+
+
+def name_control_plane(session: nox.Session) -> None:
+    """Build a control plane with Go, and name it to the tests."""
+    build_control_plane.find_go()
+    built = session.run(BIN / "python", "-m", "tools.build.control_plane", silent=True)
+    session.env["SIMKUBELET_CONTROL_PLANE"] = str(built).strip()
+
+
+def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
+    """Build the real device manager of a Kubernetes minor and the real scheduler, and name them to the tests."""
+    build_oracle.find_go()
+    built = session.run(BIN / "python", "-m", "tools.build.oracle", "--kubernetes", minor, silent=True)
+    names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
+    session.env.update(zip(names, str(built).splitlines(), strict=True))
+    session.env["SIMKUBELET_ORACLE_VERSION"] = minor
+
+
+@dataclass(frozen=True)
+class Part:
+    """Tests that have a session of their own, and that the session `tests` runs together with the other parts.
+
+    Attributes:
+        chosen: Which tests, for pytest.
+        name_programs: Gets the programs that only they need, and names them to the tests in the environment.
+    """
+
+    chosen: tuple[str, ...]
+    name_programs: Callable[[nox.Session], None] = lambda session: None
+
+
+PARTS = {
+    "process": Part(("tests/process",)),
+    "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients")),
+    "smi": Part(("tests/smi",), name_nvidia_smi),
+    "browser": Part(("tests/browser",), name_browser),
+    "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_programs),
+    "clients": Part(("tests/e2e", "-m", "clients"), name_clients),
+    "oracle": Part(("tests/oracle",), name_oracle),
+}
+MISSING = (go_build.BuildError, fetch_nvidia_smi.FetchError, find_chromium.NoBrowserError)
+"""What a part's programs raise that this machine cannot have."""
+
+
+def get_programs(session: nox.Session, name_programs: Callable[[nox.Session], None]) -> None:
+    """Name to the tests what they need, or give the session up."""
+    try:
+        name_programs(session)
+    except MISSING as reason:
+        give_up(session, str(reason))
+
+
+def run_part(session: nox.Session) -> None:
+    """Run the part that has the session's name; arguments after `--` go to pytest."""
+    part = PARTS[session.name]
+    get_programs(session, part.name_programs)
+    session.run(BIN / "pytest", *part.chosen, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
 
 
 @nox.session(tags=[QUICK])
@@ -150,8 +222,6 @@ def types(session: nox.Session) -> None:
     """Run mypy --strict over the packages, the tools, the benchmarks and what tests share."""
     install(session, *PYPROJECT["project"]["dependencies"], *groups("types"))
     session.run("mypy")
-    session.run("mypy", "--explicit-package-bases", "tools", "bench")
-    session.run("mypy", "--explicit-package-bases", "tests/support")
     session.run("mypy", "--config-file=", "--follow-imports=silent", "--disallow-any-expr", "-c", PUBLIC_TYPES)
 
 
@@ -186,9 +256,59 @@ def catalogue(session: nox.Session) -> None:
 
 
 @IN_ENVIRONMENT
+def tests(session: nox.Session) -> None:
+    """Run the parts process, e2e, smi, browser, nvidia, clients and oracle at once: some wait while others compute.
+
+    Each part is a session as well. Where a part's programs cannot be had, its tests are skipped and the others run.
+    """
+    failed = []
+    for name, part in PARTS.items():
+        try:
+            part.name_programs(session)
+        except (*MISSING, CommandFailed) as reason:
+            session.warn(f"no programs for {name}: {reason}")
+            if os.environ.get("CI") or isinstance(reason, CommandFailed):
+                failed.append(name)
+    folders = dict.fromkeys(part.chosen[0] for part in PARTS.values())
+    session.run(BIN / "pytest", *folders, *IN_TURN, *session.posargs, env=files_in_memory())
+    if failed:
+        session.error(f"their programs are missing, as said above: {', '.join(failed)}")
+
+
+@ONE_PART
 def process(session: nox.Session) -> None:
     """Run the tests of parts that are, or that start, a process of their own."""
-    session.run(BIN / "pytest", "tests/process", *LONGEST_FIRST, *session.posargs, env=files_in_memory())
+    run_part(session)
+
+
+@ONE_PART
+def e2e(session: nox.Session) -> None:
+    """Play every story over real sockets with the project's own plugins."""
+    run_part(session)
+
+
+@ONE_PART
+def smi(session: nox.Session) -> None:
+    """Look at fake GPUs with NVIDIA's own nvidia-smi, fetched with apt, with ours, and with tools from PyPI."""
+    run_part(session)
+
+
+@ONE_PART
+def browser(session: nox.Session) -> None:
+    """Use the page of a report in headless Chromium, installed with apt where it is missing."""
+    run_part(session)
+
+
+@ONE_PART
+def nvidia(session: nox.Session) -> None:
+    """Play the stories with NVIDIA's own plugin, built from source with Go."""
+    run_part(session)
+
+
+@ONE_PART
+def clients(session: nox.Session) -> None:
+    """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
+    run_part(session)
 
 
 @IN_ENVIRONMENT
@@ -199,60 +319,13 @@ def asan(session: nox.Session) -> None:
     # Python keeps memory until it ends; that is not a leak of the library.
     sanitized = {"FAKEGPU_LIBRARY": library, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
     sanitized |= files_in_memory()
-    session.run(BIN / "pytest", *SANITIZED_TESTS, *IN_PARALLEL, *session.posargs, env=sanitized)
-
-
-@IN_ENVIRONMENT
-def e2e(session: nox.Session) -> None:
-    """Play every story over real sockets with the project's own plugins."""
-    chosen = ("tests/e2e", "-m", "not nvidia_go and not clients")
-    session.run(BIN / "pytest", *chosen, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
-
-
-@IN_ENVIRONMENT
-def smi(session: nox.Session) -> None:
-    """Look at fake GPUs with NVIDIA's own nvidia-smi, fetched with apt, with ours, and with tools from PyPI."""
-    try:
-        session.env["SIMKUBELET_NVIDIA_SMI"] = str(fetch_nvidia_smi.fetch())
-    except fetch_nvidia_smi.FetchError as reason:
-        give_up(session, str(reason))
-    session.run(BIN / "pytest", "tests/smi", *IN_PARALLEL, *session.posargs)
-
-
-@IN_ENVIRONMENT
-def browser(session: nox.Session) -> None:
-    """Use the page of a report in headless Chromium, installed with apt where it is missing."""
-    try:
-        session.env["SIMKUBELET_CHROMIUM"], session.env["SIMKUBELET_CHROMEDRIVER"] = find_chromium.find()
-    except find_chromium.NoBrowserError as reason:
-        give_up(session, str(reason))
-    session.run(BIN / "pytest", "tests/browser", *IN_PARALLEL, *session.posargs)
-    session.run(BIN / "python", "-m", "tools.generate.pictures", "--check")
-
-
-@IN_ENVIRONMENT
-def nvidia(session: nox.Session) -> None:
-    """Play the stories with NVIDIA's own plugin, built from source with Go."""
-    build_nvidias_plugin(session)
-    chosen = ("tests/e2e", "-m", "nvidia_go")
-    session.run(BIN / "pytest", *chosen, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
-
-
-@IN_ENVIRONMENT
-def clients(session: nox.Session) -> None:
-    """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
-    need_go(session, build_clients.find_go)
-    built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
-    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
-    session.run(BIN / "pytest", "tests/e2e", "-m", "clients", *LONGEST_FIRST, *session.posargs)
+    session.run(BIN / "pytest", *SANITIZED_TESTS, *LONGEST_FIRST, *session.posargs, env=sanitized)
 
 
 @IN_ENVIRONMENT
 def join(session: nox.Session) -> None:
     """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
-    need_go(session, build_control_plane.find_go)
-    built = session.run(BIN / "python", "-m", "tools.build.control_plane", silent=True)
-    session.env["SIMKUBELET_CONTROL_PLANE"] = str(built).strip()
+    get_programs(session, name_control_plane)
     session.run(BIN / "pytest", "tests/join", "tests/process/scenarios/up/test_join.py", *session.posargs)
 
 
@@ -260,7 +333,7 @@ def join(session: nox.Session) -> None:
 def e2e_kind(session: nox.Session) -> None:
     """Play the catalogue on kind clusters and on the simulator, and compare; see docs/kind.md for what is needed."""
     need_kind(session)
-    build_nvidias_plugin(session)
+    get_programs(session, name_nvidia_programs)
     try:
         session.env["KIND_NODE_IMAGE"] = kind_node_image.node_image() or ""
     except kind_node_image.ImageError as error:
@@ -292,11 +365,10 @@ ORACLE_USAGE.add_argument("--long", action="store_true", help="a hundred times t
 ORACLE_USAGE.add_argument("--seed", type=int, help="the one that a run with --long printed")
 
 
-@IN_ENVIRONMENT
+@ONE_PART
 def oracle(session: nox.Session) -> None:
     """Compare the device manager with the kubelet's own, and the scheduler with the real one, built with Go."""
     chosen, for_pytest = ORACLE_USAGE.parse_known_args(session.posargs)
-    need_go(session, build_oracle.find_go)
     if chosen.long and chosen.seed is None:
         chosen.seed = random.SystemRandom().randrange(2**32)
     if chosen.long:
@@ -305,10 +377,7 @@ def oracle(session: nox.Session) -> None:
         session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
     for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
-        built = session.run(BIN / "python", "-m", "tools.build.oracle", "--kubernetes", minor, silent=True)
-        names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
-        session.env.update(zip(names, str(built).splitlines(), strict=True))
-        session.env["SIMKUBELET_ORACLE_VERSION"] = minor
+        get_programs(session, partial(name_oracle, minor=minor))
         session.run(BIN / "pytest", "tests/oracle", *LONGEST_FIRST, *for_pytest, env=files_in_memory())
 
 

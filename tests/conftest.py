@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
+from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,20 +16,25 @@ settings.register_profile(
 )
 settings.load_profile("untimed")
 
-LONGEST = (
+WAITING = (
     "test_nvidia_conformance",
-    "test_nvidia_stories",
     "test_good_plugin_passes_every_check",
     "test_bundled_plugin_gets_the_verdicts_of_the_page",
     "test_sample_plugin_gets_the_verdicts_of_the_page",
     "test_conformance_checks",
+    "test_nvidia_stories",
+    "test_plugin_reliability",
+)
+"""Tests that wait for most of their time, and modules of such tests; the longest first."""
+COMPUTING = (
+    "test_readme_works_on_a_bare_machine",
     "test_pytest_plugin",
     "test_same_as_the_real_manager",
     "test_same_topology",
     "test_stories",
     "test_docs",
 )
-"""Tests that take tens of seconds, and modules of such tests."""
+"""Tests that compute for tens of seconds, and modules of such tests; the longest first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -50,13 +57,41 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the longest tests begin first, so that at the end no process waits for one that another began late."""
-    place = {name: number for number, name in enumerate(LONGEST)}
+    """Let the longest tests begin first, and those that wait in turn with those that compute.
 
-    def turn(item: pytest.Item) -> int:
-        return min(place.get(name, len(LONGEST)) for name in (item.path.stem, item.name.partition("[")[0]))
+    So no process waits at the end for a test that another began late, and while some wait others compute.
+    """
 
-    items.sort(key=turn)
+    def place(item: pytest.Item, names: tuple[str, ...]) -> int:
+        mine = (item.path.stem, item.name.partition("[")[0])
+        return min((number for number, name in enumerate(names) if name in mine), default=len(names))
+
+    waiting = [item for item in items if place(item, WAITING) < len(WAITING)]
+    waiting.sort(key=lambda item: place(item, WAITING))
+    others = [item for item in items if place(item, WAITING) == len(WAITING)]
+    others.sort(key=lambda item: place(item, COMPUTING))
+    in_turn = itertools.zip_longest(waiting, others)
+    items[:] = [item for pair in in_turn for item in pair if item is not None]
+
+
+def part_of(report: pytest.TestReport) -> str:
+    """Return the session of `noxfile.py` that runs a test alone."""
+    parts = {"nvidia_go": "nvidia", "clients": "clients"}
+    marked = (part for mark, part in parts.items() if mark in report.keywords)
+    return next(marked, report.nodeid.split("/")[1])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how long the tests of each part took, where several parts were run at once."""
+    reports = [one for many in terminalreporter.stats.values() for one in many if isinstance(one, pytest.TestReport)]
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports:
+        if report.nodeid.startswith("tests/"):
+            seconds[part_of(report)] += report.duration
+    if len(seconds) > 1:
+        terminalreporter.section("seconds of all tests of a part")
+        for part, total in seconds.items():
+            terminalreporter.line(f"{total:8.1f} {part}")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

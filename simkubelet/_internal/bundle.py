@@ -45,6 +45,9 @@ class LazyModule:
         self._module = module
 
     def __getattr__(self, name: str) -> Any:
+        # pytest asks everything in a plugin's module for marks of mocks and of wrapped functions.
+        if name.startswith("_"):
+            raise AttributeError(name)
         return getattr(load(self._package, self._module), name)
 
 

@@ -102,11 +102,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
+def browser_and_driver() -> tuple[str, str]:
     browser = os.environ.get("SIMKUBELET_CHROMIUM") or shutil.which("chromium")
     driver = os.environ.get("SIMKUBELET_CHROMEDRIVER") or shutil.which("chromedriver")
     if not (browser and driver):
         pytest.skip("no Chromium: the session `browser` installs it (Debian: apt-get install chromium chromium-driver)")
+    return browser, driver
+
+
+@pytest.fixture(scope="session")
+def chromium(browser_and_driver: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebDriver]:
+    browser, driver = browser_and_driver
     options = webdriver.ChromeOptions()
     options.binary_location = browser
     profile = tmp_path_factory.mktemp("profile")

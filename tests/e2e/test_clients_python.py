@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import kr8s
@@ -42,8 +43,9 @@ def core(cluster: LiveCluster) -> Iterator[Any]:
 
 
 @pytest.fixture
-def api(cluster: LiveCluster) -> Any:
-    return kr8s.api(kubeconfig=str(cluster.kubeconfig))
+def connect(cluster: LiveCluster) -> Callable[[], Any]:
+    """Connects kr8s. The test alone holds the connection: pytest keeps what a fixture returns until all have ended."""
+    return partial(kr8s.api, kubeconfig=str(cluster.kubeconfig))
 
 
 def manifest(name: str, **limits: str) -> dict[str, Any]:
@@ -114,7 +116,8 @@ def test_official_client_reads_a_list_in_pages(core: Any) -> None:
     assert core.list_namespaced_config_map("default", label_selector="in=pages").items == []
 
 
-def test_kr8s_runs_a_pod(api: Any) -> None:
+def test_kr8s_runs_a_pod(connect: Callable[[], Any]) -> None:
+    api = connect()
     pod = Pod(manifest("quick", **{"nvidia.com/gpu": "1"}), api=api)
     pod.create()
     pod.wait("condition=Ready", timeout=LIMIT_S)
@@ -127,7 +130,8 @@ def test_kr8s_runs_a_pod(api: Any) -> None:
     assert not pod.exists()
 
 
-def test_kr8s_patches_a_nodes_status_and_cordons_it(api: Any) -> None:
+def test_kr8s_patches_a_nodes_status_and_cordons_it(connect: Callable[[], Any]) -> None:
+    api = connect()
     node = Node.get("node-2", api=api)
     node.patch({"status": {"capacity": {"example.com/dongle": "2"}}}, subresource="status")
     node.refresh()
@@ -138,7 +142,8 @@ def test_kr8s_patches_a_nodes_status_and_cordons_it(api: Any) -> None:
     node.uncordon()
 
 
-def test_kr8s_watches_a_config_map_until_deletion(api: Any) -> None:
+def test_kr8s_watches_a_config_map_until_deletion(connect: Callable[[], Any]) -> None:
+    api = connect()
     found = kr8s.objects.ConfigMap({"metadata": {"name": "noticed", "namespace": "default"}}, api=api)
     found.create()
     seen: list[str] = []

@@ -165,6 +165,24 @@ print(*sorted(set(sys.modules) - before))
     assert set(done.stdout.split()) - {f"simkubelet{one}" for one in ours} == set()
 
 
+def test_run_without_stories_loads_none_of_the_bundled_packages(tmp_path: Path) -> None:
+    test = tmp_path / "test_modules.py"
+    test.write_text("""
+import sys
+
+def test_modules(pytestconfig):
+    assert pytestconfig.pluginmanager.has_plugin("simkubelet.pytest_plugin")
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    assert loaded & {"fakegpu", "plugin", "scenarios"} == set()
+""")
+
+    command = [sys.executable, "-m", "pytest", "-p", "simkubelet.pytest_plugin", "-p", "no:cacheprovider", str(test)]
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=alone)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_fixtures_and_stories_work_beside_packages_of_the_same_names(wheel: Project) -> None:
     stubs = f"FILE = {deviceplugin.Device.DESCRIPTOR.file.serialized_pb!r}\n"
     stubs += "from google.protobuf.descriptor_pool import Default\nDefault().AddSerializedFile(FILE)\n"
