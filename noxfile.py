@@ -49,6 +49,8 @@ IN_TURN = ("--numprocesses", str(3 * (os.cpu_count() or 1)), *LONGEST_FIRST[2:])
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
+# Each process has a control plane of its own, which takes longer to start than most of these tests.
+EACH_FILE = ("--numprocesses", "2", "--dist", "loadfile")
 BIN = Path(__file__).parent / ".nox" / "environment" / "bin"
 """Programs of the session `environment`."""
 IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
@@ -326,7 +328,7 @@ def asan(session: nox.Session) -> None:
 def join(session: nox.Session) -> None:
     """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
     get_programs(session, name_control_plane)
-    session.run(BIN / "pytest", "tests/join", "tests/process/scenarios/up/test_join.py", *session.posargs)
+    session.run(BIN / "pytest", "tests/join", "tests/process/scenarios/up/test_join.py", *EACH_FILE, *session.posargs)
 
 
 @IN_ENVIRONMENT
