@@ -21,8 +21,11 @@ _FORKED_BY_KERNEL: Final = 0x00200000
 _ENDS: Final = 0x00000004
 """PF_EXITING, the same."""
 
-_EXEC_LIMIT_S: Final = 5.0
-"""How long a process may take to put its new environment in place, on a machine that lets others run meanwhile."""
+_EXEC_LIMIT_S: Final = 1.0
+"""How long a process may take to put its new environment in place, on a machine that lets others run meanwhile.
+
+Nothing else happens in the event loop meanwhile, and a plugin gives a kubelet five seconds to accept its connection.
+"""
 
 _LOOK_AGAIN_S: Final = 0.001
 

@@ -45,7 +45,7 @@ def test_process_is_found_that_others_hold_up_in_an_exec(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(marked_processes, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=sleep))
     monkeypatch.setattr(marked_processes, "_environment_place", lambda pid: (0, 0))
-    monkeypatch.setattr(marked_processes, "_read", lambda path: b"A=b" if now_s > 1 else b"")
+    monkeypatch.setattr(marked_processes, "_read", lambda path: b"A=b" if now_s > 0.5 else b"")
 
     assert marked_processes._environment(os.getpid()) == b"A=b"
 
