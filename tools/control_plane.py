@@ -10,9 +10,10 @@ printed once the API server is ready. It ends on Ctrl-C or SIGTERM, or with the 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ipaddress
+import itertools
 import json
+import random
 import shutil
 import signal
 import socket
@@ -48,6 +49,8 @@ POD_RANGE = "10.64.0.0/10"
 SERVICE_RANGE = "10.0.0.0/16"
 _VALID = timedelta(days=30)
 _EARLIER = timedelta(minutes=5)
+_GIVEN_BY_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT, _LAST_PORT = 10_000, 65_535
 
 
 class ControlPlaneError(Exception):
@@ -242,6 +245,8 @@ class ControlPlane:
     def _all_flags(self) -> Mapping[str, Mapping[str, Any]]:
         """Component -> flag -> value, in the order of their start."""
         certificate, key = self._authority.sign("kube-apiserver", "kube-apiserver", is_server=True)
+        # As kubeadm made it before 1.29; the group's users may do everything at a kubelet too.
+        to_kubelets = self._authority.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         peer, client = (f"http://{HOST}:{port}" for port in (self._peer, self._etcd))
         clients = {"kubeconfig": self.kubeconfig, "leader-elect": "false", "secure-port": 0}
         return {
@@ -266,6 +271,9 @@ class ControlPlane:
                 "client-ca-file": self._authority.path,
                 "tls-cert-file": certificate,
                 "tls-private-key-file": key,
+                "kubelet-client-certificate": to_kubelets[0],
+                "kubelet-client-key": to_kubelets[1],
+                "kubelet-preferred-address-types": "InternalIP,Hostname",
                 "authorization-mode": "Node,RBAC",
                 "service-account-issuer": "https://kubernetes.default.svc",
                 "service-account-key-file": self._service_accounts,
@@ -288,11 +296,20 @@ def _flags(flags: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+    """Return ports that no outgoing connection takes until a component listens there: none that the kernel gives."""
+    first, last = map(int, _GIVEN_BY_KERNEL.read_text().split())
+    others = [*range(_FIRST_PORT, first), *range(last + 1, _LAST_PORT + 1)]
+    free = (port for port in random.sample(others, len(others)) if _is_free(port))
+    return list(itertools.islice(free, count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind((HOST, port))
+        except OSError:
+            return False
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
