@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simkubelet.cluster import KubeletEndpoint
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.patience import LIMIT_S, until
 from tests.support.remote import NODE, Server, pod_manifest, serving
@@ -36,6 +37,19 @@ async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder
         assert lease is not None
         assert lease["spec"]["holderIdentity"] == NODE
         assert [owner["name"] for owner in lease["metadata"]["ownerReferences"]] == [NODE]
+
+
+async def test_node_and_its_pods_are_where_their_kubelet_is(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined(at=KubeletEndpoint("192.0.2.1", 1234)) as joined, joined.kubelet(short_folder):
+        await joined.create("pods", pod_manifest(node=None, hostNetwork=True))
+        await cluster.until(lambda: cluster.phase("pod") == "Running")
+
+        node = cluster.find("nodes", NODE, "")
+        assert node is not None
+        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 1234}}
+        assert {"type": "InternalIP", "address": "192.0.2.1"} in node["status"]["addresses"]
+        status = cluster.pod("pod")["status"]
+        assert (status["hostIP"], status["podIP"]) == ("192.0.2.1", "192.0.2.1")
 
 
 async def test_pod_runs_and_ends_where_the_scheduler_binds_it(cluster: Server, short_folder: Path) -> None:
