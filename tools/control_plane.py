@@ -156,6 +156,7 @@ class ControlPlane:
         folder: An empty one for all its files.
 
     Attributes:
+        authority: Of the certificates of servers and clients.
         kubeconfig: Lets an administrator in.
 
     Raises:
@@ -165,7 +166,7 @@ class ControlPlane:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self._folder = folder
-        self._authority = Authority(folder)
+        self.authority = Authority(folder)
         self._etcd, self._peer, self._port = _free_ports(3)
         self.url = f"https://{HOST}:{self._port}"
         self.kubeconfig = self._kubeconfig("admin", "admin", "system:masters")
@@ -213,7 +214,7 @@ class ControlPlane:
             component.check()
 
     def _until_ready(self) -> None:
-        tls = ssl.create_default_context(cafile=str(self._authority.path))
+        tls = ssl.create_default_context(cafile=str(self.authority.path))
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         tls.load_cert_chain(self._folder / "admin.crt", self._folder / "admin.key")
         end = time.monotonic() + READY_WITHIN_S
@@ -228,7 +229,7 @@ class ControlPlane:
         raise ControlPlaneError(f"kube-apiserver is not ready after {READY_WITHIN_S:.0f} s; see its log")
 
     def _kubeconfig(self, name: str, user: str, group: str = "") -> Path:
-        certificate, key = self._authority.sign(name, user, group)
+        certificate, key = self.authority.sign(name, user, group)
         path = self._folder / f"{name}.kubeconfig"
         path.touch(mode=0o600)
         document = {
@@ -244,9 +245,9 @@ class ControlPlane:
 
     def _all_flags(self) -> Mapping[str, Mapping[str, Any]]:
         """Component -> flag -> value, in the order of their start."""
-        certificate, key = self._authority.sign("kube-apiserver", "kube-apiserver", is_server=True)
+        certificate, key = self.authority.sign("kube-apiserver", "kube-apiserver", is_server=True)
         # As kubeadm made it before 1.29; the group's users may do everything at a kubelet too.
-        to_kubelets = self._authority.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        to_kubelets = self.authority.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         peer, client = (f"http://{HOST}:{port}" for port in (self._peer, self._etcd))
         clients = {"kubeconfig": self.kubeconfig, "leader-elect": "false", "secure-port": 0}
         return {
@@ -268,7 +269,7 @@ class ControlPlane:
                 # No Service leads here: an address of this machine alone is none that a Service may have.
                 "endpoint-reconciler-type": "none",
                 "service-cluster-ip-range": SERVICE_RANGE,
-                "client-ca-file": self._authority.path,
+                "client-ca-file": self.authority.path,
                 "tls-cert-file": certificate,
                 "tls-private-key-file": key,
                 "kubelet-client-certificate": to_kubelets[0],
@@ -282,7 +283,7 @@ class ControlPlane:
             },
             "kube-controller-manager": {
                 **clients,
-                "root-ca-file": self._authority.path,
+                "root-ca-file": self.authority.path,
                 "service-account-private-key-file": self._service_accounts,
                 "allocate-node-cidrs": "true",
                 "cluster-cidr": POD_RANGE,

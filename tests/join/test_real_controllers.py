@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from typing import Any
@@ -50,6 +51,17 @@ async def api(plane: ControlPlane) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
+async def read_as(user: str, plane: ControlPlane, client: ApiClient, node: str) -> tuple[int, str]:
+    """What the kubelet of a node answers to a user of the cluster who asks it itself."""
+    port = (await client.get(f"/api/v1/nodes/{node}"))["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    tls.load_cert_chain(*plane.authority.sign(user, user))
+    connector = aiohttp.TCPConnector(ssl=tls)
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
+        return await answer(session, "/containerLogs/default/talker/main")
+
+
 async def answer(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
     """The status and the text of an answer."""
     async with session.get(path) as response:
@@ -90,6 +102,10 @@ async def test_output_of_pods_comes_through_the_api_server(plane: ControlPlane, 
             status, text = await answer(session, f"{PODS}/talker/log?previous=true")
             message = 'previous terminated container "main" in pod "talker" not found'
             assert (status, json.loads(text)["message"]) == (400, message)
+        assert await read_as("nobody", plane, client, "talking-1") == (
+            403,
+            "Forbidden (user=nobody, verb=get, resource=nodes, subresource(s)=[proxy])\n",
+        )
         await client.call("DELETE", f"{PODS}/talker")
         await eventually_so(lambda: no_pods(client))
         process.interrupt()

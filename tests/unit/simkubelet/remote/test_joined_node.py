@@ -96,6 +96,8 @@ async def test_nothing_is_lost_while_the_server_is_away(cluster: Server, short_f
         await cluster.api.stop()
         await kubelet.complete("pod", "main")
         await until(lambda: joined.cluster.pods[0].status.phase.is_terminal)
+        # What the kubelet itself shows is not behind.
+        assert joined.cluster.as_published(joined.cluster.pods[0])["status"]["phase"] == "Succeeded"
         later = cluster.store.create_pod(pod_manifest("later"))
         assert cluster.phase("pod") == "Running"
         await cluster.api.start()
