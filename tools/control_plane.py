@@ -167,7 +167,7 @@ class ControlPlane:
         self._programs = programs
         self._folder = folder
         self.authority = Authority(folder)
-        self._etcd, self._peer, self._port = _free_ports(3)
+        self._etcd, self._peer, self._port = free_ports(3)
         self.url = f"https://{HOST}:{self._port}"
         self.kubeconfig = self._kubeconfig("admin", "admin", "system:masters")
         self._service_accounts = write_key(folder / "sa.key", rsa.generate_private_key(65537, 2048))
@@ -296,11 +296,14 @@ def _flags(flags: Mapping[str, Any]) -> Iterator[str]:
     return (f"--{name}={value}" for name, value in flags.items())
 
 
-def _free_ports(count: int) -> list[int]:
-    """Return ports that no outgoing connection takes until a component listens there: none that the kernel gives."""
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody takes until a component listens there.
+
+    The kernel gives none of them to outgoing connections, and no other control plane has them.
+    """
     first, last = map(int, _GIVEN_BY_KERNEL.read_text().split())
     others = [*range(_FIRST_PORT, first), *range(last + 1, _LAST_PORT + 1)]
-    free = (port for port in random.sample(others, len(others)) if _is_free(port))
+    free = (port for port in random.sample(others, len(others)) if _is_free(port) and _claim(port))
     return list(itertools.islice(free, count))
 
 
@@ -310,6 +313,17 @@ def _is_free(port: int) -> bool:
             one.bind((HOST, port))
         except OSError:
             return False
+    return True
+
+
+def _claim(port: int) -> bool:
+    """Have a port until this process ends; whether no other control plane has it. The claim ends with the process."""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.bind(f"\0simkubelet-control-plane-{port}")
+        except OSError:
+            return False
+        one.detach()
     return True
 
 
