@@ -28,6 +28,12 @@ def is_ready(server: Server, node: str = NODE) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
+def kubelet_port(server: Server) -> int:
+    """Where a node says that its kubelet is."""
+    node = server.find("nodes", NODE, "")
+    return 0 if node is None else int(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"])
+
+
 async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder: Path) -> None:
     async with cluster.joined() as joined, joined.kubelet(short_folder):
         await cluster.until(lambda: is_ready(cluster))
@@ -46,7 +52,7 @@ async def test_node_and_its_pods_are_where_their_kubelet_is(cluster: Server, sho
 
         node = cluster.find("nodes", NODE, "")
         assert node is not None
-        assert node["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 1234}}
+        assert kubelet_port(cluster) == 1234
         assert {"type": "InternalIP", "address": "192.0.2.1"} in node["status"]["addresses"]
         status = cluster.pod("pod")["status"]
         assert (status["hostIP"], status["podIP"]) == ("192.0.2.1", "192.0.2.1")
@@ -112,9 +118,11 @@ async def test_node_is_taken_over_by_the_next_process(cluster: Server, short_fol
         await cluster.until(lambda: cluster.phase("pod") == "Running")
         await joined.cluster.until_sent()
 
-    async with cluster.joined() as joined, joined.kubelet(short_folder / "2") as kubelet:
+    moved = KubeletEndpoint(port=1234)
+    async with cluster.joined(at=moved) as joined, joined.kubelet(short_folder / "2") as kubelet:
         (pod,) = joined.cluster.pods
         await until(lambda: "main" in kubelet.containers_of(pod))
+        await cluster.until(lambda: kubelet_port(cluster) == 1234)
 
         assert len(cluster.objects.all_of("nodes")) == 1
 
