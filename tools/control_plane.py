@@ -10,9 +10,10 @@ printed once the API server is ready. It ends on Ctrl-C or SIGTERM, or with the 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ipaddress
+import itertools
 import json
+import random
 import shutil
 import signal
 import socket
@@ -48,6 +49,8 @@ POD_RANGE = "10.64.0.0/10"
 SERVICE_RANGE = "10.0.0.0/16"
 _VALID = timedelta(days=30)
 _EARLIER = timedelta(minutes=5)
+_GIVEN_BY_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT, _LAST_PORT = 10_000, 65_535
 
 
 class ControlPlaneError(Exception):
@@ -153,6 +156,7 @@ class ControlPlane:
         folder: An empty one for all its files.
 
     Attributes:
+        authority: Of the certificates of servers and clients.
         kubeconfig: Lets an administrator in.
 
     Raises:
@@ -162,8 +166,8 @@ class ControlPlane:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._programs = programs
         self._folder = folder
-        self._authority = Authority(folder)
-        self._etcd, self._peer, self._port = _free_ports(3)
+        self.authority = Authority(folder)
+        self._etcd, self._peer, self._port = free_ports(3)
         self.url = f"https://{HOST}:{self._port}"
         self.kubeconfig = self._kubeconfig("admin", "admin", "system:masters")
         self._service_accounts = write_key(folder / "sa.key", rsa.generate_private_key(65537, 2048))
@@ -210,7 +214,7 @@ class ControlPlane:
             component.check()
 
     def _until_ready(self) -> None:
-        tls = ssl.create_default_context(cafile=str(self._authority.path))
+        tls = ssl.create_default_context(cafile=str(self.authority.path))
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         tls.load_cert_chain(self._folder / "admin.crt", self._folder / "admin.key")
         end = time.monotonic() + READY_WITHIN_S
@@ -225,7 +229,7 @@ class ControlPlane:
         raise ControlPlaneError(f"kube-apiserver is not ready after {READY_WITHIN_S:.0f} s; see its log")
 
     def _kubeconfig(self, name: str, user: str, group: str = "") -> Path:
-        certificate, key = self._authority.sign(name, user, group)
+        certificate, key = self.authority.sign(name, user, group)
         path = self._folder / f"{name}.kubeconfig"
         path.touch(mode=0o600)
         document = {
@@ -241,7 +245,9 @@ class ControlPlane:
 
     def _all_flags(self) -> Mapping[str, Mapping[str, Any]]:
         """Component -> flag -> value, in the order of their start."""
-        certificate, key = self._authority.sign("kube-apiserver", "kube-apiserver", is_server=True)
+        certificate, key = self.authority.sign("kube-apiserver", "kube-apiserver", is_server=True)
+        # As kubeadm made it before 1.29; the group's users may do everything at a kubelet too.
+        to_kubelets = self.authority.sign("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         peer, client = (f"http://{HOST}:{port}" for port in (self._peer, self._etcd))
         clients = {"kubeconfig": self.kubeconfig, "leader-elect": "false", "secure-port": 0}
         return {
@@ -263,9 +269,12 @@ class ControlPlane:
                 # No Service leads here: an address of this machine alone is none that a Service may have.
                 "endpoint-reconciler-type": "none",
                 "service-cluster-ip-range": SERVICE_RANGE,
-                "client-ca-file": self._authority.path,
+                "client-ca-file": self.authority.path,
                 "tls-cert-file": certificate,
                 "tls-private-key-file": key,
+                "kubelet-client-certificate": to_kubelets[0],
+                "kubelet-client-key": to_kubelets[1],
+                "kubelet-preferred-address-types": "InternalIP,Hostname",
                 "authorization-mode": "Node,RBAC",
                 "service-account-issuer": "https://kubernetes.default.svc",
                 "service-account-key-file": self._service_accounts,
@@ -274,7 +283,7 @@ class ControlPlane:
             },
             "kube-controller-manager": {
                 **clients,
-                "root-ca-file": self._authority.path,
+                "root-ca-file": self.authority.path,
                 "service-account-private-key-file": self._service_accounts,
                 "allocate-node-cidrs": "true",
                 "cluster-cidr": POD_RANGE,
@@ -287,12 +296,35 @@ def _flags(flags: Mapping[str, Any]) -> Iterator[str]:
     return (f"--{name}={value}" for name, value in flags.items())
 
 
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind((HOST, 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody takes until a component listens there.
+
+    The kernel gives none of them to outgoing connections, and no other control plane has them.
+    """
+    first, last = map(int, _GIVEN_BY_KERNEL.read_text().split())
+    others = [*range(_FIRST_PORT, first), *range(last + 1, _LAST_PORT + 1)]
+    free = (port for port in random.sample(others, len(others)) if _is_free(port) and _claim(port))
+    return list(itertools.islice(free, count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as one:
+        try:
+            one.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _claim(port: int) -> bool:
+    """Have a port until this process ends; whether no other control plane has it. The claim ends with the process."""
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.bind(f"\0simkubelet-control-plane-{port}")
+        except OSError:
+            return False
+        one.detach()
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,6 +14,18 @@ from .options import NodeOptions, checked_name, node_options
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
+def _checked_address(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Check an address that clients can be given."""
+    import ipaddress
+
+    try:
+        if not ipaddress.ip_address(value).is_unspecified:
+            return value
+    except ValueError:
+        pass
+    raise click.BadParameter(f"'{value}': expected one IP address of this machine, as 172.18.0.1")
+
+
 _cluster = click.option(
     "--cluster", metavar="NAME", callback=checked_name, help="The cluster (default: that of KUBECONFIG if several run)."
 )
@@ -100,8 +112,16 @@ def up(
     callback=checked_name,
     help="The nodes are PREFIX-1, PREFIX-2, and so on; each process that joins the cluster has another prefix.",
 )
+@click.option(
+    "--address",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="IP",
+    callback=_checked_address,
+    help="An address of this machine where the API server reaches it, for 'kubectl logs': the kubelets listen there.",
+)
 @node_options
-def join(*, kubeconfig: Path, context: str | None, prefix: str, nodes: NodeOptions) -> None:
+def join(*, kubeconfig: Path, context: str | None, prefix: str, address: str, nodes: NodeOptions) -> None:
     """Join simulated nodes to any Kubernetes cluster, in real time, until Ctrl-C.
 
     The nodes register with the API server of a kubeconfig as kubelets do. They run what its scheduler binds to them,
@@ -110,12 +130,16 @@ def join(*, kubeconfig: Path, context: str | None, prefix: str, nodes: NodeOptio
     Ctrl-C drains the nodes and deletes them: pods are evicted, within a minute. After a kill, the same command takes
     the nodes over, as after a power cut: containers start again.
 
+    'kubectl logs' works where the API server can connect to --address, and where its certificate for kubelets is of
+    the kubeconfig's certificate authority. Without such an authority the kubelets do not listen.
+
     \b
     Examples:
       simkubelet join --kubeconfig ~/.kube/config --nodes 3 --profile h100-80gb
       simkubelet join --name-prefix edge --plugin 'mine=./my-device-plugin --flag'
     and in another terminal:
       kubectl get nodes
+      kubectl logs --follow my-pod
       simkubelet kubelet restart sim-1
 
     Exit status: 2 bad input, 3 the machine or the API server failed, 130 ended by Ctrl-C, 143 by SIGTERM.
@@ -128,6 +152,7 @@ def join(*, kubeconfig: Path, context: str | None, prefix: str, nodes: NodeOptio
         name=prefix,
         kubeconfig=kubeconfig,
         context=context,
+        address=address,
         nodes=nodes.specs([f"{prefix}-{n + 1}" for n in range(nodes.count)], nodes.kubernetes or DEFAULT_KUBERNETES),
         follows_server=nodes.kubernetes is None,
         plugins=nodes.plugins(),

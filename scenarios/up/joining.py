@@ -19,9 +19,20 @@ from typing import Final
 
 import click
 
+from simkubelet.cluster import KubeletEndpoint
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import SUPPORTED, version
-from simkubelet.remote import ApiClient, ApiError, RemoteCluster, ServerAccess, drain, read_kubeconfig, remove
+from simkubelet.remote import (
+    ApiClient,
+    ApiError,
+    RemoteCluster,
+    ServerAccess,
+    drain,
+    kubelet_ports,
+    read_kubeconfig,
+    remove,
+    serving_kubelets,
+)
 
 from ..backends.world.node import new_folder, removed_at_end
 from ..story.specs import NodeSpec, PluginSpec
@@ -44,6 +55,7 @@ class JoinSpec:
         kubeconfig: the cluster's.
         context: of the kubeconfig; its current one where it is None.
         nodes: what they are made of.
+        address: of the nodes: where the API server reaches this process.
         follows_server: the nodes' version is that of the API server.
         plugins: run on every node, each as a process.
         images: image -> the plugin that its containers are.
@@ -55,6 +67,7 @@ class JoinSpec:
     kubeconfig: Path
     context: str | None
     nodes: tuple[NodeSpec, ...]
+    address: str
     follows_server: bool
     plugins: tuple[PluginSpec, ...] = ()
     images: Mapping[str, PluginSpec] = field(default_factory=dict)
@@ -88,9 +101,15 @@ async def _keep(spec: JoinSpec) -> None:
             stack.enter_context(live.shown(f"nodes '{spec.name}'"))
         live.start()
         stack.push_async_callback(_said_if_refused, partial(remove, client, names), _REMOVE_S, "stay registered")
+        ports = stack.enter_context(kubelet_ports(spec.address, names if access.authority else ()))
+        endpoints = {name: KubeletEndpoint(spec.address) for name in names}
+        endpoints |= {name: KubeletEndpoint(spec.address, port.getsockname()[1]) for name, port in ports.items()}
         versions = {one.name: version(one.kubernetes) for one in specs}
-        cluster = RemoteCluster(client, versions, live.clock, live.observe, complain, {JOINED: spec.name})
+        cluster = RemoteCluster(client, versions, live.clock, live.observe, complain, {JOINED: spec.name}, endpoints)
         await stack.enter_async_context(cluster)
+        if ports:
+            kubelets = serving_kubelets(ports, access.authority, client, cluster, live.kubelets, complain)
+            await stack.enter_async_context(kubelets)
         stack.push_async_callback(live.close)
         await live.add(specs, cluster, lambda: spec.kubeconfig.absolute())
         stack.push_async_callback(_said_if_refused, partial(drain, client, cluster, names), _DRAIN_S, "are not drained")

@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from .controllers.namespaces import NamespaceController
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .node_logs import NodeLogs
+    from .objects.nodes import KubeletEndpoint
     from .objects.objects import JSON, Key, Objects, WallTime
     from .objects.pod_json import pod_key
     from .scheduler.scheduler import Scheduler
@@ -33,6 +34,7 @@ else:
             ".controllers.namespaces": ("NamespaceController",),
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".node_logs": ("NodeLogs",),
+            ".objects.nodes": ("KubeletEndpoint",),
             ".objects.objects": ("JSON", "Key", "Objects", "WallTime"),
             ".objects.pod_json": ("pod_key",),
             ".scheduler.scheduler": ("Scheduler",),
@@ -49,6 +51,7 @@ __all__ = [
     "FieldFault",
     "GarbageCollector",
     "Key",
+    "KubeletEndpoint",
     "NamespaceController",
     "NodeLifecycle",
     "NodeLogs",

@@ -22,12 +22,12 @@ from ..kubelet.kubelet import Kubelet
 from ..runtime.process_container import container_log
 from .api.endpoints.request import LogOptions
 from .api.errors import StatusError
+from .objects.nodes import KubeletEndpoint
 from .objects.objects import JSON
 
 __all__ = ["NodeLogs"]
 
 _LOOK_AGAIN_S: Final = 1.0
-_KUBELET_PORT: Final = 10250
 _NO_LIMIT: Final = 1 << 62
 
 
@@ -53,8 +53,8 @@ class NodeLogs:
         there = _from(log, 0)
         text = _chosen(there, log, options, self._now())
         left = _NO_LIMIT if options.limit_bytes is None else options.limit_bytes - len(text)
-        if text:
-            yield text
+        # Also where there is nothing yet: a client that follows learns that it has come in.
+        yield text
         at = len(there)
         while options.follow and left > 0:
             is_running = _runs(kubelet, pod, container, attempt)
@@ -72,7 +72,7 @@ class NodeLogs:
 def _refused(pod: JSON, container: str) -> str:
     """What the API server says of a kubelet that does not answer."""
     metadata = pod["metadata"]
-    host = f"{(pod.get('status') or {}).get('hostIP') or pod['spec']['nodeName']}:{_KUBELET_PORT}"
+    host = f"{(pod.get('status') or {}).get('hostIP') or pod['spec']['nodeName']}:{KubeletEndpoint().port}"
     path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{container}"
     return f'Get "https://{host}/{path}": dial tcp {host}: connect: connection refused'
 

@@ -338,7 +338,8 @@ class Store(ClusterApi):
 
     def _address(self, pod: Pod, status: PodStatus) -> str:
         others = (self._pods[uid].manifest.get("status") or {} for uid in self._on_node.get(pod.node_name or "", ()))
-        return pod_address(pod, status, self.node(pod.node_name or ""), (str(each.get("podIP")) for each in others))
+        used = (str(each.get("podIP")) for each in others)
+        return pod_address(pod, status, self.node(pod.node_name or ""), used, HOST)
 
 
 def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:

@@ -8,6 +8,7 @@ if typing.TYPE_CHECKING:
     from .client import ApiClient, ApiError
     from .cluster import RemoteCluster
     from .kubeconfig import ServerAccess, read_kubeconfig
+    from .kubelet_server import kubelet_ports, serving_kubelets
     from .leaving import drain, remove
 else:
     from .._internal import lazy
@@ -18,8 +19,19 @@ else:
             ".client": ("ApiClient", "ApiError"),
             ".cluster": ("RemoteCluster",),
             ".kubeconfig": ("ServerAccess", "read_kubeconfig"),
+            ".kubelet_server": ("kubelet_ports", "serving_kubelets"),
             ".leaving": ("drain", "remove"),
         },
     )
 
-__all__ = ["ApiClient", "ApiError", "RemoteCluster", "ServerAccess", "drain", "read_kubeconfig", "remove"]
+__all__ = [
+    "ApiClient",
+    "ApiError",
+    "RemoteCluster",
+    "ServerAccess",
+    "drain",
+    "kubelet_ports",
+    "read_kubeconfig",
+    "remove",
+    "serving_kubelets",
+]

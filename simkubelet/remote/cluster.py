@@ -13,7 +13,8 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from ..cluster.objects.events import KubeEvent
-from ..cluster.objects.objects import WallTime
+from ..cluster.objects.nodes import KubeletEndpoint
+from ..cluster.objects.objects import JSON, WallTime
 from ..cluster_api import ClusterApi, PodWatch
 from ..model.clock import Clock
 from ..model.events import Observer
@@ -41,6 +42,7 @@ class RemoteCluster(ClusterApi):
         observe: called with what changes on them.
         complain: called with one line about what the server refuses; that it is away is no complaint.
         labels: of the nodes that this registers, beside those of every node.
+        endpoints: node -> where the API server reaches its kubelet; of a node that is missing, as of any simulated one.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class RemoteCluster(ClusterApi):
         observe: Observer,
         complain: Callable[[str], None],
         labels: Mapping[str, str] = MappingProxyType({}),
+        endpoints: Mapping[str, KubeletEndpoint] = MappingProxyType({}),
     ) -> None:
         wall_time = WallTime(clock)
         self._client = client
@@ -60,9 +63,10 @@ class RemoteCluster(ClusterApi):
         self._tasks = asyncio.TaskGroup()
         self._loops: list[asyncio.Task[None]] = []
         tools = (wall_time, clock, observe, self._tasks, complain)
-        self._nodes = RemoteNodes(client, self._names, labels, *tools)
+        endpoints = {name: endpoints.get(name, KubeletEndpoint()) for name in nodes}
+        self._nodes = RemoteNodes(client, endpoints, labels, *tools)
         self._references = References(client, self._tasks, clock, complain)
-        self._pods = RemotePods(client, nodes, self._nodes.node, self._references, *tools)
+        self._pods = RemotePods(client, nodes, endpoints, self._nodes.node, self._references, *tools)
         self._events = RemoteEvents(client, *tools)
 
     async def __aenter__(self) -> Self:
@@ -116,6 +120,10 @@ class RemoteCluster(ClusterApi):
     def pods(self) -> tuple[Pod, ...]:
         """The pods of all nodes of this process, oldest first."""
         return tuple(self._pods.all())
+
+    def as_published(self, pod: Pod) -> JSON:
+        """Return the object of one of the pods with the status that its kubelet has published, sent or not."""
+        return self._pods.as_published(pod)
 
     def events_of(self, uid: PodUID) -> tuple[KubeEvent, ...]:
         """Return the Events about a pod that kubelets of this process have recorded, oldest first."""

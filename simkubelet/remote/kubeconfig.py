@@ -33,6 +33,7 @@ class ServerAccess:
         tls_name: the name in the server's certificate, where it is not that of the URL.
         authorization: the header; empty where a certificate or nothing shows who the client is.
         token_file: has a token that changes, which is read for each connection; None where there is no such file.
+        authority: the certificates, in PEM, by which the server's is known; empty where the kubeconfig has none.
     """
 
     url: str
@@ -40,6 +41,7 @@ class ServerAccess:
     tls_name: str | None = None
     authorization: str = ""
     token_file: Path | None = None
+    authority: str = ""
 
 
 def read_kubeconfig(path: Path, context: str | None = None) -> ServerAccess:
@@ -85,12 +87,16 @@ class _Kubeconfig:
                 f"kubeconfig '{self._path}': the cluster's 'proxy-url' is not supported; use a direct address"
             )
         url = str(cluster["server"]).rstrip("/")
+        is_secure = url.startswith("https:")
+        authority = self._content(cluster, "certificate-authority") if is_secure else None
+        trusted = (authority or b"").decode(errors="replace")
         return ServerAccess(
             url,
-            tls=self._tls(cluster, user) if url.startswith("https:") else None,
+            tls=self._tls(cluster, trusted, user) if is_secure else None,
             tls_name=cluster.get("tls-server-name") or None,
             authorization=_authorization(user),
             token_file=None if user.get("token") or not user.get("tokenFile") else self._place(user["tokenFile"]),
+            authority=trusted,
         )
 
     def _named(self, kinds: str, kind: str, name: str) -> Mapping[str, Any]:
@@ -114,11 +120,10 @@ class _Kubeconfig:
         except OSError as error:
             raise InputError(f"kubeconfig '{self._path}': {name} '{path}' cannot be read: {error.strerror}") from None
 
-    def _tls(self, cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
-        authority = self._content(cluster, "certificate-authority")
+    def _tls(self, cluster: Mapping[str, Any], authority: str, user: Mapping[str, Any]) -> ssl.SSLContext:
         certificate, key = self._content(user, "client-certificate"), self._content(user, "client-key")
         try:
-            context = ssl.create_default_context(cadata=None if authority is None else authority.decode())
+            context = ssl.create_default_context(cadata=authority or None)
             if certificate is not None and key is not None:
                 _load(context, certificate, key)
         except (ssl.SSLError, ValueError) as error:

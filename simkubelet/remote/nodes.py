@@ -7,10 +7,10 @@ node/util/status.go, ``PatchNodeStatus``; apimachinery/lease/controller.go (kube
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ..cluster.objects.nodes import new_node_json, node_status_json, read_node, read_node_status
+from ..cluster.objects.nodes import KubeletEndpoint, new_node_json, node_status_json, read_node, read_node_status
 from ..cluster.objects.objects import WallTime
 from ..model.clock import Clock
 from ..model.events import NodeStatusUpdated, Observer
@@ -30,7 +30,7 @@ class RemoteNodes:
 
     Args:
         client: of the server.
-        names: the nodes of this process; others are ignored.
+        endpoints: the nodes of this process -> where their kubelets are; others are ignored.
         labels: of nodes that are registered, beside those of every node.
         wall_time: the date.
         clock: the time of pauses.
@@ -42,7 +42,7 @@ class RemoteNodes:
     def __init__(
         self,
         client: ApiClient,
-        names: Collection[str],
+        endpoints: Mapping[str, KubeletEndpoint],
         labels: Mapping[str, str],
         wall_time: WallTime,
         clock: Clock,
@@ -51,7 +51,7 @@ class RemoteNodes:
         complain: Callable[[str], None],
     ) -> None:
         self._client = client
-        self._names = frozenset(names)
+        self._endpoints = endpoints
         self._labels = labels
         self._wall_time = wall_time
         self._observe = observe
@@ -101,7 +101,7 @@ class RemoteNodes:
         """See `Follower`."""
         name = str(item["metadata"]["name"])
         known = self._nodes.get(name)
-        if name in self._names and (known is None or not is_older(item, known.manifest)):
+        if name in self._endpoints and (known is None or not is_older(item, known.manifest)):
             self._take(name, item)
 
     def deleted(self, item: JSON) -> None:
@@ -145,7 +145,8 @@ class RemoteNodes:
         new = new_node_json(name)
         metadata = {**new["metadata"], "labels": {**new["metadata"]["labels"], **self._labels}}
         try:
-            body = {**new, "metadata": metadata, "status": node_status_json(new, status, self._wall_time)}
+            status_json = node_status_json(new, status, self._wall_time, self._endpoints[name])
+            body = {**new, "metadata": metadata, "status": status_json}
             return await self._client.call("POST", _NODES, body)
         except ApiError as error:
             if error.reason != "AlreadyExists":
@@ -155,7 +156,7 @@ class RemoteNodes:
 
     async def _patch(self, node: Node, status: NodeStatus) -> JSON | None:
         old = node.manifest.get("status") or {}
-        new = node_status_json(node.manifest, status, self._wall_time)
+        new = node_status_json(node.manifest, status, self._wall_time, self._endpoints[node.name])
         for amounts in ("capacity", "allocatable"):
             # Resources that others have published meanwhile stay.
             new[amounts] = {**(old.get(amounts) or {}), **new[amounts]}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..cluster.objects.nodes import HOST, pod_address
+from ..cluster.objects.nodes import KubeletEndpoint, pod_address
 from ..cluster.objects.objects import WallTime
 from ..cluster.objects.pod_json import kubelet_status_json, read_pod, reread_pod
 from ..cluster_api import PodWatch
@@ -75,6 +75,7 @@ class RemotePods:
     Args:
         client: of the server.
         nodes: the nodes of this process -> the release of their kubelets.
+        endpoints: node -> where its kubelet is.
         node: returns a node's object.
         references: has what pods refer to.
         wall_time: the date.
@@ -88,6 +89,7 @@ class RemotePods:
         self,
         client: ApiClient,
         nodes: Mapping[str, Version],
+        endpoints: Mapping[str, KubeletEndpoint],
         node: Callable[[str], Node | None],
         references: References,
         wall_time: WallTime,
@@ -98,6 +100,7 @@ class RemotePods:
     ) -> None:
         self._client = client
         self._nodes = nodes
+        self._endpoints = endpoints
         self._node = node
         self._references = references
         self._wall_time = wall_time
@@ -121,6 +124,12 @@ class RemotePods:
     def pod_named(self, key: str) -> Pod | None:
         """Return the pod of this `Pod.key`."""
         return next((pod for pod in self.all() if pod.key == key), None)
+
+    def as_published(self, pod: Pod) -> JSON:
+        """Return the object of a pod with the status that its kubelet has published, sent or not."""
+        entry = self._entries[pod.uid]
+        stored = dict(entry.server.manifest)
+        return stored if entry.wanted is None else {**stored, "status": self._status_json(entry)}
 
     def all(self) -> Iterator[Pod]:
         """Return the pods that kubelets know, oldest first."""
@@ -304,15 +313,19 @@ class RemotePods:
         """What makes the server's status of what its kubelet wants; empty where nothing is left to send."""
         if entry.wanted is None:
             return {}
-        stored, status = entry.server.manifest, entry.pod.status
-        node = str(entry.pod.node_name)
-        if not entry.address:
-            others = (self._entries[uid].address for uid in self._on_node[node])
-            entry.address = pod_address(entry.pod, status, self._node(node), others)
-        old = stored.get("status") or {}
-        new = kubelet_status_json(stored, status, self._nodes[node], self._wall_time, (HOST, entry.address))
+        old, new = entry.server.manifest.get("status") or {}, self._status_json(entry)
         patch = status_patch(old, {name: old[name] for name in old.keys() - _BY_KUBELET} | new)
         return {} if patch == entry.in_vain else patch
+
+    def _status_json(self, entry: _Entry) -> JSON:
+        """The server's status with what the kubelet wants to be there."""
+        stored, status = entry.server.manifest, entry.pod.status
+        node = str(entry.pod.node_name)
+        host = self._endpoints[node].address
+        if not entry.address:
+            others = (self._entries[uid].address for uid in self._on_node[node])
+            entry.address = pod_address(entry.pod, status, self._node(node), others, host)
+        return kubelet_status_json(stored, status, self._nodes[node], self._wall_time, (host, entry.address))
 
     async def _create(self, key: str) -> None:
         manifest = self._new_mirrors.get(key)

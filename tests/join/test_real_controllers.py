@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from contextlib import ExitStack
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
-from simkubelet.remote import ApiClient
+import aiohttp
+
+from simkubelet.remote import ApiClient, read_kubeconfig
 from tests.support.joined_nodes import PODS, eventually_so, joining, starts
+from tests.support.patience import LIMIT_S
 from tools.control_plane import ControlPlane
 
 APPS = "/apis/apps/v1/namespaces/default"
@@ -34,6 +40,34 @@ async def running(client: ApiClient, nodes: str) -> list[dict[str, Any]]:
     return [pod for pod in on_nodes if pod["status"]["phase"] == "Running"]
 
 
+@asynccontextmanager
+async def api(plane: ControlPlane) -> AsyncIterator[aiohttp.ClientSession]:
+    """The API server as an administrator, for answers that are no objects."""
+    access = read_kubeconfig(plane.kubeconfig)
+    assert access.tls is not None
+    connector = aiohttp.TCPConnector(ssl=access.tls)
+    timeout = aiohttp.ClientTimeout(total=LIMIT_S)
+    async with aiohttp.ClientSession(access.url, connector=connector, timeout=timeout) as session:
+        yield session
+
+
+async def read_as(user: str, plane: ControlPlane, client: ApiClient, node: str) -> tuple[int, str]:
+    """What the kubelet of a node answers to a user of the cluster who asks it itself."""
+    port = (await client.get(f"/api/v1/nodes/{node}"))["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    tls.load_cert_chain(*plane.authority.sign(user, user))
+    connector = aiohttp.TCPConnector(ssl=tls)
+    async with aiohttp.ClientSession(f"https://127.0.0.1:{port}", connector=connector) as session:
+        return await answer(session, "/containerLogs/default/talker/main")
+
+
+async def answer(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
+    """The status and the text of an answer."""
+    async with session.get(path) as response:
+        return response.status, await response.text()
+
+
 async def no_pods(client: ApiClient) -> bool:
     return not (await client.get(PODS))["items"]
 
@@ -52,6 +86,29 @@ async def test_deployment_becomes_available_and_goes(plane: ControlPlane, client
 
         await client.call("DELETE", f"{APPS}/deployments/web", {"propagationPolicy": "Background"})
         await eventually_so(lambda: no_pods(client))
+
+
+async def test_output_of_pods_comes_through_the_api_server(plane: ControlPlane, client: ApiClient) -> None:
+    pod = {"metadata": {"name": "talker"}, "spec": template(restartPolicy="Never")["spec"]}
+    pod["spec"]["containers"][0]["command"] = ["sh", "-c", "echo first; sleep 3; echo last"]
+    with joining(plane.kubeconfig, "--name-prefix talking --runtime process") as process:
+        await client.call("POST", PODS, pod)
+        await eventually_so(lambda: running(client, "talking-"))
+
+        async with api(plane) as session:
+            # It ends with the container.
+            assert await answer(session, f"{PODS}/talker/log?follow=true") == (200, "first\nlast\n")
+            assert await answer(session, f"{PODS}/talker/log?tailLines=1") == (200, "last\n")
+            status, text = await answer(session, f"{PODS}/talker/log?previous=true")
+            message = 'previous terminated container "main" in pod "talker" not found'
+            assert (status, json.loads(text)["message"]) == (400, message)
+        assert await read_as("nobody", plane, client, "talking-1") == (
+            403,
+            "Forbidden (user=nobody, verb=get, resource=nodes, subresource(s)=[proxy])\n",
+        )
+        await client.call("DELETE", f"{PODS}/talker")
+        await eventually_so(lambda: no_pods(client))
+        process.interrupt()
 
 
 async def test_nothing_is_lost_while_the_api_server_is_away(plane: ControlPlane, client: ApiClient) -> None:

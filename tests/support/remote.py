@@ -16,6 +16,7 @@ from simkubelet.cluster import (
     JSON,
     ApiServer,
     Key,
+    KubeletEndpoint,
     NamespaceController,
     NodeLifecycle,
     NodeLogs,
@@ -37,6 +38,7 @@ from tests.support.patience import LIMIT_S
 __all__ = ["NODE", "Joined", "Server", "pod_manifest", "serving"]
 
 NODE: Final = "node-1"
+ANYWHERE: Final = KubeletEndpoint()
 MINOR: Final = version("1.34")
 
 
@@ -80,12 +82,15 @@ class Server:
         return str((self.pod(name).get("status") or {}).get("phase"))
 
     @asynccontextmanager
-    async def joined(self, *nodes: str) -> AsyncIterator[Joined]:
-        """Join nodes of these names, by default one."""
+    async def joined(self, *nodes: str, at: KubeletEndpoint = ANYWHERE) -> AsyncIterator[Joined]:
+        """Join nodes of these names, by default one, whose kubelets are there."""
         async with ApiClient(self.access) as client:
             complaints: list[str] = []
             names = dict.fromkeys(nodes or (NODE,), MINOR)
-            remote = RemoteCluster(client, names, self.clock, lambda event: None, complaints.append)
+            endpoints = dict.fromkeys(names, at)
+            remote = RemoteCluster(
+                client, names, self.clock, lambda event: None, complaints.append, endpoints=endpoints
+            )
             async with remote as cluster:
                 yield Joined(self, client, cluster, complaints)
 

@@ -13,7 +13,7 @@ import hashlib
 import platform
 import uuid
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_network
 from itertools import count
@@ -30,6 +30,7 @@ from .objects import JSON, Key, Objects, Verb, WallTime, Written
 
 __all__ = [
     "HOST",
+    "KubeletEndpoint",
     "Nodes",
     "free_address",
     "new_node_json",
@@ -40,9 +41,8 @@ __all__ = [
 ]
 
 HOST: Final = "127.0.0.1"
-"""Where every simulated node is."""
+"""Where every node of a simulated cluster is."""
 
-_KUBELET_PORT: Final = 10250
 _RUNTIME: Final = "containerd://2.2.0"
 _OS_IMAGE: Final = "Debian GNU/Linux 12 (bookworm)"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -51,6 +51,19 @@ _STATUSES: Final = frozenset(status.value for status in ConditionStatus)
 _CLUSTER: Final = ip_network("127.64.0.0/10")
 _RANGE: Final = 256
 _FIRST: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletEndpoint:
+    """Where an API server reaches the kubelet of a node; by default as every simulated cluster has it.
+
+    Attributes:
+        address: of the node, also that of its pods in the host's network.
+        port: of the kubelet's API; the kubelet's default is there where none is served.
+    """
+
+    address: str = HOST
+    port: int = 10250
 
 
 class Nodes:
@@ -80,9 +93,8 @@ class Nodes:
         """Make the object of a node that has none, as its kubelet does when it starts."""
         body = _with_range(new_node_json(node), self._ranges.next())
         self._own = status
-        self._objects.create(
-            Key("nodes", "", node), {**body, "status": node_status_json(body, status, self._objects.wall_time)}
-        )
+        new = node_status_json(body, status, self._objects.wall_time, KubeletEndpoint())
+        self._objects.create(Key("nodes", "", node), {**body, "status": new})
 
     def publish(self, node: str, status: NodeStatus) -> None:
         """Publish a node's status as its kubelet; nothing happens where the node's object is gone."""
@@ -90,7 +102,7 @@ class Nodes:
         if known is None:
             return
         self._own = status
-        new = node_status_json(known.manifest, status, self._objects.wall_time)
+        new = node_status_json(known.manifest, status, self._objects.wall_time, KubeletEndpoint())
         self._objects.replace(Key("nodes", "", node), {**known.manifest, "status": new})
         if self._own is not None:
             # Nothing that the API shows has changed.
@@ -162,7 +174,7 @@ def free_address(pod_range: str, used: Container[str]) -> str:
     return ""
 
 
-def pod_address(pod: Pod, status: PodStatus, node: Node | None, used: Iterable[str]) -> str:
+def pod_address(pod: Pod, status: PodStatus, node: Node | None, used: Iterable[str], host: str) -> str:
     """A pod's address, from the time at which it has a sandbox; empty before, and where its node has no range.
 
     Args:
@@ -170,6 +182,7 @@ def pod_address(pod: Pod, status: PodStatus, node: Node | None, used: Iterable[s
         status: its next one.
         node: the pod's.
         used: the addresses of the pods on the node; read only where a new one is needed.
+        host: the node's own address.
     """
     if known := (pod.manifest.get("status") or {}).get("podIP"):
         return str(known)
@@ -178,7 +191,7 @@ def pod_address(pod: Pod, status: PodStatus, node: Node | None, used: Iterable[s
     if not (ready.is_true if ready else any(not isinstance(each.state, Waiting) for each in containers)):
         return ""
     if node is None or pod.manifest["spec"].get("hostNetwork"):
-        return HOST
+        return host
     pod_range = (node.manifest.get("spec") or {}).get("podCIDR") or ""
     return free_address(pod_range, set(used))
 
@@ -219,7 +232,9 @@ def _with_range(node: JSON, pod_cidr: str) -> JSON:
     }
 
 
-def node_status_json(stored: Mapping[str, Any], status: NodeStatus, wall_time: WallTime) -> JSON:
+def node_status_json(
+    stored: Mapping[str, Any], status: NodeStatus, wall_time: WallTime, endpoint: KubeletEndpoint
+) -> JSON:
     """The status that a node has once its kubelet has published; what others wrote there stays."""
     name = stored["metadata"]["name"]
     old = stored.get("status") or {}
@@ -227,11 +242,11 @@ def node_status_json(stored: Mapping[str, Any], status: NodeStatus, wall_time: W
     conditions = [published.pop(each["type"], each) for each in old.get("conditions") or ()]
     return {
         **old,
-        "addresses": [{"type": "InternalIP", "address": HOST}, {"type": "Hostname", "address": name}],
+        "addresses": [{"type": "InternalIP", "address": endpoint.address}, {"type": "Hostname", "address": name}],
         "capacity": _quantities(status.capacity, old.get("capacity") or {}),
         "allocatable": _quantities(status.allocatable, old.get("allocatable") or {}),
         "conditions": [*conditions, *published.values()],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": _KUBELET_PORT}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": endpoint.port}},
         "nodeInfo": _node_info(name, status.kubelet_version),
     }
 

@@ -26,7 +26,7 @@ from .discovery import (
 )
 from .lists import Listed
 from .reading import PodLogs, Reading, is_pretty
-from .request import Target, as_bool, target_of
+from .request import Target, as_bool, refuse_stream, target_of
 from .views import JSON_TYPE, View, encoded
 from .writing import Answer, Writing
 
@@ -38,13 +38,6 @@ LARGEST_HEAD: Final = 1024 * 1024 + 4096
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-_NOT_SIMULATED: Final = {
-    "attach": "attach is not simulated; 'kubectl logs' shows what a container writes",
-    "exec": "exec and cp are not simulated; 'kubectl logs' shows what a container writes",
-    "portforward": "port-forward is not simulated, pods have no network",
-    "proxy": "a proxy to a pod is not simulated, pods have no network",
-}
-"""Subresource of a pod -> what a client is told about it."""
 _OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
 _NO_PATH: Final = "404 page not found\n"
 
@@ -155,14 +148,9 @@ class Handlers:
 
 
 def _refuse_streams(path: str) -> None:
-    """Refuse what a client would talk to a container by, in words that kubectl shows.
-
-    Raises:
-        StatusError: the path is that of such a subresource of a pod.
-    """
     match path.strip("/").split("/"):
-        case ["api", "v1", "namespaces", _, "pods", _, subresource, *_] if subresource in _NOT_SIMULATED:
-            raise StatusError(405, "MethodNotAllowed", f"simkubelet: {_NOT_SIMULATED[subresource]}", {})
+        case ["api", "v1", "namespaces", _, "pods", _, subresource, *_]:
+            refuse_stream(subresource)
 
 
 def _head_bytes(request: web.Request) -> int:

@@ -18,6 +18,7 @@ from ..errors import StatusError
 from ..registry.registry import Registry
 from .lists import list_objects, parse_version
 from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
+from .streams import Lasting
 from .views import JSON_TYPE, View, encoded
 from .watches import Watches
 
@@ -31,10 +32,10 @@ class PodLogs(Protocol):
     """Where a cluster's container output is kept."""
 
     def read(self, pod: JSON, container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """The output of one container of a pod that a node has, in pieces of any size.
+        """The output of one container of a pod that a node has, in pieces of any size; the first comes at once.
 
         Raises:
-            StatusError: while the first piece is waited for: the kubelet's refusal.
+            StatusError: in place of the first piece: the kubelet's refusal.
         """
 
 
@@ -45,12 +46,11 @@ class Reading:
         self._registry = registry
         self._logs = logs
         self._watches = Watches(registry.objects)
-        self._lasting: set[asyncio.Timeout] = set()
+        self._lasting = Lasting()
 
     def end_watches(self) -> None:
         """End all watches and followed logs, as at their timeout."""
-        for deadline in self._lasting:
-            deadline.reschedule(0)
+        self._lasting.end()
 
     async def answer(self, request: web.Request, target: Target) -> web.StreamResponse:
         """The answer to a GET request.
@@ -96,8 +96,7 @@ class Reading:
         response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
         await response.prepare(request)
         try:
-            async with asyncio.timeout(lasts_s) as deadline:
-                self._lasting.add(deadline)
+            async with self._lasting.limited(lasts_s):
                 count = 0
                 async for type_, obj in events:
                     await response.write(encoded(view.event(type_, obj)))
@@ -105,13 +104,10 @@ class Reading:
                     if count % _WRITTEN_AT_ONCE == 0:
                         # The end of a connection is noticed in between; a TLS connection does not report it otherwise.
                         await asyncio.sleep(0)
-        except TimeoutError:
-            pass
         except ConnectionError:
             # The client has gone.
             return response
         finally:
-            self._lasting.discard(deadline)
             await events.aclose()
         await response.write_eof()
         return response
@@ -124,25 +120,7 @@ class Reading:
         if not pod.get("spec", {}).get("nodeName"):
             return web.Response(status=204)
         pieces = self._logs.read(pod, container, options)
-        # A refusal comes before the first piece, while the status is still open.
-        first = await anext(pieces, b"")
-        response = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
-        await response.prepare(request)
-        try:
-            async with asyncio.timeout(None) as deadline:
-                self._lasting.add(deadline)
-                await response.write(first)
-                async for piece in pieces:
-                    await response.write(piece)
-        except TimeoutError:
-            pass
-        except ConnectionError:
-            # The client has gone.
-            return response
-        finally:
-            self._lasting.discard(deadline)
-        await response.write_eof()
-        return response
+        return await self._lasting.log(request, pieces, {"Cache-Control": "no-cache, private"})
 
     def _json(self, request: web.Request, content: object) -> web.Response:
         return web.Response(body=encoded(content, pretty=is_pretty(request)), content_type=JSON_TYPE)

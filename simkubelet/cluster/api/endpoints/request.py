@@ -27,11 +27,19 @@ __all__ = [
     "integer",
     "list_options",
     "log_options",
+    "refuse_stream",
     "selection",
     "target_of",
     "watch_options",
 ]
 
+_NOT_SIMULATED: Final = {
+    "attach": "attach is not simulated; 'kubectl logs' shows what a container writes",
+    "exec": "exec and cp are not simulated; 'kubectl logs' shows what a container writes",
+    "portforward": "port-forward is not simulated, pods have no network",
+    "proxy": "a proxy to a pod is not simulated, pods have no network",
+}
+"""Subresource of a pod -> what a client is told about it."""
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+")
 _MOST_DIGITS: Final = 64
 _OF_NAMESPACES: Final = ("status", "finalize")
@@ -211,6 +219,16 @@ def log_options(query: Mapping[str, str], pod: str) -> LogOptions:
         since_seconds=seconds,
         limit_bytes=limit,
     )
+
+
+def refuse_stream(subresource: str) -> None:
+    """Refuse a subresource of a pod by which a client would talk to a container, in words that kubectl shows.
+
+    Raises:
+        StatusError: it is such a one.
+    """
+    if subresource in _NOT_SIMULATED:
+        raise StatusError(405, "MethodNotAllowed", f"simkubelet: {_NOT_SIMULATED[subresource]}", {})
 
 
 def integer(query: Mapping[str, str], name: str) -> int | None:

@@ -6,35 +6,23 @@ The certificate authority is created for one cluster and is not stored.
 from __future__ import annotations
 
 import base64
-import ipaddress
 import logging
 import secrets
-import ssl
-import tempfile
 from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from ...objects.objects import JSON, Objects
 from ..registry.registry import Registry, Strategy
+from .certificates import Certificates
 from .handlers import LARGEST_HEAD, Handlers
 from .reading import PodLogs
 
 __all__ = ["ApiServer"]
 
-_VALID: Final = timedelta(days=365)
-# Clocks differ a little between machines and containers.
-_EARLIER: Final = timedelta(minutes=5)
 _HOST: Final = "127.0.0.1"
 _LARGEST_BODY: Final = 3 * 1024 * 1024
 # What is too large is read, up to here, so that it can be answered as `handlers` does.
@@ -43,84 +31,6 @@ _SHUTDOWN_S: Final = 2.0
 _TLS_RECORD: Final = 16 * 1024
 """The most that a record of TLS contains, in bytes."""
 _LOG: Final = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Certificates:
-    """What a server needs to be trusted; PEM."""
-
-    authority: bytes
-    certificate: bytes
-    key: bytes
-
-    def server_context(self) -> ssl.SSLContext:
-        """TLS as the server speaks it."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.set_alpn_protocols(["http/1.1"])
-        # The library reads certificates from files only.
-        with tempfile.TemporaryDirectory(prefix="simkubelet-") as folder:
-            path = Path(folder) / "server.pem"
-            path.touch(mode=0o600)
-            path.write_bytes(self.certificate + self.key)
-            context.load_cert_chain(path)
-        return context
-
-
-def _make_certificates(host: str) -> _Certificates:
-    """An authority named as a real cluster's, and a certificate for a server at an address of this machine."""
-    now = datetime.now(UTC)
-    authority_key, server_key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
-    authority = (
-        _builder(issuer, issuer, authority_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    names = [x509.IPAddress(ipaddress.ip_address(host)), x509.DNSName("localhost"), x509.DNSName("kubernetes")]
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-    server = (
-        _builder(subject, issuer, server_key.public_key(), now)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
-        .sign(authority_key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return _Certificates(authority.public_bytes(pem), server.public_bytes(pem), key)
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
-        .not_valid_after(now + _VALID)
-    )
-
-
-def _key_usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_encipherment=True,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        content_commitment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _is_of_the_server(record: logging.LogRecord) -> bool:
@@ -157,7 +67,9 @@ class ApiServer:
         self.registry = Registry(objects, strategies)
         self.name = name
         self._port = port
-        self._certificates: _Certificates | None = None if plain else _make_certificates(_HOST)
+        self._certificates: Certificates | None = (
+            None if plain else Certificates.make("kube-apiserver", _HOST, "localhost", "kubernetes")
+        )
         self._token = None if plain else secrets.token_urlsafe(32)
         self._handlers = Handlers(self.registry, logs, self._token, version)
         self._runner: web.AppRunner | None = None

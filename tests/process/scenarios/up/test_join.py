@@ -139,3 +139,12 @@ def test_end_without_the_server_says_what_is_left() -> None:
 
 def test_missing_kubeconfig_is_one_clear_line(tmp_path: Path) -> None:
     assert refused("--kubeconfig", str(tmp_path / "none")).startswith("2: error: Invalid value for '--kubeconfig'")
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "localhost"])  # noqa: S104 - refused
+def test_address_that_nodes_cannot_have_is_one_clear_line(tmp_path: Path, address: str) -> None:
+    (tmp_path / "config").touch()
+
+    said = refused("--kubeconfig", str(tmp_path / "config"), "--address", address)
+
+    assert said.startswith(f"2: error: Invalid value for '--address': '{address}': expected one IP address")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from simkubelet.cluster import KubeletEndpoint
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.patience import LIMIT_S, until
 from tests.support.remote import NODE, Server, pod_manifest, serving
@@ -27,6 +28,12 @@ def is_ready(server: Server, node: str = NODE) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
+def kubelet_port(server: Server) -> int:
+    """Where a node says that its kubelet is."""
+    node = server.find("nodes", NODE, "")
+    return 0 if node is None else int(node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"])
+
+
 async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder: Path) -> None:
     async with cluster.joined() as joined, joined.kubelet(short_folder):
         await cluster.until(lambda: is_ready(cluster))
@@ -36,6 +43,19 @@ async def test_node_registers_and_renews_its_lease(cluster: Server, short_folder
         assert lease is not None
         assert lease["spec"]["holderIdentity"] == NODE
         assert [owner["name"] for owner in lease["metadata"]["ownerReferences"]] == [NODE]
+
+
+async def test_node_and_its_pods_are_where_their_kubelet_is(cluster: Server, short_folder: Path) -> None:
+    async with cluster.joined(at=KubeletEndpoint("192.0.2.1", 1234)) as joined, joined.kubelet(short_folder):
+        await joined.create("pods", pod_manifest(node=None, hostNetwork=True))
+        await cluster.until(lambda: cluster.phase("pod") == "Running")
+
+        node = cluster.find("nodes", NODE, "")
+        assert node is not None
+        assert kubelet_port(cluster) == 1234
+        assert {"type": "InternalIP", "address": "192.0.2.1"} in node["status"]["addresses"]
+        status = cluster.pod("pod")["status"]
+        assert (status["hostIP"], status["podIP"]) == ("192.0.2.1", "192.0.2.1")
 
 
 async def test_pod_runs_and_ends_where_the_scheduler_binds_it(cluster: Server, short_folder: Path) -> None:
@@ -82,6 +102,8 @@ async def test_nothing_is_lost_while_the_server_is_away(cluster: Server, short_f
         await cluster.api.stop()
         await kubelet.complete("pod", "main")
         await until(lambda: joined.cluster.pods[0].status.phase.is_terminal)
+        # What the kubelet itself shows is not behind.
+        assert joined.cluster.as_published(joined.cluster.pods[0])["status"]["phase"] == "Succeeded"
         later = cluster.store.create_pod(pod_manifest("later"))
         assert cluster.phase("pod") == "Running"
         await cluster.api.start()
@@ -96,9 +118,11 @@ async def test_node_is_taken_over_by_the_next_process(cluster: Server, short_fol
         await cluster.until(lambda: cluster.phase("pod") == "Running")
         await joined.cluster.until_sent()
 
-    async with cluster.joined() as joined, joined.kubelet(short_folder / "2") as kubelet:
+    moved = KubeletEndpoint(port=1234)
+    async with cluster.joined(at=moved) as joined, joined.kubelet(short_folder / "2") as kubelet:
         (pod,) = joined.cluster.pods
         await until(lambda: "main" in kubelet.containers_of(pod))
+        await cluster.until(lambda: kubelet_port(cluster) == 1234)
 
         assert len(cluster.objects.all_of("nodes")) == 1
 

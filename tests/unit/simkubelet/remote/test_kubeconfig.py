@@ -9,6 +9,7 @@ import yaml
 
 from simkubelet.model.errors import InputError
 from simkubelet.remote import read_kubeconfig
+from tools.control_plane import Authority
 
 
 def write(path: Path, user: dict[str, Any], **cluster: Any) -> Path:
@@ -32,6 +33,16 @@ def test_password_becomes_a_header(tmp_path: Path) -> None:
     access = read_kubeconfig(write(tmp_path / "config", {"username": "me", "password": "x"}))
 
     assert base64.b64decode(access.authorization.removeprefix("Basic ")) == b"me:x"
+
+
+def test_certificate_authority_is_read_from_its_file(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+
+    access = read_kubeconfig(
+        write(tmp_path / "config", {}, server="https://127.0.0.1:1", **{"certificate-authority": "ca.crt"})
+    )
+
+    assert access.authority == authority.path.read_text()
 
 
 def test_token_file_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from simkubelet.cluster.api.decoding.schema import schema_of
 from simkubelet.cluster.api.patching.patches import strategic_merge
+from simkubelet.cluster.objects.nodes import KubeletEndpoint
 from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.pod import PodUID
@@ -143,6 +144,7 @@ async def play(steps: list[tuple[str, Any]]) -> tuple[FakeServer, RemotePods, li
         pods = RemotePods(
             server,
             {"node-1": version("1.34")},
+            {"node-1": KubeletEndpoint()},
             lambda name: None,
             NoReferences(),
             WallTime(clock),

@@ -5,7 +5,13 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.objects.nodes import new_node_json, node_status_json, read_node, read_node_status
+from simkubelet.cluster.objects.nodes import (
+    KubeletEndpoint,
+    new_node_json,
+    node_status_json,
+    read_node,
+    read_node_status,
+)
 from simkubelet.cluster.objects.objects import WallTime
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.node import ConditionStatus, ConditionType, NodeCondition, NodeStatus, Taint
@@ -38,19 +44,19 @@ statuses = st.builds(NodeStatus, amounts, amounts, conditions, st.sampled_from([
 
 @given(statuses)
 def test_status_is_read_as_it_was_written(status: NodeStatus) -> None:
-    assert read_node_status(node_status_json(NODE, status, WALL), WALL) == status
+    assert read_node_status(node_status_json(NODE, status, WALL, KubeletEndpoint()), WALL) == status
 
 
 @given(statuses)
 def test_status_that_is_written_twice_does_not_change(status: NodeStatus) -> None:
-    once = node_status_json(NODE, status, WALL)
-    assert node_status_json({**NODE, "status": once}, status, WALL) == once
+    once = node_status_json(NODE, status, WALL, KubeletEndpoint())
+    assert node_status_json({**NODE, "status": once}, status, WALL, KubeletEndpoint()) == once
 
 
 def test_amounts_are_written_as_a_kubelet_writes_them() -> None:
     machine = {"cpu": 7910, "memory": 65846500 * 1024, "pods": 110, "nvidia.com/gpu": 1000}
     status = NodeStatus({ResourceName(name): amount for name, amount in machine.items()})
-    assert node_status_json(NODE, status, WALL)["capacity"] == {
+    assert node_status_json(NODE, status, WALL, KubeletEndpoint())["capacity"] == {
         "cpu": "7910m",
         "memory": "65846500Ki",
         "pods": "110",
@@ -61,14 +67,14 @@ def test_amounts_are_written_as_a_kubelet_writes_them() -> None:
 def test_quantity_of_another_author_stays_as_it_was_written() -> None:
     stored = {**NODE, "status": {"capacity": {"example.com/dongle": "4000m"}}}
     status = NodeStatus({ResourceName("example.com/dongle"): 4})
-    assert node_status_json(stored, status, WALL)["capacity"] == {"example.com/dongle": "4000m"}
+    assert node_status_json(stored, status, WALL, KubeletEndpoint())["capacity"] == {"example.com/dongle": "4000m"}
 
 
 def test_conditions_and_fields_of_others_stay() -> None:
     foreign = {"type": "NetworkUnavailable", "status": "False"}
     stored = {**NODE, "status": {"conditions": [foreign], "images": [{"names": ["x"]}]}}
     ready = NodeCondition(ConditionType.READY, ConditionStatus.TRUE, "KubeletReady", "", 5.0, 5.0)
-    new = node_status_json(stored, NodeStatus(conditions=(ready,)), WALL)
+    new = node_status_json(stored, NodeStatus(conditions=(ready,)), WALL, KubeletEndpoint())
     assert new["conditions"][0] == foreign
     assert new["conditions"][1]["lastTransitionTime"] == "2026-01-02T00:00:05Z"
     assert new["images"] == [{"names": ["x"]}]
