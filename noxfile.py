@@ -44,8 +44,6 @@ ON_EACH_CORE = ("--numprocesses", str(os.cpu_count() or 1), "--dist", "worksteal
 # Most tests wait for processes more than they compute, and some take up to a minute: the longest come first
 # (`tests/conftest.py`), and each process takes the next one.
 LONGEST_FIRST = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
-# The same for all parts at once, whose waiting tests begin in turn with others: half of the processes only wait.
-IN_TURN = ("--numprocesses", str(3 * (os.cpu_count() or 1)), *LONGEST_FIRST[2:])
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")
@@ -272,7 +270,7 @@ def tests(session: nox.Session) -> None:
             if os.environ.get("CI") or isinstance(reason, CommandFailed):
                 failed.append(name)
     folders = dict.fromkeys(part.chosen[0] for part in PARTS.values())
-    session.run(BIN / "pytest", *folders, *IN_TURN, *session.posargs, env=files_in_memory())
+    session.run(BIN / "pytest", *folders, *LONGEST_FIRST, *session.posargs, env=files_in_memory())
     if failed:
         session.error(f"their programs are missing, as said above: {', '.join(failed)}")
 
