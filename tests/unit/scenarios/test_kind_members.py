@@ -82,6 +82,17 @@ def cluster() -> Cluster:
     return Cluster(["dev-control-plane", "dev-worker", "dev-worker2"])
 
 
+async def test_node_that_is_about_to_register_does_not_join_the_story(cluster: Cluster) -> None:
+    cluster.there["dev-worker"] = False
+    members = KindMembers(list(cluster.nodes.values()))
+
+    await members.take_out(cluster, await members.bring_in(cluster, 1))
+
+    assert not cluster.nodes["dev-worker"].runs
+    await members.bring_in(cluster, 2)
+    assert cluster.there["dev-worker"]
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
 async def test_the_scheduler_counts_as_many_nodes_as_the_story_has(count: int, cluster: Cluster) -> None:
     members = KindMembers(list(cluster.nodes.values()))
