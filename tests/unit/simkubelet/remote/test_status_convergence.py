@@ -67,7 +67,7 @@ class FakeServer(ApiClient):
         self._write({"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
     def write_status(self, patch: JSON) -> JSON:
-        """Apply a patch, whoever sends it."""
+        """Apply a patch of any client."""
         after = strategic_merge(copy.deepcopy(self.pod), {"status": copy.deepcopy(patch)}, POD)
         if after != self.pod:
             self._write(after)
