@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -24,4 +26,6 @@ def sample_plugin() -> str:
 async def test_sample_plugin_gets_the_verdicts_of_the_page(sample_plugin: str) -> None:
     expected = known("Kubernetes sample-device-plugin", GROUPS)
 
-    assert await verdicts((sample_plugin,), PROFILE, GROUPS) == expected
+    # Of a check that fails the logs are kept.
+    with tempfile.TemporaryDirectory(prefix="sk-") as folder:
+        assert await verdicts((sample_plugin,), PROFILE, GROUPS, Path(folder)) == expected
