@@ -68,14 +68,15 @@ class KindMembers:
                 await node.systemctl("start")
             self._out.discard(node.container)
             await self._until_ready(api, node)
-        others = self._nodes[count:]
-        for node in others:
-            if node.container not in self._out and not await api.call("GET", f"nodes/{node.container}"):
+        others = []
+        for node in self._nodes[count:]:
+            if await api.call("GET", f"nodes/{node.container}"):
+                others.append(node)
+            elif node.container not in self._out:
                 # After an outage of the API server a kubelet takes seconds to come back: it would join the story.
                 with contextlib.suppress(HostError):
-                    await node.systemctl("stop")
-                self._out.add(node.container)
-        return [node for node in others if await api.call("GET", f"nodes/{node.container}")]
+                    await self.take_out(api, [node])
+        return others
 
     async def take_out(self, api: ClusterApi, nodes: Sequence[KindNode]) -> None:
         """Let nodes leave the cluster."""
