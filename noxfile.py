@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import nox
 from nox.command import CommandFailed
@@ -130,34 +131,37 @@ def name_browser(session: nox.Session) -> None:
     session.env["SIMKUBELET_CHROMIUM"], session.env["SIMKUBELET_CHROMEDRIVER"] = find_chromium.find()
 
 
+def built_with_go(session: nox.Session, builder: ModuleType, *arguments: str) -> list[str]:
+    """Have a module of `tools.build` build programs with Go, and return their paths.
+
+    Raises:
+        BuildError: There is no Go.
+    """
+    builder.find_go()
+    built = session.run(BIN / "python", "-m", builder.__name__, *arguments, silent=True)
+    return str(built).splitlines()
+
+
 def name_nvidia_programs(session: nox.Session) -> None:
     """Build NVIDIA's own plugin and tools with Go, and name them to the tests."""
-    build_nvidia_plugin.find_go()
-    built = session.run(BIN / "python", "-m", "tools.build.nvidia_plugin", silent=True)
     names = ("SIMKUBELET_NVIDIA_PLUGIN", "SIMKUBELET_GPU_FEATURE_DISCOVERY", "SIMKUBELET_NVIDIA_CTK")
-    session.env.update(zip(names, str(built).splitlines(), strict=True))
+    session.env.update(zip(names, built_with_go(session, build_nvidia_plugin), strict=True))
 
 
 def name_clients(session: nox.Session) -> None:
     """Build kubectl and a client-go informer with Go, and name them to the tests."""
-    build_clients.find_go()
-    built = session.run(BIN / "python", "-m", "tools.build.clients", silent=True)
-    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = str(built).splitlines()[:2]
+    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = built_with_go(session, build_clients)[:2]
 
 
 def name_control_plane(session: nox.Session) -> None:
     """Build a control plane with Go, and name it to the tests."""
-    build_control_plane.find_go()
-    built = session.run(BIN / "python", "-m", "tools.build.control_plane", silent=True)
-    session.env["SIMKUBELET_CONTROL_PLANE"] = str(built).strip()
+    (session.env["SIMKUBELET_CONTROL_PLANE"],) = built_with_go(session, build_control_plane)
 
 
 def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
     """Build the real device manager of a Kubernetes minor and the real scheduler, and name them to the tests."""
-    build_oracle.find_go()
-    built = session.run(BIN / "python", "-m", "tools.build.oracle", "--kubernetes", minor, silent=True)
     names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
-    session.env.update(zip(names, str(built).splitlines(), strict=True))
+    session.env.update(zip(names, built_with_go(session, build_oracle, "--kubernetes", minor), strict=True))
     session.env["SIMKUBELET_ORACLE_VERSION"] = minor
 
 
