@@ -97,16 +97,7 @@ class LiveCluster:
             plain=spec.is_plain,
             name=spec.name,
         )
-        self.controls = Controls(
-            spec.name,
-            self.live.by_name,
-            self.live.kubelets,
-            self.live.plugins,
-            self._store,
-            self.live.logs,
-            self.live.record,
-            self.live.until_published,
-        )
+        self.controls = Controls(spec.name, self.live, self._store)
 
     @property
     def nodes(self) -> Mapping[str, SimNode]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -14,9 +14,7 @@ from simkubelet.model.errors import InputError
 
 from ..backends.sim.changes import Pauses, change_gpus, change_kubelet, change_runtime
 from ..backends.sim.view import pod_view
-from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
-from ..backends.world.plugins import SimPlugins
 from ..story.complaints import complaints
 from ..story.crosscheck import unknown
 from ..story.document import shown_path
@@ -33,7 +31,7 @@ from ..story.verbs.node_action import (
 )
 from ..story.verbs.plugin_action import ProcessAction, StartPlugin, StopPlugin
 from ..trace.snapshot import PluginState, Snapshot
-from ..trace.trace import Record
+from .nodes import LiveNodes
 
 if TYPE_CHECKING:
     from simkubelet.cluster import Store
@@ -73,23 +71,13 @@ class Controls:
 
     Attributes:
         cluster: Its name, for messages.
-        nodes: By name.
-        kubelets: Those of the nodes.
-        plugins: Those of the nodes.
+        live: Its nodes.
         store: Who holds which GPU.
-        logs: Of the kubelets.
-        trace: Gets what happens.
-        while_starting: What a kubelet waits for before it publishes its node.
     """
 
     cluster: str
-    nodes: Mapping[str, SimNode]
-    kubelets: Mapping[str, Kubelet]
-    plugins: SimPlugins
+    live: LiveNodes
     store: Store | RemoteCluster
-    logs: KubeletLogs
-    trace: Record
-    while_starting: Callable[[], Awaitable[None]]
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def perform(self, step: object) -> str:
@@ -103,8 +91,8 @@ class Controls:
         action = live_action(step)
         async with self._turn:
             node = self._node(action.node)
-            with self.logs.of(node):
-                await self._do(action, self.nodes[node], self.kubelets[node])
+            with self.live.logs.of(node):
+                await self._do(action, self.live.by_name[node], self.live.kubelets[node])
         return _DONE.get(type(action), f"{{node}}: {action.title}").format(node=node)
 
     async def _do(self, action: LiveAction, node: SimNode, kubelet: Kubelet) -> None:
@@ -112,31 +100,33 @@ class Controls:
             case StopKubelet() if not kubelet.is_running:
                 raise InputError(f"the kubelet of node '{node.name}' is stopped already; start it first")
             case KubeletAction():
-                pauses = Pauses(self.while_starting, self.while_starting)
-                await change_kubelet(action, node, kubelet, self.plugins, self.trace, pauses)
+                pauses = Pauses(self.live.until_published, self.live.until_published)
+                await change_kubelet(action, node, kubelet, self.live.plugins, self.live.record, pauses)
             case RuntimeAction():
-                change_runtime(action, node, kubelet.runtime.cri, self.trace)
+                change_runtime(action, node, kubelet.runtime.cri, self.live.record)
             case NvidiaAction():
-                change_gpus(action, node, self._snapshot(), self.trace)
+                change_gpus(action, node, self._snapshot(), self.live.record)
             case ProcessAction():
                 self._check_plugin(action, node.name)
-                await self.plugins.perform(action, node.name)
+                await self.live.plugins.perform(action, node.name)
 
     def _node(self, name: str | None) -> str:
-        if name is None and len(self.nodes) == 1:
-            return next(iter(self.nodes))
-        if name is None or name not in self.nodes:
+        if name is None and len(self.live.by_name) == 1:
+            return next(iter(self.live.by_name))
+        if name is None or name not in self.live.by_name:
             problem = "no node is named" if name is None else f"no node '{name}'"
-            raise InputError(f"{problem} in cluster '{self.cluster}'; its nodes: {', '.join(self.nodes)}")
+            raise InputError(f"{problem} in cluster '{self.cluster}'; its nodes: {', '.join(self.live.by_name)}")
         return name
 
     def _snapshot(self) -> Snapshot:
         """The pods alone, by which a step may name a GPU."""
-        pods = {pod.key: pod_view(pod, self.kubelets.get(pod.node_name or ""), self.store) for pod in self.store.pods}
+        pods = {
+            pod.key: pod_view(pod, self.live.kubelets.get(pod.node_name or ""), self.store) for pod in self.store.pods
+        }
         return Snapshot(nodes={}, pods=pods, plugins=())
 
     def _check_plugin(self, action: ProcessAction, node: str) -> None:
-        states = {view.name: view.state for view in self.plugins.views if view.node == node}
+        states = {view.name: view.state for view in self.live.plugins.views if view.node == node}
         if action.plugin not in states:
             problem = unknown("plugin", action.plugin, states)
             raise InputError(f"{problem}; pods that are plugins are changed with kubectl")

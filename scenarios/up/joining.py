@@ -113,16 +113,7 @@ async def _keep(spec: JoinSpec) -> None:
         stack.push_async_callback(live.close)
         await live.add(specs, cluster, lambda: spec.kubeconfig.absolute())
         stack.push_async_callback(_said_if_refused, partial(drain, client, cluster, names), _DRAIN_S, "are not drained")
-        controls = Controls(
-            spec.name,
-            live.by_name,
-            live.kubelets,
-            live.plugins,
-            cluster,
-            live.logs,
-            live.record,
-            live.until_published,
-        )
+        controls = Controls(spec.name, live, cluster)
         await stack.enter_async_context(serving(control_socket(own), controls.perform))
         _introduce(live, specs, access.url)
         await asyncio.get_running_loop().create_future()
