@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
@@ -13,7 +13,7 @@ import aiohttp
 
 from .kubeconfig import ServerAccess
 
-__all__ = ["JSON", "ApiClient", "ApiError", "is_older"]
+__all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older"]
 
 JSON: TypeAlias = dict[str, Any]
 
@@ -189,6 +189,19 @@ class ApiClient:
         if self._access.token_file is not None:
             value = f"Bearer {self._access.token_file.read_text().strip()}"
         return {"Authorization": value} if value else {}
+
+
+async def if_there(call: Awaitable[object]) -> None:
+    """Wait for a call on an object; one that is gone, or another by now, needs it no more.
+
+    Raises:
+        ApiError: the call fails in another way.
+    """
+    try:
+        await call
+    except ApiError as error:
+        if error.status not in (404, 409):
+            raise
 
 
 def is_older(item: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

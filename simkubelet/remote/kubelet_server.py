@@ -15,6 +15,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ async def serving_kubelets(
     context = Certificates.make("simkubelet", next(iter(ports.values())).getsockname()[0], "localhost").server_context()
     context.load_verify_locations(cadata=authority)
     # Who shows none gets an answer that says so.
-    context.verify_mode = context.verify_mode.CERT_OPTIONAL
+    context.verify_mode = ssl.CERT_OPTIONAL
     apis = _KubeletApis(ports, client, cluster, kubelets, complain)
     runner = web.AppRunner(
         apis.application(), access_log=None, logger=_LOG, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_S

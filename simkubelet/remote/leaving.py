@@ -12,8 +12,9 @@ from typing import Final
 
 from ..model.pod import Pod, PodUID
 from .back_off import BackOff
-from .client import ApiClient, ApiError
+from .client import ApiClient, ApiError, if_there
 from .cluster import RemoteCluster
+from .pods import delete_pod, pod_path
 
 __all__ = ["drain", "remove"]
 
@@ -35,7 +36,7 @@ async def drain(client: ApiClient, cluster: RemoteCluster, nodes: Sequence[str])
         ApiError: the server refuses, or is away.
     """
     for node in nodes:
-        await _if_there(client.patch(f"{_NODES}/{node}", {"spec": {"unschedulable": True}}))
+        await if_there(client.patch(f"{_NODES}/{node}", {"spec": {"unschedulable": True}}))
     await _all(_drain(client, cluster, node) for node in nodes)
     await cluster.until_sent()
 
@@ -47,14 +48,12 @@ async def remove(client: ApiClient, nodes: Sequence[str]) -> None:
         ApiError: the server refuses, or is away.
     """
     for node in nodes:
-        await _if_there(client.call("DELETE", f"{_NODES}/{node}"))
-        await _if_there(client.call("DELETE", f"{_LEASES}/{node}"))
+        await if_there(client.call("DELETE", f"{_NODES}/{node}"))
+        await if_there(client.call("DELETE", f"{_LEASES}/{node}"))
         left = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node}"})
         for pod in left.get("items") or ():
             metadata = pod["metadata"]
-            path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
-            await _if_there(client.call("DELETE", path, options))
+            await delete_pod(client, pod_path(metadata["namespace"], metadata["name"]), metadata["uid"])
 
 
 async def _drain(client: ApiClient, cluster: RemoteCluster, node: str) -> None:
@@ -80,13 +79,13 @@ async def _all(work: Iterable[Awaitable[None]]) -> None:
 
 
 async def _evict(client: ApiClient, pod: Pod) -> None:
-    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction"
+    path = f"{pod_path(pod.namespace, pod.name)}/eviction"
     metadata = {"name": pod.name, "namespace": pod.namespace}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
     back_off = BackOff(first_s=1.0)
     while True:
         try:
-            await _if_there(client.call("POST", path, eviction))
+            await if_there(client.call("POST", path, eviction))
         except ApiError as error:
             if error.status != 429:
                 raise
@@ -99,11 +98,3 @@ def _stays(pod: Pod) -> bool:
     """Whether an eviction makes no sense: a controller or a file of the node would bring the pod back."""
     owners = pod.manifest["metadata"].get("ownerReferences") or ()
     return pod.mirror_of is not None or any(one.get("controller") and one["kind"] == "DaemonSet" for one in owners)
-
-
-async def _if_there(call: Awaitable[object]) -> None:
-    try:
-        await call
-    except ApiError as error:
-        if error.status not in (404, 409):
-            raise

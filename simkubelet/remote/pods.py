@@ -29,11 +29,11 @@ from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import ConditionType, PodStatus
 from ..model.version import Version
 from .back_off import WorkQueue
-from .client import JSON, ApiClient, ApiError, is_older
+from .client import JSON, ApiClient, ApiError, if_there, is_older
 from .references import References
 from .status_patch import status_patch
 
-__all__ = ["RemotePods"]
+__all__ = ["RemotePods", "delete_pod", "pod_path"]
 
 _log = logging.getLogger(__name__)
 
@@ -274,17 +274,12 @@ class RemotePods:
         entry = self._entries.get(uid)
         if entry is None:
             return
-        path = _path(entry.pod)
+        path = pod_path(entry.pod.namespace, entry.pod.name)
         if (patch := self._patch(entry)) and not await self._send_status(entry, path, patch):
             # The watch will say so.
             return
         if entry.is_removed:
-            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
-            try:
-                await self._client.call("DELETE", path, options)
-            except ApiError as error:
-                if error.status not in (404, 409):
-                    raise
+            await delete_pod(self._client, path, uid)
 
     async def _send_status(self, entry: _Entry, path: str, patch: JSON) -> bool:
         """Send a patch; whether the pod is still there."""
@@ -362,5 +357,15 @@ def _node_of(item: Mapping[str, Any]) -> str:
     return str((item.get("spec") or {}).get("nodeName") or "")
 
 
-def _path(pod: Pod) -> str:
-    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+def pod_path(namespace: str, name: str) -> str:
+    """Where the API server has a pod."""
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+async def delete_pod(client: ApiClient, path: str, uid: str) -> None:
+    """Delete a pod's object at once, unless it is gone already; a later pod of the name stays.
+
+    Raises:
+        ApiError: the server refuses, or is away.
+    """
+    await if_there(client.call("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}))
