@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from simkubelet.remote import ApiClient, read_kubeconfig
-from tests.support.joined_nodes import PODS, eventually_so, joining, starts
+from tests.support.joined_nodes import PODS, eventually_so, joining, until_started
 from tests.support.patience import LIMIT_S
 from tools.control_plane import ControlPlane
 
@@ -139,19 +139,10 @@ async def test_one_of_three_processes_is_killed(plane: ControlPlane, client: Api
             await eventually_so(lambda prefix=f"{name}-": running(client, prefix))
 
         (killed,) = await running(client, "a-")
-
-        async def has_started() -> bool:
-            return await starts(client, killed) == 1
-
-        # Events are sent apart from statuses; one that is still on its way is lost with the process.
-        await eventually_so(has_started)
+        await until_started(client, killed, 1)
         first.interrupt(signal.SIGKILL)
         stack.enter_context(joining(plane.kubeconfig, "--name-prefix a"))
-
-        async def runs_again() -> bool:
-            return await starts(client, killed) == 2
-
-        await eventually_so(runs_again)
+        await until_started(client, killed, 2)
         assert len((await client.get(PODS))["items"]) == 3
         await client.call("DELETE", f"{APPS}/daemonsets/agent", {"propagationPolicy": "Background"})
         await eventually_so(lambda: no_pods(client))

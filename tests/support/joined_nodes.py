@@ -23,7 +23,16 @@ from tests.support.live_cluster import environment, live_cluster
 from tests.support.patience import LIMIT_S
 from tools.control_plane import ControlPlane
 
-__all__ = ["PODS", "JoinProcess", "any_cluster", "control_plane", "eventually_so", "is_running", "joining", "starts"]
+__all__ = [
+    "PODS",
+    "JoinProcess",
+    "any_cluster",
+    "control_plane",
+    "eventually_so",
+    "is_running",
+    "joining",
+    "until_started",
+]
 
 PODS: Final = "/api/v1/namespaces/default/pods"
 PROGRAMS: Final = "SIMKUBELET_CONTROL_PLANE"
@@ -125,8 +134,15 @@ async def is_running(client: ApiClient, name: str) -> bool:
     return (pod.get("status") or {}).get("phase") == "Running"
 
 
-async def starts(client: ApiClient, pod: dict[str, Any]) -> int:
-    """How often containers of a pod were started, as the Events about it say."""
+async def until_started(client: ApiClient, pod: dict[str, Any], times: int) -> None:
+    """Wait until containers of a pod were started so often, as the Events about it say.
+
+    Events are sent apart from statuses; one that is still on its way is lost with a process that is killed.
+    """
     query = {"fieldSelector": f"involvedObject.uid={pod['metadata']['uid']},reason=Started"}
-    events = (await client.get("/api/v1/namespaces/default/events", query))["items"]
-    return sum(event["count"] for event in events)
+
+    async def has_started() -> bool:
+        events = (await client.get("/api/v1/namespaces/default/events", query))["items"]
+        return bool(sum(event["count"] for event in events) == times)
+
+    await eventually_so(has_started)

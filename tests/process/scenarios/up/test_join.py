@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from simkubelet.remote import ApiClient, read_kubeconfig
-from tests.support.joined_nodes import PODS, any_cluster, eventually_so, is_running, joining, starts
+from tests.support.joined_nodes import PODS, any_cluster, eventually_so, is_running, joining, until_started
 from tests.support.live_cluster import live_cluster
 
 
@@ -56,21 +56,13 @@ async def test_killed_nodes_are_taken_over(kubeconfig: Path, client: ApiClient) 
     with joining(kubeconfig, "--name-prefix beta") as first:
         spec = {"containers": [{"name": "main", "image": "busybox"}], "terminationGracePeriodSeconds": 1}
         pod = await client.call("POST", PODS, {"metadata": {"name": "pod"}, "spec": spec})
-
-        async def has_started() -> bool:
-            return await starts(client, pod) == 1 and await is_running(client, "pod")
-
-        # Events are sent apart from statuses; one that is still on its way is lost with the process.
-        await eventually_so(has_started)
+        await eventually_so(lambda: is_running(client, "pod"))
+        await until_started(client, pod, 1)
         first.interrupt(signal.SIGKILL)
     assert len(await nodes(client, "beta-")) == 1
 
     with joining(kubeconfig, "--name-prefix beta") as second:
-
-        async def has_restarted() -> bool:
-            return await starts(client, pod) == 2
-
-        await eventually_so(has_restarted)
+        await until_started(client, pod, 2)
         assert len(await nodes(client, "beta-")) == 1
         second.interrupt()
 
