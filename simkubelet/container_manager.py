@@ -118,7 +118,7 @@ class ContainerManager:
             config.topology, config.version, config.feature_gates, [self.hints], self.affinities
         )
         self.metrics.topology = self.topology.counts
-        self.registration = RegistrationServer(folder.directory, self, tasks, config.version)
+        self.registration = RegistrationServer(folder.directory, self, tasks, config.version, config.max_message_bytes)
 
     def start(self) -> None:
         """Remove what plugins of the last kubelet left, then serve ``kubelet.sock``.
@@ -133,6 +133,11 @@ class ContainerManager:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""
         self._save_if_due()
         await self.registration.stop()
+
+    def cut(self) -> None:
+        """Take and write nothing from here on; `abandon` has to follow."""
+        self._is_save_due = False
+        self.registration.cut()
 
     async def abandon(self) -> None:
         """End as in a killed kubelet: connections break, the socket's file stays, nothing is written any more."""

@@ -1,4 +1,4 @@
-"""What a program that runs nodes needs of this machine: views of nodes, open files, folders, output, the C library.
+"""What a program that runs nodes needs of this machine: views of nodes, open files, output, the C library.
 
 A plugin with a node's paths built in runs in a `NodeView`. The names are loaded when they are first used.
 """
@@ -8,8 +8,7 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
-    from ._internal.bundle import CHECKOUT, module_name, python_path
-    from ._internal.folder_events import FolderEvents
+    from ._internal.bundle import CHECKOUT, LazyModule, module_name, python_path
     from ._internal.native import find_library
     from ._internal.open_files import raise_limit, with_first_limit
     from ._internal.output import give_up, has_no_reader
@@ -20,8 +19,7 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
-            ".._internal.bundle": ("CHECKOUT", "module_name", "python_path"),
-            ".._internal.folder_events": ("FolderEvents",),
+            ".._internal.bundle": ("CHECKOUT", "LazyModule", "module_name", "python_path"),
             ".._internal.native": ("find_library",),
             ".._internal.open_files": ("raise_limit", "with_first_limit"),
             ".._internal.output": ("give_up", "has_no_reader"),
@@ -31,7 +29,7 @@ else:
 
 __all__ = [
     "CHECKOUT",
-    "FolderEvents",
+    "LazyModule",
     "NodeView",
     "check_sandbox",
     "find_library",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 MARK: Final = ".fakegpu"
 """File in a folder without a machine that holds devices of other vendors: what was made there, a name a line."""
 
+_MARKED_WITHIN_S: Final = 60.0
 _WRONG_PLACE: Final = frozenset(
     {
         *(errno.EACCES, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOENT),
@@ -83,20 +86,58 @@ def _fill_folder(target: Path, segment: bytes, states: Sequence[layout.GpuState]
 
     from .tree import write_tree
 
+    _remove_left_behind(target)
     building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        building.chmod(0o755)
-        write_tree(building, states, profile_text)
-        write_segment(building / SEGMENT, segment)
+    with _in_use(building):
         try:
-            building.rename(target)
-        except OSError:
-            _refuse_taken(target)
+            building.chmod(0o755)
+            write_tree(building, states, profile_text)
+            write_segment(building / SEGMENT, segment)
+            try:
+                building.rename(target)
+            except OSError:
+                _refuse_taken(target)
+                raise
+        except BaseException:
+            with suppress(OSError):
+                shutil.rmtree(building)
             raise
-    except BaseException:
+
+
+@contextmanager
+def _in_use(folder: Path, *, waits: bool = True) -> Iterator[None]:
+    """Mark a folder, whatever its name becomes, as that of a process that runs.
+
+    Raises:
+        BlockingIOError: It is marked already, and this one does not wait.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _remove_left_behind(target: Path) -> None:
+    """Remove what killed processes have left of machines that they made for this place, or removed from it.
+
+    A process that makes such a folder marks it soon afterwards, so a new one is left alone.
+    """
+    import shutil
+    import time
+
+    from .tree import PARTS
+
+    name = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
+    for folder in target.parent.iterdir() if os.access(target.parent, os.R_OK) else ():
+        if not name.fullmatch(folder.name):
+            continue
         with suppress(OSError):
-            shutil.rmtree(building)
-        raise
+            is_ours = {entry.name for entry in folder.iterdir()} <= PARTS
+            if is_ours and time.time() - folder.stat().st_ctime > _MARKED_WITHIN_S:
+                with _in_use(folder, waits=False):
+                    shutil.rmtree(folder)
 
 
 def _refuse_taken(target: Path) -> None:
@@ -164,5 +205,6 @@ def remove_folder(target: Path) -> None:
 
     with host_errors(target):
         doomed = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        target.rename(doomed)
-        shutil.rmtree(doomed)
+        with _in_use(target):
+            target.rename(doomed)
+            shutil.rmtree(doomed)

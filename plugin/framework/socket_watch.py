@@ -37,11 +37,7 @@ class SocketWatch:
     def __init__(self, folder: Path, kubelet_name: str = KUBELET_SOCKET_NAME) -> None:
         self._kubelet_name = kubelet_name
         self._watch = PathWatch()
-        try:
-            self._watch.add(folder, _COMES | _GOES | Mask.ONLYDIR)
-        except OSError:
-            self._watch.close()
-            raise
+        self._watch.add(folder, _COMES | _GOES | Mask.ONLYDIR)
 
     def __enter__(self) -> Self:
         return self

@@ -146,18 +146,12 @@ class GlobWatch:
     Args:
         root: Where the node's root file system is seen.
         globs: Absolute paths of the node, with ``*``, ``?`` and ``[...]`` in any part.
-
-    Raises:
-        HostError: a folder cannot be watched.
     """
 
     def __init__(self, root: Path, globs: Sequence[str]) -> None:
         self._root = str(root).rstrip("/")
         self._globs = globs
-        try:
-            self._watch = PathWatch()
-        except OSError as error:
-            raise _unwatchable(error) from error
+        self._watch = PathWatch()
 
     def __enter__(self) -> Self:
         return self

@@ -64,10 +64,7 @@ class DirectoryWatch:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._files = DeviceFiles()
-        try:
-            self._watch = PathWatch()
-        except OSError as error:
-            raise _unwatchable(directory, error) from error
+        self._watch = PathWatch()
         try:
             self._start()
         except FatalError:
@@ -166,7 +163,6 @@ class OriginalWatch:
         try:
             self._watch.add(directory, Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR)
         except OSError as error:
-            self._watch.close()
             raise FatalError(
                 f"cannot watch the gopher directory {directory}: {os.strerror(error.errno or 0)}; "
                 "make it or name one with --directory",

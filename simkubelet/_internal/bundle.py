@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -51,6 +52,7 @@ class LazyModule:
         return getattr(load(self._package, self._module), name)
 
 
+@cache
 def module_name(package: str) -> str:
     """The name for imports and for ``python -m``: bundled where it is, else the flat name."""
     bundled = f"{_PACKAGE}._bundled.{package}"

@@ -1,6 +1,6 @@
 """The first program in a node's view: makes the view in a mount namespace of its own, then becomes the plugin.
 
-Run as a file by a bare Python (``-I -S``), so it imports nothing of the package. Arguments: a JSON object (the fields
+Run by a bare Python (``-I -S``), so it imports nothing of the package. Arguments: a JSON object (the fields
 of `sandbox.NodeView`), the program, its arguments. Where the view cannot be made it prints one line and exits with 125;
 with 127 where the program cannot be run.
 
@@ -20,6 +20,7 @@ import errno
 import fnmatch
 import json
 import os
+import re
 import signal
 import stat
 import sys
@@ -66,9 +67,12 @@ class View:
         kept: list[str],
         seen: list[str],
     ) -> None:
-        self.root, self.storage, self.places, self.hidden = root, storage, places, hidden
+        self.root, self.storage, self.places = root, storage, places
         self.devices, self.kept, self.seen = devices, kept, seen
-        self.wanted = {above for path in (*places, *opened) for above in _above(path)} | set(opened)
+        # One pattern: hundreds of paths are compared with it.
+        self.hidden = re.compile("|".join(map(fnmatch.translate, hidden)) or "(?!)")
+        self.above_places = {above for path in places for above in _above(path)}
+        self.wanted = self.above_places | {above for path in opened for above in _above(path)} | set(opened)
         self.writable = {storage}
 
     def make(self, named: Iterable[str]) -> int:
@@ -110,11 +114,11 @@ class View:
             self.bind(here, name, self.places[path], path)
             return
         node = _followed(node)
-        host_mode = 0 if any(fnmatch.fnmatchcase(path, one) for one in self.hidden) else _mode(host)
+        host_mode = 0 if self.hidden.match(path) else _mode(host)
         node_mode = _mode(node)
         in_host = stat.S_ISDIR(host_mode) or (stat.S_ISLNK(host_mode) and os.path.isdir(host))
         in_node, is_wanted = stat.S_ISDIR(node_mode), path in self.wanted
-        has_places = any(place.startswith(f"{path}/") for place in self.places)
+        has_places = path in self.above_places
         is_shared = in_host and (in_node or is_wanted) and not (node_mode and not in_node)
         # A link of the host's stays one where the node has nothing else there, as /var/run to /run.
         is_link = stat.S_ISLNK(host_mode) and not in_node and not has_places

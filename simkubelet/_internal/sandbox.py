@@ -23,7 +23,11 @@ from . import bundle, enter_view
 
 __all__ = ["NodeView", "check_sandbox", "is_stand_in", "sandboxed", "tied_to_parent"]
 
-_LAUNCHER: Final = (sys.executable, "-I", "-S", enter_view.__file__)
+_PROGRAM: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); import enter_view; sys.exit(enter_view.main(sys.argv[1:]))"
+)
+"""Imports the module from its folder: a file that is run is compiled at each start, an imported one only once."""
+_LAUNCHER: Final = (sys.executable, "-I", "-S", "-c", _PROGRAM, str(Path(enter_view.__file__).parent))
 
 
 @dataclass(frozen=True, slots=True)

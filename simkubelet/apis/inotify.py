@@ -1,8 +1,9 @@
 """What the kernel reports about files: how plugins and kubelets notice each other's sockets.
 
-`Inotify` calls back, `PathWatch` is iterated; both belong to the event loop in which they are made. inotify is asked
-directly: asyncinotify runs a program to find the C library, and its import slows the start of a plugin
-(docs/benchmarks.md).
+`Inotify` calls back, `PathWatch` is iterated. The kernel gives a user 128 instances of inotify, and one process may
+hold a thousand nodes with their plugins: all that watch in an event loop share one instance, which is opened for the
+first of them and closed after the last. inotify is asked directly: asyncinotify runs a program to find the C library,
+and its import slows the start of a plugin (docs/benchmarks.md).
 
 Source: inotify(7); linux/inotify.h.
 """
@@ -13,11 +14,13 @@ import asyncio
 import ctypes
 import os
 import struct
+from collections import deque
 from collections.abc import Callable
 from enum import IntFlag
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
+from weakref import WeakKeyDictionary
 
 __all__ = ["Inotify", "Mask", "PathEvent", "PathWatch"]
 
@@ -41,61 +44,8 @@ class Mask(IntFlag):
     OVERFLOW = 0x4000
     IGNORED = 0x8000
     ONLYDIR = 0x1000000
+    MASK_ADD = 0x20000000
     ISDIR = 0x40000000
-
-
-class Inotify:
-    """An instance of inotify, of which the kernel gives each user 128.
-
-    Args:
-        report: Called with the number of a watch, what happened as bits of `Mask`, and the name in the folder that it
-            happened to; the name is empty where it is the watched path itself. The watch is -1 where events were lost.
-
-    Raises:
-        OSError: There are too many already.
-    """
-
-    def __init__(self, report: Callable[[int, int, str], None]) -> None:
-        self._report = report
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        if self._descriptor < 0:
-            raise _last_error()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._descriptor, self._read)
-
-    def close(self) -> None:
-        """End all watches; call it once."""
-        self._loop.remove_reader(self._descriptor)
-        os.close(self._descriptor)
-
-    def add(self, path: Path, mask: int) -> int:
-        """Watch a path, not what is below it, and return the watch; a file or folder has one, with the last mask.
-
-        Raises:
-            OSError: It cannot be watched.
-        """
-        watch: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask)
-        if watch < 0:
-            raise _last_error(path)
-        return watch
-
-    def remove(self, watch: int) -> None:
-        """End a watch; the kernel has ended that of a deleted path, which makes no difference."""
-        self._libc.inotify_rm_watch(self._descriptor, watch)
-
-    def _read(self) -> None:
-        data = os.read(self._descriptor, _READ_BYTES)
-        at = 0
-        while at < len(data):
-            watch, mask, _, length = _EVENT.unpack_from(data, at)
-            at += _EVENT.size + length
-            self._report(watch, mask, os.fsdecode(data[at - length : at].rstrip(b"\0")))
-
-
-def _last_error(path: Path | None = None) -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number), None if path is None else str(path))
 
 
 class PathEvent(NamedTuple):
@@ -110,17 +60,190 @@ class PathEvent(NamedTuple):
     path: Path | None
 
 
-class PathWatch:
-    """Watches paths and is iterated for what happens to them, in order; what happens before that is not lost.
-
-    Raises:
-        OSError: There are too many instances of inotify already.
-    """
+class _Listener:
+    """The paths that are watched for somebody; made anywhere, used in one event loop."""
 
     def __init__(self) -> None:
-        self._paths: dict[int, Path] = {}
-        self._reported: asyncio.Queue[tuple[int, int, str]] = asyncio.Queue()
-        self._inotify = Inotify(lambda *event: self._reported.put_nowait(event))
+        self._instance: _Instance | None = None
+        self._watched: dict[int, _Watched] = {}
+
+    def add(self, path: Path, mask: int) -> None:
+        """Watch a path, not what is below it; of two masks for one file or folder the last counts.
+
+        Raises:
+            OSError: It cannot be watched, or there are too many instances of inotify already.
+        """
+        self._instance = _Instance.of_running_loop()
+        watch, begin = self._instance.add(self, path, mask)
+        known = self._watched.get(watch)
+        self._watched[watch] = _Watched(path, mask, known.begin if known else begin)
+
+    def remove(self, folder: Path) -> None:
+        """Watch neither a folder nor what is below it any more; what is not reported of them yet is dropped."""
+        for watch, (path, _, _) in list(self._watched.items()):
+            if path.is_relative_to(folder):
+                self._end(watch)
+
+    def close(self) -> None:
+        """End all watches; may be called twice and from any state."""
+        for watch in list(self._watched):
+            self._end(watch)
+        instance, self._instance = self._instance, None
+        if instance is not None:
+            instance.close_if_unused()
+
+    def take(self, event: _Event) -> None:
+        """Take an event about one of the watches, or about all."""
+        raise NotImplementedError
+
+    def _event(self, event: _Event) -> PathEvent | None:
+        """What an event says of the watched paths; None for nothing."""
+        if event.mask & Mask.OVERFLOW:
+            return PathEvent(event.mask, None)
+        if event.mask & Mask.IGNORED:
+            self._watched.pop(event.watch, None)
+            return None
+        watched = self._watched.get(event.watch)
+        if watched is None or event.number < watched.begin or not event.mask & (watched.mask | Mask.UNMOUNT):
+            return None
+        return PathEvent(event.mask, watched.path / event.name if event.name else watched.path)
+
+    def _end(self, watch: int) -> None:
+        del self._watched[watch]
+        if self._instance is not None:
+            self._instance.remove(self, watch)
+
+
+class _Watched(NamedTuple):
+    """A path of a listener, by its own name for it; events before the number `begin` are older than its watch."""
+
+    path: Path
+    mask: int
+    begin: int
+
+
+class _Event(NamedTuple):
+    """What the kernel reports; `name` is that in the watched folder, empty where it is the watched path itself."""
+
+    number: int
+    watch: int
+    mask: int
+    name: str
+
+
+class _Instance:
+    """The instance of one event loop: who listens to which watch, and what has been read and not reported."""
+
+    _of_loop: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, _Instance]] = WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._descriptor: int = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._descriptor < 0:
+            raise _last_error()
+        self._listeners: dict[int, dict[_Listener, None]] = {}
+        self._unreported: deque[_Event] = deque()
+        self._count = 0
+        loop.add_reader(self._descriptor, self._take)
+
+    @classmethod
+    def of_running_loop(cls) -> _Instance:
+        loop = asyncio.get_running_loop()
+        instance = cls._of_loop.get(loop)
+        if instance is None:
+            instance = cls._of_loop[loop] = cls(loop)
+        return instance
+
+    def add(self, listener: _Listener, path: Path, mask: int) -> tuple[int, int]:
+        """Return the watch, and the number of the first event after it.
+
+        The file may be watched already, with events about it that the listener is not to see. They are read first: the
+        kernel drops an event that is like the last one that waits, which others wait for.
+        """
+        while self._read():
+            asyncio.get_running_loop().call_soon(self._report)
+        watch: int = self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), mask | Mask.MASK_ADD)
+        if watch < 0:
+            error = _last_error(path)
+            self.close_if_unused()
+            raise error
+        self._listeners.setdefault(watch, {})[listener] = None
+        return watch, self._count
+
+    def remove(self, listener: _Listener, watch: int) -> None:
+        """End a watch for a listener; the kernel has ended that of a deleted path, which makes no difference."""
+        listeners = self._listeners.get(watch, {})
+        listeners.pop(listener, None)
+        if not listeners and self._listeners.pop(watch, None) is not None:
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+
+    def close_if_unused(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._listeners and self._of_loop.get(loop) is self:
+            del self._of_loop[loop]
+            loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+
+    def _take(self) -> None:
+        self._read()
+        self._report()
+
+    def _read(self) -> bool:
+        """Read what waits; whether there was anything."""
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        at = 0
+        while at < len(data):
+            watch, mask, _, length = _EVENT.unpack_from(data, at)
+            at += _EVENT.size + length
+            name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
+            self._unreported.append(_Event(self._count, watch, mask, name))
+            self._count += 1
+        return True
+
+    def _report(self) -> None:
+        while self._unreported:
+            event = self._unreported.popleft()
+            if event.mask & Mask.OVERFLOW:
+                listeners = list(dict.fromkeys(listener for each in self._listeners.values() for listener in each))
+            elif event.mask & Mask.IGNORED:
+                listeners = list(self._listeners.pop(event.watch, ()))
+            else:
+                listeners = list(self._listeners.get(event.watch, ()))
+            for listener in listeners:
+                listener.take(event)
+
+
+def _last_error(path: Path | None = None) -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number), None if path is None else str(path))
+
+
+class Inotify(_Listener):
+    """Calls back in the event loop for what happens to the watched paths, in order.
+
+    Args:
+        report: Called with each event; not with what happened before its path was added.
+    """
+
+    def __init__(self, report: Callable[[PathEvent], None]) -> None:
+        super().__init__()
+        self._report = report
+
+    def take(self, event: _Event) -> None:
+        """See `_Listener`."""
+        if (reported := self._event(event)) is not None:
+            self._report(reported)
+
+
+class PathWatch(_Listener):
+    """Watches paths and is iterated for what happens to them, in order; what happens before that is not lost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: asyncio.Queue[_Event] = asyncio.Queue()
 
     def __enter__(self) -> Self:
         return self
@@ -130,35 +253,14 @@ class PathWatch:
     ) -> None:
         self.close()
 
-    def close(self) -> None:
-        """End all watches."""
-        self._inotify.close()
-
-    def add(self, path: Path, mask: int) -> None:
-        """Watch a path, not what is below it; twice is once.
-
-        Raises:
-            OSError: It cannot be watched.
-        """
-        self._paths[self._inotify.add(path, mask)] = path
-
-    def remove(self, folder: Path) -> None:
-        """Watch neither a folder nor what is below it any more; what is already reported of them is dropped."""
-        for watch, path in list(self._paths.items()):
-            if path.is_relative_to(folder):
-                del self._paths[watch]
-                self._inotify.remove(watch)
+    def take(self, event: _Event) -> None:
+        """See `_Listener`."""
+        self._taken.put_nowait(event)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> PathEvent:
         while True:
-            watch, mask, name = await self._reported.get()
-            path = self._paths.get(watch)
-            if mask & Mask.OVERFLOW:
-                return PathEvent(mask, None)
-            if mask & Mask.IGNORED:
-                self._paths.pop(watch, None)
-            elif path is not None:
-                return PathEvent(mask, path / name if name else path)
+            if (event := self._event(await self._taken.get())) is not None:
+                return event

@@ -50,6 +50,8 @@ def parse_spec(text: str) -> CdiSpec:
     """
     try:
         (spec,) = _SPECS.validate_python([_as_go_reads_it(_document(text))])
+    except RecursionError:
+        raise SpecError("failed to unmarshal CDI Spec: exceeded max depth") from None
     except ValidationError as error:
         first = error.errors()[0]
         _, *path = first["loc"]
@@ -78,9 +80,15 @@ def _document(text: str) -> Any:
         return json.loads(text, object_pairs_hook=_without_duplicates)
     except json.JSONDecodeError:
         pass
+    except SpecError:
+        raise
+    except ValueError as error:
+        raise SpecError(f"failed to unmarshal CDI Spec: {error}") from None
     try:
         document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, TypeError) as error:
+    except SpecError:
+        raise
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise SpecError(f"failed to unmarshal CDI Spec: {' '.join(str(error).split())}") from None
     if document is None:
         raise SpecError("no Spec data")

@@ -7,16 +7,17 @@ import logging
 import os
 import stat
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
-from random import getrandbits
 from typing import Final
 
+from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME
 from ..model.errors import HostError, InputError
 from ..model.version import Difference, Version
 from .checkpoint import CHECKPOINT_NAME, Checkpoint, CorruptCheckpointError, decode
 
-__all__ = ["CheckpointNotWrittenError", "PluginFolder", "check_socket_path", "replace_file"]
+__all__ = ["CheckpointNotWrittenError", "PluginFolder", "check_socket_path"]
 
 _REMOVES_ONLY_SOCKETS: Final = Difference(
     "at its start the device manager removes only sockets; before, every file but the checkpoint",
@@ -31,8 +32,6 @@ _READS_OLD_CHECKPOINT: Final = Difference(
 
 _MAX_SOCKET_PATH_BYTES: Final = 107
 """What fits into sockaddr_un.sun_path with its closing zero byte."""
-
-_NEW_FILE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +59,7 @@ class PluginFolder:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._place = directory.resolve()
         self.is_full = False
         """There is no room for a checkpoint; what is there stays."""
 
@@ -90,25 +90,44 @@ class PluginFolder:
         A link counts as what it leads to from 1.33 on, and as a file before; what it leads to stays. Folders stay.
 
         Raises:
-            HostError: something cannot be removed; the kubelet does not start then.
+            HostError: something cannot be removed, or the folder has been replaced by a link to another one; the
+                kubelet does not start then.
 
         Source: devicemanager/manager.go, ``CleanupPluginDirectory`` (kubernetes v1.32.13, v1.33.13).
         """
-        for entry in self.directory.iterdir():
-            if entry.name == CHECKPOINT_NAME:
-                continue
-            try:
-                mode = entry.stat(follow_symlinks=_REMOVES_ONLY_SOCKETS.at(version)).st_mode
-            except OSError as error:
-                _log.error("Failed to stat file %s: %s", entry, error)
-                continue
-            if stat.S_ISSOCK(mode) if _REMOVES_ONLY_SOCKETS.at(version) else not stat.S_ISDIR(mode):
-                _remove(entry)
+        folder = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # Names are looked up in this folder, whatever its path leads to by now.
+            if Path(os.readlink(f"/proc/self/fd/{folder}")) != self._place:  # noqa: PTH115  # no path by itself
+                raise HostError(f"{self.directory}: leads to another folder now; remove the link")
+            for name in os.listdir(folder):  # noqa: PTH208  # by its descriptor
+                if name != CHECKPOINT_NAME:
+                    self._remove_left(name, folder, version)
+        finally:
+            os.close(folder)
+
+    def _remove_left(self, name: str, folder: int, version: Version) -> None:
+        path = self.directory / name
+        only_sockets = _REMOVES_ONLY_SOCKETS.at(version)
+        try:
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=only_sockets).st_mode
+        except OSError as error:
+            _log.error("Failed to stat file %s: %s", path, error)
+            return
+        if not (stat.S_ISSOCK(mode) if only_sockets else not stat.S_ISDIR(mode)):
+            return
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+        except OSError as error:
+            raise HostError(
+                f"{path}: cannot be removed: {error.strerror}; remove it, or change the folder's permissions"
+            ) from None
 
     def load(self, version: Version) -> Checkpoint | None:
         """The last instance's checkpoint; None when there is none or it cannot be used, which is logged only."""
         try:
-            text = (self.directory / CHECKPOINT_NAME).read_text(encoding="utf-8", errors="replace")
+            text = self._text_of_checkpoint()
             return decode(text, reads_old_format=_READS_OLD_CHECKPOINT.at(version))
         except FileNotFoundError:
             return None
@@ -119,6 +138,14 @@ class PluginFolder:
             )
             return None
 
+    def _text_of_checkpoint(self) -> str:
+        """Read the file without waiting for anybody, if it is below the node's folder."""
+        path = str(self.directory / CHECKPOINT_NAME)
+        with FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if self._place.parent not in Path(os.readlink(f"/proc/self/fd/{file.fileno()}")).parents:  # noqa: PTH115
+                raise FileNotFoundError
+            return (file.read() or b"").decode(errors="replace")
+
     def save(self, text: bytes) -> None:
         """Write the checkpoint.
 
@@ -127,74 +154,8 @@ class PluginFolder:
         """
         try:
             if self.is_full:
-                raise _FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
+                raise FileNotReplacedError(f"write {self.directory}/.0: {os.strerror(errno.ENOSPC).lower()}")
             replace_file(self.directory, CHECKPOINT_NAME, text)
-        except _FileNotReplacedError as error:
+        except FileNotReplacedError as error:
             message = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {error}'
             raise CheckpointNotWrittenError(message) from error
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise HostError(
-            f"{path}: cannot be removed: {error.strerror}; remove it, or change the folder's permissions"
-        ) from None
-
-
-class _FileNotReplacedError(Exception):
-    """The old file is still there; the message is Go's."""
-
-
-def replace_file(folder: Path, name: str, content: bytes) -> None:
-    """Replace a file so that a crash at any moment leaves the old one or the new one.
-
-    The content goes to a new file beside it, reaches the disk, and takes the old one's name. As in the kubelet, the
-    folder itself is not synced: after a power cut the old file may be back. A crash before the renaming leaves the new
-    file under its own name, ``.`` and a number; nobody removes it. The folder is made where it is missing.
-
-    Source: util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4); os/file_unix.go, ``rename`` (Go 1.26).
-
-    Raises:
-        FileNotReplacedError: the disk does not take it.
-    """
-    # Plain texts: a container waits for this, and with paths it takes half as long again.
-    path, scratch = f"{folder}/{name}", f"{folder}/.{getrandbits(32)}"
-    step = "open"
-    try:
-        descriptor = _create(folder, scratch)
-        try:
-            step = "write"
-            _write_all(descriptor, content)
-            step = "sync"
-            os.fsync(descriptor)
-        except BaseException:
-            with suppress(OSError):
-                os.close(descriptor)
-            raise
-        step = "close"
-        os.close(descriptor)
-        step = "rename"
-        os.rename(scratch, path)  # noqa: PTH104
-    except OSError as error:
-        # Go looks itself whether a folder is in the way, and has a word of its own for that.
-        reason = "file exists" if error.errno == errno.EISDIR else (error.strerror or str(error)).lower()
-        target = f"{scratch} {path}" if step == "rename" else scratch
-        with suppress(OSError):
-            Path(scratch).unlink(missing_ok=True)
-        raise _FileNotReplacedError(f"{step} {target}: {reason}") from error
-
-
-def _create(folder: Path, scratch: str) -> int:
-    try:
-        return os.open(scratch, _NEW_FILE, 0o600)
-    except FileNotFoundError:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return os.open(scratch, _NEW_FILE, 0o600)
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

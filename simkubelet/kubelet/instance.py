@@ -108,6 +108,7 @@ class KubeletInstance:
         for task in self._tasks:
             task.cancel()
         self._tasks = []
+        self.containers.cut()
 
     async def stop(self) -> None:
         """End the loops and disconnect the plugins, as a process that ends; may be called twice and from any state.

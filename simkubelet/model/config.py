@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES
 from .errors import InputError
 from .resources import ResourceName, parse_amount
 from .version import DEFAULT, FEATURE_GATES, Version, version
@@ -120,6 +121,8 @@ class KubeletConfig:
         runtime: what its containers are.
         serves_http: whether /healthz and /metrics are served, on a free port of the loopback interface.
         static_pod_path: a folder of manifests, each of a pod that this kubelet runs by itself; None for none.
+        max_message_bytes: the largest message that it reads from a plugin. A real kubelet has no such setting, but
+            grpc-go's default, which is the default here.
     """
 
     node: str
@@ -130,6 +133,7 @@ class KubeletConfig:
     runtime: RuntimeKind = RuntimeKind.BOOK_KEEPING
     serves_http: bool = False
     static_pod_path: Path | None = None
+    max_message_bytes: int = MOST_MESSAGE_BYTES
 
     def is_on(self, gate: str) -> bool:
         """Whether one of `FEATURE_GATES` is on."""

@@ -214,9 +214,11 @@ class ReportSchedule:
         self._reported_at = now
 
 
-def _without_heartbeats(status: NodeStatus) -> NodeStatus:
-    conditions: Sequence[NodeCondition] = sorted(status.conditions, key=lambda condition: condition.type)
-    return replace(status, conditions=tuple(replace(condition, last_heartbeat_time=0.0) for condition in conditions))
+def _without_heartbeats(status: NodeStatus) -> tuple[object, ...]:
+    conditions = sorted(
+        (each.type, each.status, each.reason, each.message, each.last_transition_time) for each in status.conditions
+    )
+    return conditions, status.capacity, status.allocatable, status.kubelet_version
 
 
 @dataclass(frozen=True, slots=True)

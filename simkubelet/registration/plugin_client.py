@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
@@ -21,7 +21,7 @@ from google.protobuf.message import Message
 
 from ..apis.deviceplugin import DevicePluginOptions, Empty, ListAndWatchResponse
 from ..apis.grpcwire.client import ClientConnection, ConnectionClosedError, RpcError, UnprocessedError
-from ..apis.grpcwire.messages import Code
+from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..devices.device_list import DeviceList, read_devices
 from ..devices.endpoint import KEYS_ENDPOINTS_BY_SOCKET
 from ..golang.message import UnreadableMessageError, read_message
@@ -61,6 +61,8 @@ class _UnreadableAnswerError(RpcError):
 class PluginChannel:
     """Makes the calls of a kubelet of some version to the server on a socket.
 
+    Nothing outside of the folder `within` is reached: to a kubelet, what is not on its node is not there.
+
     Limits are real seconds, as plugins are real processes. A connection that breaks is made again by the next call; one
     that cannot be made fails the calls until the back-off is over.
 
@@ -69,9 +71,17 @@ class PluginChannel:
     internal/backoff/backoff.go.
     """
 
-    def __init__(self, socket: str | Path, version: Version) -> None:
+    def __init__(
+        self,
+        socket: str | Path,
+        version: Version,
+        largest_bytes: int = MOST_MESSAGE_BYTES,
+        within: Path | None = None,
+    ) -> None:
         self._socket = str(socket)
+        self._within = within
         self._version = version
+        self._largest_bytes = largest_bytes
         self._connection: ClientConnection | None = None
         self._connecting = asyncio.Lock()
         self._is_closed = False
@@ -96,6 +106,31 @@ class PluginChannel:
                     await asyncio.sleep(self._retry_at - asyncio.get_running_loop().time())
                 else:
                     return
+
+    async def connect(self) -> None:
+        """Connect, unless there is a connection; raises as `call`."""
+        await self._connected()
+
+    async def keep_connected(self, on_change: Callable[[bool], None]) -> None:
+        """Connect now, and again after each end of the connection and each pause that follows a failure, until `close`.
+
+        Args:
+            on_change: called with whether there is a connection, when that changes.
+
+        Source: google.golang.org/grpc v1.72.1, clientconn.go, ``Connect``, ``resetTransportAndUnlock``;
+        balancer/pickfirst/pickfirst.go.
+        """
+        while True:
+            try:
+                connection = await self._connected()
+            except ConnectionClosedError:
+                return
+            except RpcError:
+                await asyncio.sleep(self._retry_at - asyncio.get_running_loop().time())
+                continue
+            on_change(True)
+            await connection.wait_end()
+            on_change(False)
 
     async def call(self, method: str, request: Message, answer: type[M], *, timeout_s: float | None = None) -> M:
         """Ask the plugin; `method` is the full name, ``/service/method``.
@@ -143,7 +178,7 @@ class PluginChannel:
         now = asyncio.get_running_loop().time
         if self._error is not None and now() < self._retry_at:
             raise self._error
-        connection = self._connection = ClientConnection(self._socket)
+        connection = self._connection = ClientConnection(self._socket, self._largest_bytes, self._within)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.open()
@@ -189,19 +224,32 @@ class RefusedError(Exception):
 class PluginClient:
     """A connection to one registered plugin.
 
+    Args:
+        handler: gets what happens.
+        version: the minor that the kubelet behaves as.
+        largest_bytes: see `KubeletConfig.max_message_bytes`.
+
     Attributes:
         resource: what the plugin serves.
         socket: the path of its socket.
         is_dialled: whether the plugin was ever reached.
     """
 
-    def __init__(self, resource: ResourceName, socket: str, handler: PluginHandler, version: Version) -> None:
+    def __init__(
+        self,
+        resource: ResourceName,
+        socket: str,
+        handler: PluginHandler,
+        version: Version,
+        largest_bytes: int,
+        within: Path | None = None,
+    ) -> None:
         self.resource = resource
         self.socket = socket
         self._handler = handler
         self.is_dialled = False
         self._version = version
-        self._channel = PluginChannel(socket, version)
+        self._channel = PluginChannel(socket, version, largest_bytes, within)
 
     async def connect(self) -> None:
         """Dial the plugin, for 10 s at most, and ask its options, without limit.

@@ -22,8 +22,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
-from .._internal.folder_events import FolderEvents
-from ..apis.inotify import Mask
+from ..apis.inotify import Inotify, Mask, PathEvent
 from ..model.clock import Clock
 from ..model.errors import HostError
 from ..model.version import Version
@@ -34,6 +33,7 @@ __all__ = ["PluginManager", "PluginWatcher"]
 _PERIOD_S: Final = 1.0
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 122.0
+_NAMES: Final = Mask.CREATE | Mask.MOVED_TO | Mask.DELETE | Mask.ONLYDIR
 
 _log = logging.getLogger(__name__)
 
@@ -79,6 +79,7 @@ class PluginManager:
         self._clock = clock
         self._group = tasks
         self._directory = directory
+        self._within = directory.resolve().parent
         self._on_found = on_found
         self._watcher = PluginWatcher(directory, self._found, self._deleted)
         self._generations = count()
@@ -179,6 +180,7 @@ class PluginManager:
             handlers=self._handlers,
             books=self,
             version=self._version,
+            within=self._within,
         )
         await attempt.run()
 
@@ -228,7 +230,7 @@ class PluginWatcher:
         self._directory = directory
         self._on_found = on_found
         self._on_deleted = on_deleted
-        self._events = FolderEvents(self._take)
+        self._events = Inotify(self._take)
 
     def start(self) -> None:
         """Look at the folder and watch it.
@@ -252,7 +254,7 @@ class PluginWatcher:
 
     def _look_into(self, folder: Path) -> None:
         # Watched before it is listed, so that no socket is missed between the two.
-        self._events.add(folder)
+        self._events.add(folder, _NAMES)
         if folder.is_symlink():
             return
         for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
@@ -268,7 +270,10 @@ class PluginWatcher:
         except OSError as error:
             _log.error("%s: cannot be watched: %s", folder, error.strerror or error)
 
-    def _take(self, path: Path, mask: int) -> None:
+    def _take(self, event: PathEvent) -> None:
+        mask, path = event
+        if path is None:
+            return
         if mask & Mask.DELETE:
             self._on_deleted(path)
         elif mask & (Mask.CREATE | Mask.MOVED_TO) and not path.name.startswith("."):

@@ -94,6 +94,7 @@ class RegistrationAttempt:
         handlers: plugin type -> handler.
         books: get the plugin as soon as it is valid, so that its socket's end is its end from then on.
         version: the minor it behaves as.
+        within: the node's folder; nothing outside is reached.
     """
 
     def __init__(
@@ -104,8 +105,10 @@ class RegistrationAttempt:
         handlers: Mapping[str, PluginTypeHandler],
         books: Books,
         version: Version,
+        within: Path,
     ) -> None:
         self._socket = socket
+        self._within = within
         self._generation = generation
         self._handlers = handlers
         self._books = books
@@ -117,7 +120,7 @@ class RegistrationAttempt:
         Raises:
             RegistrationFailedError: it was not registered, or could not be notified.
         """
-        channel = PluginChannel(self._socket, self._version)
+        channel = PluginChannel(self._socket, self._version, within=self._within)
         try:
             await self._dial(channel)
             info = await self._get_info(channel)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 from ..apis.deviceplugin import KUBELET_SOCKET_NAME, VERSION, Empty, RegisterRequest
-from ..apis.grpcwire.messages import Code
+from ..apis.grpcwire.messages import MOST_MESSAGE_BYTES, Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
 from ..golang.message import served_method
@@ -59,18 +59,28 @@ class RegistrationHandler(PluginHandler, Protocol):
 class RegistrationServer:
     """Serves ``kubelet.sock`` in a plugin folder until it is stopped.
 
+    Args:
+        largest_bytes: of a plugin's message, see `KubeletConfig.max_message_bytes`.
+
     Attributes:
         failure: why no plugin can register any more, as /healthz reports it; None while the server is healthy.
     """
 
     def __init__(
-        self, directory: Path, handler: RegistrationHandler, tasks: asyncio.TaskGroup, version: Version
+        self,
+        directory: Path,
+        handler: RegistrationHandler,
+        tasks: asyncio.TaskGroup,
+        version: Version,
+        largest_bytes: int = MOST_MESSAGE_BYTES,
     ) -> None:
         self.failure: str | None = None
         self._directory = directory
+        self._within = directory.resolve().parent
         self._handler = handler
         self._group = tasks
         self._version = version
+        self._largest_bytes = largest_bytes
         self._clients: PluginClients[PluginClient] = plugin_clients(version)
         self._opened: set[PluginClient] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -103,6 +113,11 @@ class RegistrationServer:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""
         self._remove_socket()
         await self.abandon()
+
+    def cut(self) -> None:
+        """Take nothing more of what plugins send, as a process that is gone; `abandon` has to follow."""
+        for task in self._tasks:
+            task.cancel()
 
     async def abandon(self) -> None:
         """End as the server of a killed kubelet: connections break, the socket's file stays."""
@@ -209,7 +224,7 @@ class RegistrationServer:
 
     async def _connect(self, resource: ResourceName, socket: str) -> str | None:
         """Connect to a plugin and start to listen to it; the text of the refusal when it cannot be reached."""
-        client = PluginClient(resource, socket, self._handler, self._version)
+        client = PluginClient(resource, socket, self._handler, self._version, self._largest_bytes, self._within)
         self._opened.add(client)
         self._clients.add(client)
         try:

@@ -13,14 +13,18 @@ Source: google.golang.org/grpc v1.72.1, internal/transport/http2_client.go: ``ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import errno
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from math import ceil
+from pathlib import Path
 from typing import Final
 
 from .client_call import CREDIT_FROM, WINDOW, Call, RpcError
 from .end import BatchingEnd
 from .frames import CANCEL, INITIAL_WINDOW_SIZE, PREFACE, WINDOW_BYTES, Flag, Frame, Headers, Type, header_block
-from .messages import Code, framed
+from .messages import MOST_MESSAGE_BYTES, Code, framed
 
 __all__ = ["WINDOW", "ClientConnection", "ConnectionClosedError", "RpcError", "UnprocessedError"]
 
@@ -68,15 +72,24 @@ class UnprocessedError(RpcError):
 class ClientConnection:
     """A connection to the server on a socket; `open` makes it, `close` ends it with all calls.
 
+    Args:
+        path: Of the socket.
+        largest_bytes: Of a message that is received.
+        within: The only folder in which a socket is reached, wherever `path` leads by ``..`` and links; itself without
+            links.
+
     Attributes:
         is_usable: Whether new calls can be made.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, largest_bytes: int = MOST_MESSAGE_BYTES, within: Path | None = None) -> None:
         self.is_usable = False
         self._path = path
+        self._largest_bytes = largest_bytes
+        self._within = within
         self._end = BatchingEnd(self, begins=False)
         self._greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_over = asyncio.Event()
         self._calls: dict[int, Call] = {}
         self._blocks: dict[str, bytes] = {}
         self._next_stream = 1
@@ -90,7 +103,8 @@ class ClientConnection:
         """
         loop = asyncio.get_running_loop()
         try:
-            await loop.create_unix_connection(lambda: self._end, self._path)
+            with _found(self._path, self._within) as found:
+                await loop.create_unix_connection(lambda: self._end, found)
         except (OSError, ValueError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).lower()
             reason = f"transport: Error while dialing: dial unix {self._path}: connect: {reason}"
@@ -132,6 +146,10 @@ class ClientConnection:
         finally:
             self._cancel(call)
 
+    async def wait_end(self) -> None:
+        """Wait until either side has ended the connection, or it has broken."""
+        await self._is_over.wait()
+
     def close(self) -> None:
         """End the connection; calls under way raise `ConnectionClosedError`. May be called twice and at any time."""
         self._fail(ConnectionClosedError())
@@ -139,7 +157,7 @@ class ClientConnection:
 
     def _begin(self, path: str, request: bytes, timeout_s: float | None) -> Call:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
-        call = self._calls[stream] = Call(self._end, stream)
+        call = self._calls[stream] = Call(self._end, stream, self._largest_bytes)
         self._end.open(stream)
         block = self._block(path)
         if timeout_s is not None:
@@ -180,6 +198,7 @@ class ClientConnection:
     def _fail(self, error: RpcError) -> None:
         """End all that waits with an error."""
         self.is_usable = False
+        self._is_over.set()
         if not self._greeted.done():
             self._greeted.set_exception(error)
             # The caller that opened the connection may have gone.
@@ -240,6 +259,26 @@ class ClientConnection:
                 call.over(UnprocessedError(Code.UNAVAILABLE, "the connection is draining"))
         if not self._calls:
             self._end.close()
+
+
+@contextmanager
+def _found(path: str, within: Path | None) -> Iterator[str]:
+    """A name of what is at a path now, which goes on meaning that, whatever the path's folders and links become.
+
+    Raises:
+        FileNotFoundError: it is not below `within`.
+    """
+    if within is None:
+        yield path
+        return
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        name = f"/proc/self/fd/{descriptor}"
+        if within not in Path(os.readlink(name)).parents:  # noqa: PTH115  # no path by itself
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        yield name
+    finally:
+        os.close(descriptor)
 
 
 def _timeout(seconds: float) -> bytes:

@@ -15,7 +15,7 @@ from typing import Final
 
 from .end import BatchingEnd
 from .frames import CANCEL, Headers
-from .messages import EMPTY_MESSAGE, MOST_MESSAGE_BYTES, Code, error_text, status_in
+from .messages import EMPTY_MESSAGE, Code, error_text, status_in
 
 __all__ = ["CREDIT_FROM", "WINDOW", "Call", "EndOfStreamError", "RpcError"]
 
@@ -50,13 +50,19 @@ class RpcError(Exception):
 class Call:
     """A call that is under way: its answers as they come, and its end.
 
+    Args:
+        end: The connection's.
+        stream: Its number.
+        largest_bytes: Of an answer; a longer one fails the call.
+
     Attributes:
         is_over: Whether nothing more comes.
     """
 
-    def __init__(self, end: BatchingEnd, stream: int) -> None:
+    def __init__(self, end: BatchingEnd, stream: int, largest_bytes: int) -> None:
         self.stream = stream
         self.is_over = False
+        self._largest_bytes = largest_bytes
         self._end = end
         self._has_begun = False
         self._encoding = "identity"
@@ -139,8 +145,8 @@ class Call:
         if len(received) < _PREFIX_BYTES:
             return None
         length = int.from_bytes(received[1:_PREFIX_BYTES])
-        if length > MOST_MESSAGE_BYTES:
-            text = f"grpc: received message larger than max ({length} vs. {MOST_MESSAGE_BYTES})"
+        if length > self._largest_bytes:
+            text = f"grpc: received message larger than max ({length} vs. {self._largest_bytes})"
             self._break(RpcError(Code.RESOURCE_EXHAUSTED, text))
             return None
         if len(received) < _PREFIX_BYTES + length:

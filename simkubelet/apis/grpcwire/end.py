@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final, Protocol
 
-from hpack import Decoder, HPACKError
+from hpack import Decoder, HPACKError, OversizedHeaderListError
 
 from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
 from .outbox import OnSent, Outbox
@@ -18,6 +18,11 @@ __all__ = [
 ]
 
 _NO_LIMIT: Final = 1 << 32
+_MOST_HEADERS_BYTES: Final = 16 << 20
+"""Of one header list, packed or not. A short block can name one long header of the table ten thousand times.
+
+Source: google.golang.org/grpc v1.72.1, internal/transport/defaults.go, ``defaultServerMaxHeaderListSize``.
+"""
 
 
 class ConnectionListener(Protocol):
@@ -64,7 +69,7 @@ class End(asyncio.Protocol):
         self._awaits_preface = begins
         self._is_first = True
         self._is_raw = False
-        self._decoder = Decoder(max_header_list_size=_NO_LIMIT)
+        self._decoder = Decoder(max_header_list_size=_MOST_HEADERS_BYTES)
         self._decoder.max_allowed_table_size = _NO_LIMIT
         self._block: tuple[Frame, bytearray] | None = None
         self._transport: asyncio.Transport | None = None
@@ -152,6 +157,8 @@ class End(asyncio.Protocol):
             self._block = frame, bytearray(frame.content())
         elif self._block is not None:
             self._block[1].extend(frame.payload)
+            if len(self._block[1]) > _MOST_HEADERS_BYTES:
+                raise OversizedHeaderListError
         if frame.has(Flag.END_HEADERS) and self._block is not None:
             first, block = self._block
             self._block = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import re
 import subprocess
@@ -133,6 +134,29 @@ def test_failed_creation_removes_the_parents_it_made_and_no_others(
         Machine.create(tmp_path / "mine" / "new" / "deep" / "node")
 
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
+
+
+def test_next_machine_removes_what_killed_commands_have_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left, empty, running, foreign = (
+        tmp_path / f".node.{name}" for name in ("abcdefg1", "________", "running1", "mine_1_1")
+    )
+    for folder in (left, running, foreign):
+        (folder / "lib").mkdir(parents=True)
+    empty.mkdir()
+    (foreign / "letter.txt").touch()
+    others = [tmp_path / ".node.backup.1", tmp_path / ".other.abcdefg1", foreign, running]
+    for folder in others:
+        folder.mkdir(exist_ok=True)
+
+    Machine.create(tmp_path / "node").destroy()
+    assert left.exists(), "it may have been made just now"
+    monkeypatch.setattr("fakegpu.files.folder._MARKED_WITHIN_S", -1.0)
+    descriptor = os.open(running, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    Machine.create(tmp_path / "node").destroy()
+    os.close(descriptor)
+
+    assert sorted(tmp_path.iterdir()) == sorted(others)
 
 
 def test_missing_library_says_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from plugin.errors import FatalError
 from plugin.framework import DeviceID
-from plugin.gopher import directory_watch
 from plugin.gopher.device_plugin import GopherPlugin
 from plugin.gopher.directory_watch import DeviceFiles, DirectoryWatch, OriginalWatch
+from simkubelet.apis.inotify import PathWatch
 from tests.support.patience import LIMIT_S
 
 _names = st.sampled_from(["a", "b", "c"])
@@ -139,10 +139,10 @@ async def test_missing_directory_ends_the_plugin_with_advice(tmp_path: Path) -> 
 
 
 async def test_exhausted_inotify_ends_the_plugin_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
+    def refuse(watch: PathWatch, path: Path, mask: int) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(directory_watch, "PathWatch", refuse)
+    monkeypatch.setattr(PathWatch, "add", refuse)
 
     with pytest.raises(FatalError) as end:
         DirectoryWatch(tmp_path)

@@ -46,7 +46,7 @@ class Node:
     def argv(self, command: list[str]) -> list[str]:
         self.own()
         argv = sandbox.sandboxed(command, self.view)
-        return [*self._prefix, *argv[4:]] if self._prefix else argv
+        return [*self._prefix, *argv[len(sandbox._LAUNCHER) :]] if self._prefix else argv
 
     def run(self, *command: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from simkubelet.devices import plugin_folder
+from simkubelet._internal import replaced_file
 
 _SYSTEM_CALLS = ("open", "write", "fsync", "close", "rename")
 
@@ -63,8 +63,8 @@ def _write_and_die(folder: Path, name: str, new: bytes, calls: int, *, tears: bo
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        plugin_folder.os = DeadlyOs(calls, tears=tears, report=writing)  # type: ignore[assignment]
-        plugin_folder.replace_file(folder, name, new)
+        replaced_file.os = DeadlyOs(calls, tears=tears, report=writing)  # type: ignore[assignment]
+        replaced_file.replace_file(folder, name, new)
         os._exit(0)
     os.close(writing)
     os.waitpid(child, 0)

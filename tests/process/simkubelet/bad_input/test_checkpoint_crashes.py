@@ -1,6 +1,6 @@
 """A kubelet that is killed at any system call of a checkpoint write: the next one finds the old state or the new one.
 
-What a power cut takes of a file that was not synced is beyond this: see `simkubelet.devices.plugin_folder`.
+What a power cut takes of a file that was not synced is beyond this: see `simkubelet._internal.replaced_file`.
 """
 
 from __future__ import annotations

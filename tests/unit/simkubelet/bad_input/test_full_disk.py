@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.devices import plugin_folder
+from simkubelet._internal import replaced_file
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME, Checkpoint
 from simkubelet.devices.plugin_folder import PluginFolder
 from simkubelet.model.resources import ResourceName
@@ -52,7 +52,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(plugin_folder, "os", disk)
+    monkeypatch.setattr(replaced_file, "os", disk)
     return disk
 
 
@@ -244,8 +244,8 @@ def test_write_in_parts_writes_the_whole(tmp_path: Path, monkeypatch: pytest.Mon
         def write(self, descriptor: int, content: memoryview) -> int:
             return os.write(descriptor, content[:7])
 
-    monkeypatch.setattr(plugin_folder, "os", SlowDisk())
+    monkeypatch.setattr(replaced_file, "os", SlowDisk())
 
-    plugin_folder.replace_file(tmp_path, "file", b"0123456789" * 10)
+    replaced_file.replace_file(tmp_path, "file", b"0123456789" * 10)
 
     assert (tmp_path / "file").read_bytes() == b"0123456789" * 10

@@ -5,6 +5,8 @@ Source: google.golang.org/grpc v1.72.1, clientconn.go, ``defaultClientMaxReceive
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import pytest
 
 from simkubelet.apis import deviceplugin as api
@@ -100,6 +102,23 @@ async def test_later_list_of_one_byte_more_takes_the_devices_away(
     await node.tick()
 
     assert node.status() == (DEVICES, 0)
+    await assert_other_is_served(node, other)
+
+
+async def test_kubelet_with_a_larger_limit_reads_more_and_refuses_what_is_beyond(
+    make_node: Callable[..., Awaitable[Node]], too_large_list: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await make_node(max_message_bytes=LIMIT + 1)
+    plugin, other = await plugins(node, {"ListAndWatch": too_large_list})
+    await node.until(lambda: len(node.of("devices-listed")) == 2)
+    await node.tick()
+    assert node.status() == (DEVICES, DEVICES)
+
+    plugin.answers["ListAndWatch"] = too_large_list + device(b"one-more")
+    plugin.list(["d1"])
+    await node.until(lambda: node.of("plugin-disconnected"))
+    size = len(too_large_list + device(b"one-more"))
+    assert f"larger than max ({size} vs. {LIMIT + 1})" in reasons(caplog)[-1]
     await assert_other_is_served(node, other)
 
 

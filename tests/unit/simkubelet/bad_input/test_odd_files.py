@@ -7,15 +7,20 @@ import errno
 import os
 import re
 import socket
-from collections.abc import Callable
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from simkubelet.apis.grpcwire.client import RpcError
+from simkubelet.apis.grpcwire.client import ClientConnection, RpcError
 from simkubelet.devices.checkpoint import CHECKPOINT_NAME
+from simkubelet.devices.plugin_folder import PluginFolder
 from simkubelet.model.errors import HostError
+from simkubelet.model.version import version
 from simkubelet.node import PLUGINS_REGISTRY, POD_RESOURCES
 from simkubelet.registration import plugin_client
 from tests.support.node import FakePlugin, Node, running_node
@@ -245,3 +250,99 @@ async def test_registry_that_is_not_a_folder_is_a_host_error(short_folder: Path)
     (error,) = failure.value.exceptions
     assert isinstance(error, HostError)
     assert f"{short_folder / PLUGINS_REGISTRY}: cannot be watched" in str(error)
+
+
+@pytest.fixture
+def outside(short_folder: Path) -> Iterator[Path]:
+    """A folder that is not below the node's."""
+    with tempfile.TemporaryDirectory(dir=short_folder.parent) as folder:
+        yield Path(folder)
+
+
+async def connections_of(server: socket.socket) -> int:
+    server.setblocking(False)
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
+
+
+async def test_socket_outside_of_the_node_is_never_reached(
+    node: Node, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_client, "_DIAL_TIMEOUT_S", 0.2)
+    (node.folder / "link.sock").symlink_to(outside / "s")
+    (node.folder / "folder").symlink_to(outside)
+    climbed = f"../../{outside.name}/s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(outside / "s"))
+        server.listen()
+
+        refusals = await asyncio.gather(
+            *(FakePlugin(node.folder, endpoint=one).register() for one in (climbed, "link.sock", "folder/s")),
+            return_exceptions=True,
+        )
+
+        assert await connections_of(server) == 0
+    assert {str(refusal) for refusal in refusals} == {
+        "rpc error: code = Unknown desc = failed to dial device plugin: context deadline exceeded"
+    }
+
+
+async def test_socket_that_is_swapped_for_a_link_is_never_followed_outside(node: Node, outside: Path) -> None:
+    plugin = FakePlugin(node.folder)
+    node.plugins.append(plugin)
+    await plugin.serve()
+    own, link, swapped = node.folder / plugin.endpoint, node.folder / "link", node.folder / "swapped.sock"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(outside / "s"))
+        server.listen()
+        stop = threading.Event()
+
+        def swap() -> None:
+            while not stop.is_set():
+                for target in (outside / "s", own):
+                    link.symlink_to(target)
+                    link.rename(swapped)
+
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        try:
+            for _ in range(50):
+                connection = ClientConnection(str(swapped), within=node.folder.parent.resolve())
+                with suppress(RpcError):
+                    await connection.open()
+                connection.close()
+        finally:
+            stop.set()
+            swapping.join()
+
+        assert await connections_of(server) == 0
+
+
+@pytest.mark.parametrize("release", ["1.32", "1.34"])
+def test_plugin_folder_that_became_a_link_is_not_cleaned(outside: Path, plugin_folder: Path, release: str) -> None:
+    folder = PluginFolder(plugin_folder)
+    (outside / "theirs").write_text("precious")
+    make_socket(outside / "theirs.sock")
+    plugin_folder.rmdir()
+    plugin_folder.symlink_to(outside)
+
+    with pytest.raises(HostError, match="leads to another folder now; remove the link"):
+        folder.clean(version(release))
+
+    assert names(outside) == {"theirs", "theirs.sock"}
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless", "outside"])
+def test_checkpoint_that_is_no_file_of_the_node_is_not_read(outside: Path, plugin_folder: Path, kind: str) -> None:
+    path = plugin_folder / CHECKPOINT_NAME
+    (outside / "theirs").write_text("precious")
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else outside / "theirs")
+
+    assert PluginFolder(plugin_folder).load(version("1.34")) is None

@@ -174,3 +174,13 @@ def test_devices_are_read_from_the_annotations_of_cdi_alone():
 def test_annotation_with_another_name_is_refused():
     with pytest.raises(CdiNameError, match=r'^invalid CDI device name "gpu0"$'):
         devices_in_annotations({"cdi.k8s.io/a": "v/c=1,gpu0"})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 3_000, "- " * 3_000 + "x", '{"a":' * 900 + "1" + "}" * 900, "&a [*a]", "at: 2020-13-45", "1" * 5_000],
+    ids=["deep", "deep block", "deep objects", "itself", "date", "number"],
+)
+def test_hostile_spec_is_refused(text):
+    with pytest.raises(SpecError, match=r"^failed to unmarshal CDI Spec: "):
+        parse_spec(text)

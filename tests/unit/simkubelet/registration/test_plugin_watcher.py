@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from simkubelet._internal.change import Change
-from simkubelet._internal.folder_events import FolderEvents
 from simkubelet.model.errors import HostError
 from simkubelet.registration.plugin_manager import PluginWatcher
 from tests.support.patience import LIMIT_S
@@ -156,46 +155,8 @@ async def test_socket_renamed_into_the_folder_is_found(watcher, folder: Path, si
     await sightings.until("found", "x.sock")
 
 
-async def test_watchers_share_one_inotify_instance_and_leave_none_behind(short_folder: Path):
-    def instances() -> int:
-        return sum("inotify" in os.path.realpath(entry) for entry in os.scandir("/proc/self/fd"))
-
-    before = instances()
-    watchers = [PluginWatcher(short_folder / str(i), lambda path: None, lambda path: None) for i in range(200)]
-    for watcher in watchers:
-        watcher.start()
-
-    assert instances() == before + 1
-    for watcher in watchers:
-        watcher.stop()
-        watcher.stop()
-    assert instances() == before
-
-
 async def test_folder_that_cannot_be_made_is_a_host_error(short_folder: Path):
     (short_folder / "file").write_text("")
 
     with pytest.raises(HostError, match=r"file/x: cannot be watched: Not a directory; check"):
         PluginWatcher(short_folder / "file" / "x", lambda path: None, lambda path: None).start()
-
-
-async def test_watcher_of_a_deleted_folder_ends_without_the_watchers_that_came_later(short_folder: Path) -> None:
-    changed = asyncio.Event()
-    watchers = [FolderEvents(lambda path, event: changed.set()) for _ in range(3)]
-    for name in ("a", "b", "c"):
-        (short_folder / name).mkdir()
-    watchers[0].add(short_folder / "a")
-    watchers[1].add(short_folder / "b")
-    (short_folder / "a").rmdir()
-    # Reports of the second folder come after the end of the first.
-    (short_folder / "b" / "mark").touch()
-    await changed.wait()
-    watchers[1].close()
-    watchers[2].add(short_folder / "c")
-
-    watchers[0].close()
-
-    changed.clear()
-    (short_folder / "c" / "mark").touch()
-    await changed.wait()
-    watchers[2].close()
