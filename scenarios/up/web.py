@@ -23,8 +23,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
 
+from simkubelet.cluster import HOST, HttpListener
 from simkubelet.model.errors import InputError, PluginError, SimkubeletError
 
 from ..report.history import History
@@ -32,7 +32,6 @@ from ..report.timeline import of
 from ..trace.trace import Entry
 from .running import Perform
 
-_HOST: Final = "127.0.0.1"
 MOST_MESSAGES: Final = 300
 """Messages that the page shows."""
 MOST_STREAMS: Final = 32
@@ -41,6 +40,7 @@ _PAUSE_S: Final = 0.25
 _IDLE_S: Final = 5.0
 """After this time a stream sends an empty line, which shows whether its reader is still there."""
 _LARGEST_STEP: Final = 16 * 1024
+_BODY_S: Final = 32.0
 _SHUTDOWN_S: Final = 0.1
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -51,8 +51,6 @@ _HEADERS: Final = {
 }
 _REFUSED: Final = "forbidden: open the address that 'simkubelet up --web' printed\n"
 _LOG: Final = logging.getLogger(__name__)
-# Bytes that are not HTTP are answered with 400, and are nothing that the user has to know.
-_LOG.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
 
 
 class LivePage:
@@ -91,21 +89,17 @@ class LivePage:
         Raises:
             InputError: The port cannot be used.
         """
-        app = web.Application(client_max_size=_LARGEST_STEP)
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        runner = web.AppRunner(app, access_log=None, logger=_LOG, shutdown_timeout=_SHUTDOWN_S)
-        await runner.setup()
+        listener = HttpListener(self._answer, largest_body=_LARGEST_STEP, shutdown_s=_SHUTDOWN_S, log=_LOG)
         try:
-            try:
-                await web.TCPSite(runner, _HOST, port).start()
-            except OSError as error:
-                reason = os.strerror(error.errno or 0)
-                raise InputError(f"--web {port}: cannot be used: {reason}; choose another port") from None
-            listens_at = runner.addresses[0][1]
-            self._places = (f"{_HOST}:{listens_at}", f"localhost:{listens_at}")
+            listens_at = await listener.start(port)
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise InputError(f"--web {port}: cannot be used: {reason}; choose another port") from None
+        try:
+            self._places = (f"{HOST}:{listens_at}", f"localhost:{listens_at}")
             yield f"http://{self._places[0]}/{self._token}/"
         finally:
-            await runner.cleanup()
+            await listener.stop()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         token, _, path = request.path.removeprefix("/").partition("/")
@@ -131,8 +125,14 @@ class LivePage:
         if request.content_type != "application/json":
             return web.Response(text="expected application/json\n", status=415, headers=_HEADERS)
         try:
-            text, status = await self._perform(await request.json()), 200
-        except ValueError:
+            async with asyncio.timeout(_BODY_S):
+                body = await request.read()
+            text, status = await self._perform(json.loads(body)), 200
+        except web.HTTPRequestEntityTooLarge:
+            text, status = f"a step has at most {_LARGEST_STEP} bytes", 413
+        except TimeoutError:
+            text, status = f"expected a step within {_BODY_S:.0f} s", 408
+        except (ValueError, RecursionError):
             text, status = "expected a step as JSON", 400
         except SimkubeletError as error:
             status = {InputError: 400, PluginError: 409}.get(type(error), 500)

@@ -6,6 +6,7 @@ import typing
 
 if typing.TYPE_CHECKING:
     from .api.decoding.schema import FieldFault, field_faults
+    from .api.endpoints.listener import HOST, HttpListener
     from .api.endpoints.server import ApiServer
     from .api.registry.kinds import kind_named
     from .controllers.daemonset_controller import DaemonSetController
@@ -14,8 +15,8 @@ if typing.TYPE_CHECKING:
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .node_logs import NodeLogs
     from .objects.nodes import KubeletEndpoint
-    from .objects.objects import JSON, Key, Objects, WallTime
-    from .objects.pod_json import pod_key
+    from .objects.objects import JSON, Key, Objects, WallTime, Written
+    from .objects.pod_json import pod_key, read_pod
     from .scheduler.scheduler import Scheduler
     from .store import Store
     from .strategies.priority_classes import ensure_priority_classes
@@ -27,6 +28,7 @@ else:
         __name__,
         {
             ".api.decoding.schema": ("FieldFault", "field_faults"),
+            ".api.endpoints.listener": ("HOST", "HttpListener"),
             ".api.endpoints.server": ("ApiServer",),
             ".api.registry.kinds": ("kind_named",),
             ".controllers.daemonset_controller": ("DaemonSetController",),
@@ -35,8 +37,8 @@ else:
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".node_logs": ("NodeLogs",),
             ".objects.nodes": ("KubeletEndpoint",),
-            ".objects.objects": ("JSON", "Key", "Objects", "WallTime"),
-            ".objects.pod_json": ("pod_key",),
+            ".objects.objects": ("JSON", "Key", "Objects", "WallTime", "Written"),
+            ".objects.pod_json": ("pod_key", "read_pod"),
             ".scheduler.scheduler": ("Scheduler",),
             ".store": ("Store",),
             ".strategies.priority_classes": ("ensure_priority_classes",),
@@ -45,11 +47,13 @@ else:
     )
 
 __all__ = [
+    "HOST",
     "JSON",
     "ApiServer",
     "DaemonSetController",
     "FieldFault",
     "GarbageCollector",
+    "HttpListener",
     "Key",
     "KubeletEndpoint",
     "NamespaceController",
@@ -61,9 +65,11 @@ __all__ = [
     "Store",
     "TaintEviction",
     "WallTime",
+    "Written",
     "all_strategies",
     "ensure_priority_classes",
     "field_faults",
     "kind_named",
     "pod_key",
+    "read_pod",
 ]

@@ -176,9 +176,13 @@ class StatusError(Exception):
         return cls(415, "UnsupportedMediaType", message)
 
     @classmethod
-    def too_large(cls, limit_bytes: int) -> StatusError:
-        message = f"Request entity too large: limit is {limit_bytes}"
-        return cls(413, "RequestEntityTooLarge", message)
+    def too_large(cls, why: str) -> StatusError:
+        return cls(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+    @classmethod
+    def timeout(cls) -> StatusError:
+        message = "Timeout: request did not complete within the allotted timeout"
+        return cls(504, "Timeout", message, {})
 
     @classmethod
     def internal(cls, why: str) -> StatusError:

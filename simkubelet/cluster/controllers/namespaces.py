@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..._internal.change import Change
 from ..api.registry.kinds import KINDS, Kind, kind_named
 from ..api.registry.registry import DeleteOptions, Registry
-from ..objects.objects import JSON
+from ..objects.objects import JSON, Written
 
 __all__ = ["NamespaceController"]
 
@@ -19,7 +20,9 @@ _SYSTEM: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAMESPACES: Final = kind_named("namespaces")
 _SERVICE_ACCOUNTS: Final = kind_named("serviceaccounts")
 _CONFIG_MAPS: Final = kind_named("configmaps")
+_DEFAULT_ACCOUNT: Final = "default"
 _ROOT_CA: Final = "kube-root-ca.crt"
+_KEPT: Final = {(_SERVICE_ACCOUNTS.key_kind, _DEFAULT_ACCOUNT), (_CONFIG_MAPS.key_kind, _ROOT_CA)}
 _ROOT_CA_ANNOTATIONS: Final = {
     "kubernetes.io/description": (
         "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
@@ -39,6 +42,10 @@ class NamespaceController:
     def __init__(self, registry: Registry, authority: str = "") -> None:
         self._registry = registry
         self._authority = authority
+        self._leaving: set[str] = set()
+        self._concerning = Change()
+        for stored in dict.fromkeys(kind.key_kind for kind in KINDS):
+            registry.objects.subscribe(stored, self._note)
 
     def ensure_namespaces(self) -> None:
         """Create the namespaces that every cluster has, with their service accounts."""
@@ -49,20 +56,29 @@ class NamespaceController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        change = self._registry.objects.change
         while True:
-            seen = change.count
+            seen = self._concerning.count
             self._settle()
-            await change.wait(seen)
+            await self._concerning.wait(seen)
+
+    def _note(self, written: Written) -> None:
+        """Look again where something that is kept has changed, or what is in a namespace that is to go."""
+        key = written.key
+        is_kept = key.kind == _NAMESPACES.key_kind or (key.kind, key.name) in _KEPT
+        if is_kept or key.namespace in self._leaving:
+            self._concerning.notify()
 
     def _settle(self) -> None:
-        for namespace in self._registry.objects.all_of(_NAMESPACES.key_kind):
+        namespaces = self._registry.objects.all_of(_NAMESPACES.key_kind)
+        leaving = {one["metadata"]["name"] for one in namespaces if one["metadata"].get("deletionTimestamp")}
+        self._leaving = leaving
+        for namespace in namespaces:
             name = namespace["metadata"]["name"]
-            if namespace["metadata"].get("deletionTimestamp"):
+            if name in leaving:
                 self._empty(namespace, name)
                 continue
-            if self._registry.objects.get(_SERVICE_ACCOUNTS.key(name, "default")) is None:
-                self._registry.create(_SERVICE_ACCOUNTS, name, {"metadata": {"name": "default"}})
+            if self._registry.objects.get(_SERVICE_ACCOUNTS.key(name, _DEFAULT_ACCOUNT)) is None:
+                self._registry.create(_SERVICE_ACCOUNTS, name, {"metadata": {"name": _DEFAULT_ACCOUNT}})
             if self._authority:
                 self._publish_authority(name)
 

@@ -288,6 +288,7 @@ class WallTime:
     def __init__(self, clock: Clock, begin: datetime | None = None) -> None:
         self._clock = clock
         self._begin = begin or datetime.now(UTC) - timedelta(seconds=clock.now())
+        self._left_s = (_LAST - self._begin).total_seconds()
 
     def elapsed(self) -> float:
         """The clock's seconds now."""
@@ -299,7 +300,7 @@ class WallTime:
 
     def now_micro(self) -> str:
         """The date now, to the microsecond, as ``metav1.MicroTime`` is written."""
-        return (self._begin + timedelta(seconds=self._clock.now())).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return (self._begin + timedelta(seconds=self._clock.now())).isoformat(timespec="microseconds")[:-6] + "Z"
 
     def unix_nanos(self) -> int:
         """The date now, in nanoseconds since 1970."""
@@ -307,8 +308,7 @@ class WallTime:
 
     def date(self, seconds: float) -> str:
         """The date at so many seconds of the clock; the last one that there is where that would be later."""
-        left_s = (_LAST - self._begin).total_seconds()
-        return (self._begin + timedelta(seconds=min(seconds, left_s))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return (self._begin + timedelta(seconds=min(seconds, self._left_s))).isoformat(timespec="seconds")[:-6] + "Z"
 
     def seconds(self, date: str) -> float:
         """The clock's seconds at a date.

@@ -12,7 +12,8 @@ from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind
-from .documents import ProtobufError, json_document, read_protobuf, yaml_document
+from .documents import json_document, yaml_document
+from .protobuf import ProtobufError, read_protobuf
 from .schema import completed, go_name, read_value, schema_of
 
 __all__ = ["PROTOBUF", "Decoder"]

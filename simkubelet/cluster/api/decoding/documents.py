@@ -1,32 +1,25 @@
-"""Bodies of requests as plain values: JSON as Go's library reads it, YAML that could be JSON, and protobuf.
+"""Bodies of requests as plain values: JSON as Go's library reads it, and YAML that could be JSON.
 
-kubectl sends as protobuf what it makes itself (``kubectl create secret``). Its types are those of the schema, its
-numbers those of ``field_numbers.json``. Answers are JSON: each such client accepts it.
-
-Source: sigs.k8s.io/json, internal/golang/encoding/json (scanner.go, decode.go); sigs.k8s.io/yaml, ``YAMLToJSON``;
-staging/src/k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, and the ``generated.proto`` of the kinds
+Source: sigs.k8s.io/json, internal/golang/encoding/json (scanner.go, decode.go); sigs.k8s.io/yaml, ``YAMLToJSON``
 (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
-import base64
 import json
+import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Hashable, Iterator
 from functools import cache
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
-
-from ...objects.objects import JSON
-from .schema import Schema, definitions, resolved
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["ProtobufError", "json_document", "read_protobuf", "yaml_document"]
+__all__ = ["check_depth", "json_document", "yaml_document"]
 
+_DEEPEST: Final = 200
+"""Levels of lists and objects. Go reads 10,000; what kinds have is no deeper than 40, and Python's stack is 1,000."""
 _TOO_DEEP: Final = "exceeded max depth"
 _EXPECTED: Final = {
     "Expecting value": "looking for beginning of value",
@@ -40,16 +33,10 @@ _LITERALS: Final = {"n": "null", "t": "true", "f": "false"}
 _ALIASED_VALUES: Final = 400_000
 # What YAML knows beside JSON's types is text to Kubernetes.
 _TEXT_TAGS: Final = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary")
-_MAGIC: Final = b"k8s\x00"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
-
-
-class ProtobufError(Exception):
-    """Bytes that are not protobuf, or not a Kubernetes object's."""
-
-
-_Value: TypeAlias = int | bytes
+_INT64_DIGITS: Final = 19
+_MOST_DIGITS: Final = 300
+_DEEP_FOR_LIBYAML: Final = "maximum nesting depth"
+_NOT_FINITE: Final = {"inf": "+Inf", "-inf": "-Inf", "nan": "NaN"}
 
 
 def json_document(body: bytes, faults: list[str] | None = None) -> Any:
@@ -62,7 +49,10 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
     """
     text = body.decode(errors="replace")
     try:
-        document = json.loads(text, object_pairs_hook=_Object, parse_constant=_refuse_constant)
+        document = json.loads(
+            text, object_pairs_hook=_Object, parse_constant=_refuse_constant, parse_int=_integer, parse_float=_float
+        )
+        check_depth(document)
         if faults is not None:
             faults += [f'duplicate field "{path}"' for path in _repeated(document, "")]
         if "\\ud" in text.lower():
@@ -73,6 +63,38 @@ def json_document(body: bytes, faults: list[str] | None = None) -> Any:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     return document
+
+
+def check_depth(value: Any) -> None:
+    """Refuse a value that is too deep for what recurses into it.
+
+    Raises:
+        ValueError: it is; the message is Go's.
+    """
+    level = [value]
+    for _ in range(_DEEPEST + 1):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return
+    raise ValueError(_TOO_DEEP)
+
+
+def _integer(text: str) -> int | float:
+    """A number of JSON without a point, as Go reads it: what is no int64 is a float64."""
+    number = int(text) if len(text) <= _INT64_DIGITS + 1 else None
+    return number if number is not None and -(2**63) <= number < 2**63 else _float(text)
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"json: cannot unmarshal number {text[:_INT64_DIGITS]}... into Go value of type float64")
+    return number
 
 
 class _Object(dict[str, Any]):
@@ -103,33 +125,57 @@ def yaml_document(body: bytes) -> Any:
     import yaml
 
     try:
-        return _Plain(len(body) + _ALIASED_VALUES).value(yaml.load(body, Loader=_loader()))  # noqa: S506  # a safe one
+        document = _Plain(len(body) + _ALIASED_VALUES).value(yaml.load(body, Loader=_loader()))  # noqa: S506  # safe
+        check_depth(document)
     except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
-        raise ValueError(f"yaml: {where}{error.problem}") from None
+        why = _TOO_DEEP if _DEEP_FOR_LIBYAML in str(error.problem) else f"{_go_line(error)}{error.problem}"
+        raise ValueError(f"yaml: {why}") from None
     except yaml.YAMLError as error:
         raise ValueError(f"yaml: {error}") from None
     except RecursionError:
         raise ValueError(f"yaml: {_TOO_DEEP}") from None
+    return document
 
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
+    """A safe loader that parses with libyaml, where PyYAML has it, and composes in Python.
+
+    libyaml's parser keeps its levels in memory of its own, and its words are Go's, whose parser is a copy of it. Its
+    composer would overflow the stack on a text that is deep enough.
+    """
     import yaml
 
-    class Loader(yaml.SafeLoader):
-        pass
+    fast = getattr(yaml, "CSafeLoader", None)
 
-    def text(loader: Loader, node: yaml.ScalarNode) -> str:
+    def begin(loader: Any, stream: bytes) -> None:
+        (fast or yaml.SafeLoader).__init__(loader, stream)
+        loader.anchors = {}
+
+    def text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
         return str(loader.construct_scalar(node))
 
-    def mapping(loader: Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
+    def integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+        # Numbers of base 60 are texts in Go.
+        if ":" in node.value or len(node.value) > _MOST_DIGITS:
+            return text(loader, node)
+        number = loader.construct_yaml_int(node)
+        return number if -(2**63) <= number < 2**63 else float(number)
+
+    def number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+        return text(loader, node) if ":" in node.value else loader.construct_yaml_float(node)
+
+    def mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
         return loader.construct_mapping(node, deep=True)
 
+    bases = (yaml.SafeLoader,) if fast is None else (yaml.composer.Composer, fast)
+    loader: type[yaml.SafeLoader] = type("Loader", bases, {"__init__": begin})
     for tag in _TEXT_TAGS:
-        Loader.add_constructor(tag, text)
-    Loader.add_constructor("tag:yaml.org,2002:set", mapping)
-    return Loader
+        loader.add_constructor(tag, text)
+    loader.add_constructor("tag:yaml.org,2002:int", integer)
+    loader.add_constructor("tag:yaml.org,2002:float", number)
+    loader.add_constructor("tag:yaml.org,2002:set", mapping)
+    return loader
 
 
 class _Plain:
@@ -146,7 +192,19 @@ class _Plain:
             return [self.value(inner) for inner in value]
         if isinstance(value, dict):
             return {_key(key): self.value(inner) for key, inner in value.items()}
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"json: unsupported value: {_NOT_FINITE[str(value)]}")
         return value
+
+
+def _go_line(error: yaml.MarkedYAMLError) -> str:
+    """The line as Go's parser counts it: from zero, except in what is no token; line zero is not mentioned."""
+    found = error.problem_mark.line if error.problem_mark is not None else 0
+    if found:
+        found += type(error).__name__ == "ScannerError"
+    elif error.context_mark is not None:
+        found = error.context_mark.line
+    return f"line {found}: " if found else ""
 
 
 def _key(key: object) -> str:
@@ -175,162 +233,3 @@ def _go_words(error: json.JSONDecodeError) -> str:
 def _shown(char: str) -> str:
     """A character as Go's JSON quotes it."""
     return r"'\''" if char == "'" else f"'{char}'"
-
-
-def read_protobuf(body: bytes, schema: Schema) -> JSON:
-    """The object in a request's body.
-
-    Raises:
-        ProtobufError: there is none.
-    """
-    if not body.startswith(_MAGIC):
-        raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    envelope = dict(_raw_fields(body[len(_MAGIC) :]))
-    type_meta = dict(_raw_fields(_bytes(envelope.get(1, b""))))
-    found = {"apiVersion": _text(type_meta), "kind": _bytes(type_meta.get(2, b"")).decode()}
-    return {**found, **_message(_bytes(envelope.get(2, b"")), schema, _name_of(schema))}
-
-
-@cache
-def _fields_by_number() -> Mapping[str, Mapping[int, tuple[str, str]]]:
-    """By message and number: a field, or the message whose fields JSON has in the object itself."""
-    text = resources.files(__package__).joinpath("field_numbers.json").read_text()
-    found: dict[str, dict[int, tuple[str, str]]] = {}
-    for message, fields in json.loads(text).items():
-        entries = found.setdefault(message, {})
-        for field, number in fields.items():
-            if isinstance(number, list):
-                entries[number[0]] = ("", number[1])
-            else:
-                entries[number] = (field, "")
-    return found
-
-
-def _name_of(schema: Schema) -> str:
-    return next(name for name, other in definitions().items() if other is schema)
-
-
-def _message(content: bytes, schema: Schema, name: str) -> JSON:
-    fields = _fields_by_number().get(name, {})
-    found: JSON = {}
-    for number, value in _raw_fields(content):
-        field, embedded = fields.get(number, ("", ""))
-        inner = schema.get("properties", {}).get(field)
-        if embedded:
-            found |= _message(_bytes(value), schema, embedded)
-        elif inner is None:
-            continue
-        elif inner.get("type") == "array":
-            found.setdefault(field, []).append(_field_value(value, inner["items"]))
-        elif "additionalProperties" in inner:
-            entry = dict(_raw_fields(_bytes(value)))
-            key = _bytes(entry.get(1, b"")).decode()
-            found.setdefault(field, {})[key] = _field_value(entry.get(2, b""), inner["additionalProperties"])
-        else:
-            found[field] = _field_value(value, inner)
-    # Go writes empty texts and lists of numbers as they are: what JSON leaves out is left out here.
-    return {field: value for field, value in found.items() if value not in ("", None)}
-
-
-def _field_value(value: _Value, schema: Schema) -> Any:
-    name = schema.get("$ref", "")
-    if name in _SPECIAL:
-        return _SPECIAL[name](dict(_raw_fields(_bytes(value))))
-    if name:
-        return _message(_bytes(value), resolved(schema), name)
-    match schema.get("type"):
-        case "string":
-            content = _bytes(value)
-            return base64.b64encode(content).decode() if schema.get("format") == "byte" else content.decode()
-        case "boolean":
-            return bool(value)
-        case "integer":
-            return _signed(value)
-        case _:
-            raise ProtobufError(f"proto: no number expected of type {schema.get('type')}")
-
-
-def _raw_fields(content: bytes) -> Iterator[tuple[int, _Value]]:
-    """The fields of a message: numbers of varints and contents of the rest."""
-    at = 0
-    while at < len(content):
-        tag, at = _varint(content, at)
-        match tag & 7:
-            case 0:
-                value, at = _varint(content, at)
-                yield tag >> 3, value
-                continue
-            case 1:
-                length = 8
-            case 2:
-                length, at = _varint(content, at)
-            case 5:
-                length = 4
-            case wire_type:
-                raise ProtobufError(f"proto: illegal wireType {wire_type}")
-        if at + length > len(content):
-            raise ProtobufError("unexpected EOF")
-        yield tag >> 3, content[at : at + length]
-        at += length
-
-
-def _varint(content: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        if at >= len(content):
-            raise ProtobufError("unexpected EOF")
-        if shift > 63:
-            raise ProtobufError("proto: integer overflow")
-        byte = content[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-        shift += 7
-
-
-def _signed(value: _Value) -> int:
-    if not isinstance(value, int):
-        raise ProtobufError("proto: wrong wireType")
-    return value - (1 << 64) if value >= 1 << 63 else value
-
-
-def _bytes(value: _Value) -> bytes:
-    if not isinstance(value, bytes):
-        raise ProtobufError("proto: wrong wireType")
-    return value
-
-
-def _date(fields: Mapping[int, _Value]) -> str | None:
-    if not fields:
-        return None
-    return (_EPOCH + timedelta(seconds=_signed(fields.get(1, 0)))).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _micro_date(fields: Mapping[int, _Value]) -> str | None:
-    if not fields:
-        return None
-    date = _EPOCH + timedelta(seconds=_signed(fields.get(1, 0)), microseconds=_signed(fields.get(2, 0)) // 1000)
-    return date.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _text(fields: Mapping[int, _Value]) -> str:
-    return _bytes(fields.get(1, b"")).decode()
-
-
-def _int_or_string(fields: Mapping[int, _Value]) -> int | str:
-    return _bytes(fields.get(3, b"")).decode() if fields.get(1) else _signed(fields.get(2, 0))
-
-
-def _raw_json(fields: Mapping[int, _Value]) -> Any:
-    return json.loads(_bytes(fields.get(1, b"null")))
-
-
-_SPECIAL: Final[Mapping[str, Callable[[Mapping[int, _Value]], Any]]] = {
-    f"{_META}Time": _date,
-    f"{_META}MicroTime": _micro_date,
-    f"{_META}FieldsV1": _raw_json,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,
-}

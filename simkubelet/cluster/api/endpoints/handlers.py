@@ -6,6 +6,7 @@ Source: staging/src/k8s.io/apiserver/pkg/server, pkg/endpoints/handlers/response
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -39,6 +40,9 @@ _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
+_MOST_WARNED: Final = 4 * 1024
+_LONGEST_WARNING: Final = 256
+"""Characters of all warnings together, and of one where they are more."""
 _NO_PATH: Final = "404 page not found\n"
 
 
@@ -95,7 +99,7 @@ class Handlers:
             content = view.list(content) if isinstance(content, Listed) else view.object(content)
         body = encoded(content, pretty=is_pretty(request))
         response = web.Response(body=body, status=answer.code, content_type=JSON_TYPE)
-        for warning in dict.fromkeys(answer.warnings):
+        for warning in _short(answer.warnings):
             response.headers.add("Warning", f"299 - {quoted(warning)}")
         return response
 
@@ -145,6 +149,24 @@ class Handlers:
                 raise StatusError.unauthorized()
         elif request.path.rstrip("/") not in _OPEN:
             raise _forbidden_to_anonymous(request)
+
+
+def _short(warnings: Sequence[str]) -> Sequence[str]:
+    """Each warning once; where they are long together, the first of them, each truncated.
+
+    Source: staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go, ``AddWarning`` (kubernetes v1.34.4).
+    """
+    different = list(dict.fromkeys(warnings))
+    if sum(map(len, different)) <= _MOST_WARNED:
+        return different
+    shown: list[str] = []
+    written = 0
+    for text in different:
+        if written >= _MOST_WARNED:
+            break
+        shown.append(text[:_LONGEST_WARNING])
+        written += len(shown[-1])
+    return shown
 
 
 def _refuse_streams(path: str) -> None:

@@ -12,33 +12,21 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from typing import Final
 
-from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-
 from ...objects.objects import JSON, Objects
 from ..registry.registry import Registry, Strategy
 from .certificates import Certificates
 from .handlers import LARGEST_HEAD, Handlers
+from .listener import HOST, HttpListener
 from .reading import PodLogs
 
 __all__ = ["ApiServer"]
 
-_HOST: Final = "127.0.0.1"
 _LARGEST_BODY: Final = 3 * 1024 * 1024
-# What is too large is read, up to here, so that it can be answered as `handlers` does.
 _READ_LINE: Final = 4 * LARGEST_HEAD
 _SHUTDOWN_S: Final = 2.0
 _TLS_RECORD: Final = 16 * 1024
 """The most that a record of TLS contains, in bytes."""
 _LOG: Final = logging.getLogger(__name__)
-
-
-def _is_of_the_server(record: logging.LogRecord) -> bool:
-    """Whether a line is about more than bytes that are not HTTP; their sender gets 400, and they are not logged."""
-    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
-
-
-_LOG.addFilter(_is_of_the_server)
 
 
 class ApiServer:
@@ -68,16 +56,25 @@ class ApiServer:
         self.name = name
         self._port = port
         self._certificates: Certificates | None = (
-            None if plain else Certificates.make("kube-apiserver", _HOST, "localhost", "kubernetes")
+            None if plain else Certificates.make("kube-apiserver", HOST, "localhost", "kubernetes")
         )
         self._token = None if plain else secrets.token_urlsafe(32)
         self._handlers = Handlers(self.registry, logs, self._token, version)
-        self._runner: web.AppRunner | None = None
+        # What is too large is read, up to a limit, so that it can be answered as `handlers` does.
+        self._listener = HttpListener(
+            self._handlers.answer,
+            largest_body=_LARGEST_BODY,
+            shutdown_s=_SHUTDOWN_S,
+            log=_LOG,
+            handler_cancellation=True,
+            max_line_size=_READ_LINE,
+            max_field_size=_READ_LINE,
+        )
 
     @property
     def url(self) -> str:
         """Where it listens, once it has started."""
-        return f"{'http' if self._certificates is None else 'https'}://{_HOST}:{self._port}"
+        return f"{'http' if self._certificates is None else 'https'}://{HOST}:{self._port}"
 
     @property
     def authority(self) -> str:
@@ -105,31 +102,12 @@ class ApiServer:
         Raises:
             OSError: the port is taken.
         """
-        app = web.Application(client_max_size=_LARGEST_BODY)
-        app.router.add_route("*", "/{path:.*}", self._handlers.answer)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_LOG,
-            handler_cancellation=True,
-            shutdown_timeout=_SHUTDOWN_S,
-            max_line_size=_READ_LINE,
-            max_field_size=_READ_LINE,
-        )
-        await self._runner.setup()
         # Each connection has a buffer of this size for as long as it lasts; asyncio's own choice is 256 KiB.
         SSLProtocol.max_size = _TLS_RECORD
         context = self._certificates.server_context() if self._certificates is not None else None
-        try:
-            await web.TCPSite(self._runner, _HOST, self._port, ssl_context=context).start()
-        except OSError:
-            await self._runner.cleanup()
-            raise
-        self._port = self._runner.addresses[0][1]
+        self._port = await self._listener.start(self._port, context)
 
     async def stop(self) -> None:
         """End all watches and connections; may be called twice."""
-        if self._runner is not None:
-            self._handlers.reading.end_watches()
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
+        self._handlers.reading.end_watches()
+        await self._listener.stop()

@@ -2,7 +2,8 @@
 
 Every client is an administrator.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go;
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/create.go, update.go, patch.go, delete.go,
+rest.go, ``requestTimeoutUpperBound``; pkg/server/filters/timeout.go;
 pkg/registry/core/pod/storage/storage.go, ``BindingREST``, eviction.go, ``EvictionREST``;
 pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/validation/validation.go,
 ``ValidateSelfSubjectAccessReviewSpec`` (kubernetes v1.34.4).
@@ -11,9 +12,9 @@ pkg/registry/authentication/selfsubjectreview/rest.go, pkg/apis/authorization/va
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from aiohttp import web
 
@@ -23,7 +24,7 @@ from ..decoding.schema import schema_of
 from ..errors import FieldError, GroupName, StatusError
 from ..patching.apply import applied
 from ..patching.managed_fields import manager_faults, manager_of_agent, track_update
-from ..patching.patches import APPLY, PATCH_TYPES, patched
+from ..patching.patches import APPLY, PATCH_TYPES, patched, read_patch
 from ..registry.kinds import Kind, kind_named
 from ..registry.metadata import check_place, check_uid
 from ..registry.registry import DeleteOptions, Registry, Write
@@ -32,11 +33,16 @@ from .request import Target, as_bool, delete_options, dry_run, selection
 
 __all__ = ["Answer", "Writing"]
 
+T = TypeVar("T")
+
 _ACCESS_REVIEW: Final = "SelfSubjectAccessReview"
 _SUBJECT_REVIEW: Final = "SelfSubjectReview"
 _ADMINISTRATOR: Final = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "system:authenticated"]}
 _PODS: Final = kind_named("pods")
 _DELETED_AT_ONCE: Final = 20
+_BODY_S: Final = 34.0
+"""Until then the body of a request has come; a real server answers a slower one after 60 s, likewise with a refusal."""
+_READ_AT_ONCE_BYTES: Final = 16 * 1024
 _READ_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 _READABLE: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 
@@ -64,20 +70,23 @@ class Writing:
             StatusError: it is refused.
         """
         try:
-            body = await request.read()
+            async with asyncio.timeout(_BODY_S):
+                body = await request.read()
+        except TimeoutError:
+            raise StatusError.timeout() from None
         except web.HTTPRequestEntityTooLarge:
-            raise StatusError.too_large(request.client_max_size) from None
+            raise StatusError.too_large(f"limit is {request.client_max_size}") from None
         if request.method == "DELETE":
             return await self._delete(request, target, body)
         if request.method == "PATCH":
-            return self._patch(request, target, body)
-        return (self._create if request.method == "POST" else self._update)(request, target, body)
+            return await self._patch(request, target, body)
+        return await (self._create if request.method == "POST" else self._update)(request, target, body)
 
-    def _create(self, request: web.Request, target: Target, body: bytes) -> Answer:
+    async def _create(self, request: web.Request, target: Target, body: bytes) -> Answer:
         write = _write(request, "CreateOptions")
         subresource = next((one for one in target.kind.subresources if one.name == target.subresource), None)
         if subresource is None:
-            new = _decoded(request, target.kind, body, write)
+            new = await _decoded(request, target.kind, body, write)
             if target.kind.key_kind == "bindings":
                 _bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
                 return Answer(_success(), 201, is_status=True, warnings=write.warnings)
@@ -91,7 +100,7 @@ class Writing:
             return Answer(stored, 201, warnings=write.warnings)
         group, version = subresource.group, subresource.version or target.kind.version
         decoder = Decoder(group, version, subresource.kind, request.query.get("fieldValidation", ""), write.warnings)
-        posted = decoder.read(body, _readable_type(request))
+        posted = await _read(decoder.read, body, _readable_type(request))
         if target.subresource == "binding":
             _bind(self._registry, target.namespace, target.name, posted, write)
         else:
@@ -99,9 +108,9 @@ class Writing:
             _evict(self._registry, target.namespace, target.name, posted, options, write)
         return Answer(_success(), 201, is_status=True, warnings=write.warnings)
 
-    def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
+    async def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
         write = _write(request, "UpdateOptions")
-        new = _decoded(request, target.kind, body, write)
+        new = await _decoded(request, target.kind, body, write)
         check_place(new, target.namespace, target.name)
         strategy = self._registry.strategy(target.kind)
         key = target.kind.key(target.namespace, target.name)
@@ -131,7 +140,7 @@ class Writing:
             return self._registry.objects.remove(key)
         return self._registry.objects.replace(key, stored)
 
-    def _patch(self, request: web.Request, target: Target, body: bytes) -> Answer:
+    async def _patch(self, request: web.Request, target: Target, body: bytes) -> Answer:
         content_type = request.content_type
         if content_type not in PATCH_TYPES:
             raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
@@ -143,24 +152,26 @@ class Writing:
         validation = request.query.get("fieldValidation", "")
         decoder = Decoder.of(kind, validation, write.warnings)
         if content_type == APPLY:
-            return self._apply(request, target, body, decoder, write)
+            return await self._apply(request, target, body, decoder, write)
         schema = schema_of(kind.group, kind.version, kind.kind)
+        self._registry.get(kind, target.namespace, target.name)
+        content = await _read(read_patch, body, content_type)
 
         def change(stored: JSON) -> JSON:
-            new = decoder.patched(*patched(content_type, body, kind.present(copied(stored)), schema))
+            new = decoder.patched(*patched(content_type, content, kind.present(copied(stored)), schema))
             check_place(new, target.namespace, target.name)
             return self._tracked(new, stored, target, request)
 
         found = self._registry.update(kind, target.namespace, target.name, change, write, status=status)
         return Answer(found, warnings=write.warnings)
 
-    def _apply(self, request: web.Request, target: Target, body: bytes, decoder: Decoder, write: Write) -> Answer:
+    async def _apply(self, request: web.Request, target: Target, body: bytes, decoder: Decoder, write: Write) -> Answer:
         kind, query = target.kind, request.query
         manager = query.get("fieldManager", "")
         if not manager:
             why = FieldError.required("fieldManager", "is required for apply patch")
             raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
-        config = decoder.read_configuration(body, APPLY)
+        config = await _read(decoder.read_configuration, body, APPLY)
         if config.get("metadata", {}).get("managedFields"):
             raise StatusError.bad_request("metadata.managedFields must be nil")
         check_place(config, target.namespace, target.name)
@@ -184,7 +195,7 @@ class Writing:
         return Answer(found, warnings=write.warnings)
 
     async def _delete(self, request: web.Request, target: Target, body: bytes) -> Answer:
-        given = _delete_options(body, request) if body else {}
+        given = await _delete_options(body, request) if body else {}
         stages: Sequence[str] = given.get("dryRun") or []
         write = Write(dry_run(stages or request.query.getall("dryRun", []), "DeleteOptions"))
         options = delete_options(given, request.query)
@@ -225,9 +236,16 @@ class Writing:
         return stored
 
 
-def _delete_options(body: bytes, request: web.Request) -> JSON:
+async def _read(reader: Callable[[bytes, str], T], body: bytes, content_type: str) -> T:
+    """Read a body; one that takes long is read beside the event loop, which serves others meanwhile."""
+    if len(body) <= _READ_AT_ONCE_BYTES:
+        return reader(body, content_type)
+    return await asyncio.to_thread(reader, body, content_type)
+
+
+async def _delete_options(body: bytes, request: web.Request) -> JSON:
     decoder = Decoder("", "v1", "DeleteOptions", "Ignore", [])
-    return decoder.read(body, _readable_type(request))
+    return await _read(decoder.read, body, _readable_type(request))
 
 
 def _write(request: web.Request, options: str) -> Write:
@@ -245,9 +263,9 @@ def _readable_type(request: web.Request) -> str:
     )
 
 
-def _decoded(request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
+async def _decoded(request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
     decoder = Decoder.of(kind, request.query.get("fieldValidation", ""), write.warnings)
-    return decoder.read(body, _readable_type(request))
+    return await _read(decoder.read, body, _readable_type(request))
 
 
 def _success(obj: JSON | None = None, kind: Kind | None = None) -> JSON:

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from ....golang.text import quoted
 from ...objects.objects import JSON
-from ..decoding.schema import Schema, child, element, schema_of
+from ..decoding.documents import json_document
+from ..decoding.schema import Schema, child, element, read_value, schema_of
 from ..errors import StatusError
 from ..registry.kinds import Kind
 from .managed_fields import (
@@ -43,14 +44,14 @@ _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 def _fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
     """The fields that client-side apply set and that have not changed since."""
-    text = _annotations(live).get(_ANNOTATION)
+    text = _annotations(live).get(_ANNOTATION, "")
+    schema, unknown = schema_of(kind.group, kind.version, kind.kind), list[str]()
     try:
-        last = json.loads(text) if text else {}
-    except ValueError:
+        last = read_value(json_document(text.encode()), schema, kind.kind, unknown)
+    except (TypeError, ValueError):
         return frozenset()
-    if last.get("apiVersion") != kind.api_version:
+    if unknown or last.get("apiVersion") != kind.api_version:
         return frozenset()
-    schema = schema_of(kind.group, kind.version, kind.kind)
     set_then, stands = managed_part(last, kind, ""), managed_part(live, kind, "")
     changed, removed = compare(set_then, stands, schema)
     return fields_of(set_then, schema) - changed - removed

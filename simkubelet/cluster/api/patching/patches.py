@@ -2,18 +2,20 @@
 
 A strategic merge patch merges maps, and lists where their field has a merge key.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/patch.go; staging/src/k8s.io/apimachinery/pkg/util/
-strategicpatch/patch.go, ``mergeMap``, ``mergeSlice``, ``normalizeElementOrder`` (kubernetes v1.34.4); RFC 6902,
-RFC 7396.
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/patch.go; pkg/server/config.go,
+``JSONPatchMaxCopyBytes``; staging/src/k8s.io/apimachinery/pkg/util/strategicpatch/patch.go, ``mergeMap``,
+``mergeSlice``, ``normalizeElementOrder`` (kubernetes v1.34.4); RFC 6902, RFC 7396.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 from ...objects.objects import JSON
-from ..decoding.documents import json_document
+from ..decoding.documents import check_depth, json_document
 from ..decoding.schema import Schema, child, element, go_name
 from ..errors import StatusError
 
@@ -25,6 +27,7 @@ __all__ = [
     "MergeError",
     "merge_patch",
     "patched",
+    "read_patch",
     "strategic_merge",
 ]
 
@@ -36,6 +39,9 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 _STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
+_MOST_OPERATIONS: Final = 10_000
+_MOST_COPIED_BYTES: Final = 3 * 1024 * 1024
+"""What the copies of a JSON patch may add to an object."""
 PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, _STRATEGIC_MERGE_PATCH, APPLY)
 
 
@@ -94,7 +100,7 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: Schema | None) -
     merge_key: str = schema.get("x-kubernetes-patch-merge-key", "")
     if not isinstance((original or patch)[0], dict):
         both = [*original, *patch]
-        merged = [item for at, item in enumerate(both) if item not in both[:at]]
+        merged = [both[first] for first in _places(both).values()]
         return _in_order(merged, patch, original, "")
     if not merge_key:
         raise MergeError("cannot merge lists without merge key")
@@ -116,10 +122,10 @@ def _merge_lists(original: list[Any], patch: list[Any], schema: Schema | None) -
     if replaces:
         return wanted
     merged = list(original)
+    places = _places(_key_of(item, merge_key) for item in merged)
     for item in wanted:
-        value = _key_of(item, merge_key)
-        at = next((i for i, old in enumerate(merged) if _key_of(old, merge_key) == value), None)
-        if at is None:
+        at = places.setdefault(_hashable(_key_of(item, merge_key)), len(merged))
+        if at == len(merged):
             merged.append(_without_directives(item))
         else:
             merged[at] = strategic_merge(merged[at], item, element(schema))
@@ -147,17 +153,29 @@ def _merge_ordered(original: JSON, patch: JSON, schema: Schema | None) -> None:
 
 def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key: str) -> list[Any]:
     """What the patch names in the patch's order, and what only the server has where it stood."""
-    named = [_identity(item, merge_key) for item in order]
-    stood = [_identity(item, merge_key) for item in before]
-    from_patch = [item for item in merged if _identity(item, merge_key) in named]
-    from_patch.sort(key=lambda item: named.index(_identity(item, merge_key)))
-    only_server = [item for item in merged if _identity(item, merge_key) not in named]
+    named = _places(_identity(item, merge_key) for item in order)
+    stood = _places(_identity(item, merge_key) for item in before)
+    each = [(_hashable(_identity(item, merge_key)), item) for item in merged]
+    from_patch = deque(sorted((one for one in each if one[0] in named), key=lambda one: named[one[0]]))
+    only_server = deque(one for one in each if one[0] not in named)
     result = []
     while only_server and from_patch:
-        left, right = _identity(only_server[0], merge_key), _identity(from_patch[0], merge_key)
-        server_first = left in stood and right in stood and stood.index(left) < stood.index(right)
-        result.append((only_server if server_first else from_patch).pop(0))
-    return result + only_server + from_patch
+        left, right = only_server[0][0], from_patch[0][0]
+        server_first = left in stood and right in stood and stood[left] < stood[right]
+        result.append((only_server if server_first else from_patch).popleft())
+    return [item for _, item in (*result, *only_server, *from_patch)]
+
+
+def _places(values: Iterable[Any]) -> dict[str, int]:
+    """Where each value stands first."""
+    places: dict[str, int] = {}
+    for index, value in enumerate(values):
+        places.setdefault(_hashable(value), index)
+    return places
+
+
+def _hashable(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _retain_keys(original: JSON, patch: JSON) -> None:
@@ -218,15 +236,14 @@ def _go_printed(value: Any) -> str:
     return "<nil>" if value is None else str(value)
 
 
-def patched(content_type: str, patch: bytes, obj: JSON, schema: Schema | None) -> tuple[JSON, str]:
-    """What a JSON patch, a merge patch or a strategic merge patch makes of an object, which is used up.
+def patched(content_type: str, content: Any, obj: JSON, schema: Schema | None) -> tuple[JSON, str]:
+    """What a JSON patch, a merge patch or a strategic merge patch makes of an object. Both are used up.
 
     Beside it stands what is shown of the request where the outcome is refused.
 
     Raises:
-        StatusError: the patch cannot be read, or not be applied to this object.
+        StatusError: the patch cannot be applied to this object.
     """
-    content = _content(content_type, patch)
     if content_type == JSON_PATCH:
         result = _json_patch(content, obj)
         return result, json.dumps(result, separators=(",", ":"))
@@ -240,13 +257,20 @@ def patched(content_type: str, patch: bytes, obj: JSON, schema: Schema | None) -
     return result, _go_printed(content)
 
 
-def _content(content_type: str, patch: bytes) -> Any:
-    """A patch's list of operations or its object."""
+def read_patch(patch: bytes, content_type: str) -> Any:
+    """A patch's list of operations or its object.
+
+    Raises:
+        StatusError: the patch cannot be read, or has too many operations.
+    """
     try:
         content = json_document(patch)
     except ValueError as error:
         why = "" if content_type == _STRATEGIC_MERGE_PATCH else "error decoding patch: "
         raise StatusError.bad_request(f"{why}{error}") from None
+    if content_type == JSON_PATCH and isinstance(content, list) and len(content) > _MOST_OPERATIONS:
+        why = f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(content)}"
+        raise StatusError.too_large(why)
     if isinstance(content, list if content_type == JSON_PATCH else dict):
         return content
     type_ = "[]handlers.jsonPatchOp" if content_type == JSON_PATCH else "map[string]interface {}"
@@ -270,10 +294,18 @@ def _json_patch(operations: list[Any], obj: JSON) -> JSON:
     import jsonpointer
 
     try:
-        result = obj
+        result, left = obj, _MOST_COPIED_BYTES
         for operation in operations:
+            if operation["op"] == "copy":
+                left -= len(json.dumps(jsonpointer.resolve_pointer(result, operation["from"])))
+            if left < 0:
+                raise _unprocessable()
             result = jsonpatch.apply_patch(result, [_as_it_is_read(operation, result)], in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, LookupError, TypeError, ValueError):
+        check_depth(result)
+    except (
+        *(jsonpatch.JsonPatchException, jsonpointer.JsonPointerException),
+        *(LookupError, RecursionError, TypeError, ValueError),
+    ):
         raise _unprocessable() from None
     if not isinstance(result, dict):
         raise _unprocessable()

@@ -135,6 +135,7 @@ async def test_what_is_no_step_is_refused(world: World) -> None:
     json_type = {"Content-Type": "application/json"}
     assert (await world.ask("steps", "POST", data=b"{", headers=json_type))[0] == 400
     assert (await world.ask("steps", "POST", data=b"\xff", headers=json_type))[0] == 400
+    assert (await world.ask("steps", "POST", data=b"[" * 16_000, headers=json_type))[0] == 400
     assert (await world.ask("steps", "POST", data=b"{}"))[0] == 415
     assert (await world.ask("steps", "POST", data=b"1" * 20_000, headers=json_type))[0] == 413
     assert (await world.ask("steps"))[0] == 404

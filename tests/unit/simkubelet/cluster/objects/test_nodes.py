@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from ipaddress import IPv4Network, IPv6Network, ip_network
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simkubelet.cluster.objects.nodes import (
     KubeletEndpoint,
+    free_address,
     new_node_json,
     node_status_json,
     read_node,
@@ -86,3 +89,18 @@ def test_node_is_read_with_its_taints_and_labels() -> None:
     assert node.taints == (Taint("k", "", "NoSchedule"),)
     assert node.is_unschedulable
     assert node.labels["kubernetes.io/hostname"] == "node-1"
+
+
+@pytest.mark.parametrize("pod_range", ["127.64.3.0/28", "10.244.1.7/29", "fd00:10:244:1::/124"])
+@given(used=st.sets(st.integers(0, 16)))
+def test_free_address_is_the_first_that_no_pod_has(pod_range: str, used: set[int]) -> None:
+    network: IPv4Network | IPv6Network = ip_network(pod_range, strict=False)
+    taken = {str(network.network_address + place) for place in used}
+
+    # The first two and the last address of a range are no pod's.
+    places = [str(one) for one in list(network)[2:-1] if str(one) not in taken]
+    assert free_address(pod_range, taken) == (places[0] if places else "")
+
+
+def test_node_without_a_range_has_no_free_address() -> None:
+    assert free_address("", set()) == ""

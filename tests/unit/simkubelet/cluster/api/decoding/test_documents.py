@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.documents import ProtobufError, json_document, read_protobuf, yaml_document
+from simkubelet.cluster.api.decoding.documents import json_document, yaml_document
+from simkubelet.cluster.api.decoding.protobuf import ProtobufError, read_protobuf
 from simkubelet.cluster.api.decoding.schema import schema_of
 
 from ..conftest import CONFIG_MAPS, Client
@@ -31,6 +32,9 @@ BOMB = b"a0: &a0 [x]\n" + b"".join(
         (b'{"a": NaN}', "invalid character 'N' looking for beginning of value"),
         (b"[" * 100_000, "exceeded max depth"),
         (b'{"a":' * 50_000, "exceeded max depth"),
+        (b"[" * 300 + b"]" * 300, "exceeded max depth"),
+        (b"1e999", "json: cannot unmarshal number 1e999... into Go value of type float64"),
+        (b"1" * 5_000, f"json: cannot unmarshal number {'1' * 19}... into Go value of type float64"),
     ],
 )
 def test_what_is_no_json_is_refused_in_the_words_of_go(text: bytes, words: str) -> None:
@@ -51,6 +55,8 @@ def test_bytes_that_are_not_utf8_become_replacement_characters() -> None:
         (b"!!set {a, b}", {"a": None, "b": None}),
         (b"a: !!binary aGVsbG8=", {"a": "aGVsbG8="}),
         (b"a: &b [1]\nc: *b", {"a": [1], "c": [1]}),
+        (b"at: 12:30:45", {"at": "12:30:45"}),
+        (b"a: 9223372036854775808", {"a": 2.0**63}),
     ],
 )
 def test_yaml_has_the_types_of_json(text: bytes, value: object) -> None:
@@ -63,6 +69,8 @@ def test_yaml_has_the_types_of_json(text: bytes, value: object) -> None:
         (b"a: [1, 2", "^yaml: line 1: "),
         (b"a: b\n---\nc: d", "^yaml: "),
         (b"[" * 5_000, "^yaml: exceeded max depth$"),
+        (b"- " * 5_000 + b"x", "^yaml: exceeded max depth$"),
+        (b"a: .inf", "^json: unsupported value: .Inf$"),
         (b"a: &a [*a]", "^yaml: "),
         (BOMB, "^yaml: document contains excessive aliasing$"),
         (b"? [a]\n: b", "^yaml: "),

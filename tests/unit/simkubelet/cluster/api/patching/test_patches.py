@@ -19,6 +19,7 @@ from simkubelet.cluster.api.patching.patches import (
     MergeError,
     merge_patch,
     patched,
+    read_patch,
     strategic_merge,
 )
 from simkubelet.cluster.api.registry.kinds import kind_named
@@ -206,8 +207,22 @@ def test_entry_of_who_changed_nothing_has_no_time() -> None:
     }
 
 
+def test_long_lists_are_merged_without_looking_at_every_pair() -> None:
+    named = [{"name": f"c{number}"} for number in range(20_000)]
+
+    merged = strategic_merge(containers(*named[::2]), containers(*named), POD)
+
+    assert merged == containers(*named)
+
+
+def test_merged_texts_stand_once_and_new_ones_come_first() -> None:
+    merged = strategic({"metadata": {"finalizers": ["a", "b", "a"]}}, {"metadata": {"finalizers": ["c", "b", "c"]}})
+
+    assert merged["metadata"]["finalizers"] == ["c", "a", "b"]
+
+
 def json_patch(obj: JSON, *operations: JSON) -> JSON:
-    return patched(JSON_PATCH, json.dumps(operations).encode(), obj, None)[0]
+    return patched(JSON_PATCH, read_patch(json.dumps(operations).encode(), JSON_PATCH), obj, None)[0]
 
 
 def test_field_that_is_replaced_need_not_be_there() -> None:
@@ -230,7 +245,7 @@ def test_element_that_is_replaced_must_be_there(path: str) -> None:
 )
 def test_patch_of_another_form_is_refused(type_: str, body: bytes, words: str) -> None:
     with pytest.raises(StatusError) as raised:
-        patched(type_, body, {}, None)
+        read_patch(body, type_)
     assert words in str(raised.value)
 
 
