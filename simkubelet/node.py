@@ -133,7 +133,10 @@ class NodePublisher:
 
     @property
     def status(self) -> NodeStatus:
-        """The node's published status; the last one if the node's object was removed."""
+        """The node's published status; the last one if its object was removed, the first if there is no object yet.
+
+        Source: kubelet/kubelet_getters.go, ``getNodeAnyWay`` (kubernetes v1.34.4).
+        """
         node = self._cluster.node(self._config.node)
         self._last = self._last if node is None else node.status
         return self._last
@@ -154,7 +157,7 @@ class NodePublisher:
         self._events.started()
         node = self._cluster.node(self._config.node)
         if node is None:
-            new = self._next(NodeStatus())
+            new = self._last = self._next(NodeStatus())
             self._events.changed((), new.conditions)
             self._cluster.register_node(self._config.node, new)
         elif self._is_new_node:

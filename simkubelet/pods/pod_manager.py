@@ -185,8 +185,7 @@ class Pods:
         for uid, pod in changed:
             if pod is None:
                 self._forget(uid)
-                for static_uid in self._mirrors.restore():
-                    self._wake(static_uid)
+                self._mirrors.restore()
         pods = [pod for _, pod in changed if pod is not None]
         if not self._containers.allocator.are_sources_ready:
             pods.sort(key=self._turn)
@@ -212,17 +211,24 @@ class Pods:
         return pod.with_kinds({ContainerKind.SIDECAR: ContainerKind.INIT})
 
     async def _take(self, pod: Pod) -> None:
-        """A pod that this kubelet has not seen before."""
+        """A pod that this kubelet has not seen before.
+
+        Source: kubelet/pod_workers.go, ``UpdatePod``; kubelet.go, ``SyncTerminatedPod``; status/status_manager.go,
+        ``syncPod`` (kubernetes v1.34.4): one that has ended is only cleaned up, which removes a deleted one.
+        """
         self._known[pod.uid] = pod
         has_ended = pod.status.phase.is_terminal
         if has_ended and not self._records.is_any_running(pod.uid):
+            if pod.is_deleting:
+                # A kubelet before this one has ended it, and was killed before it removed the object.
+                self._cluster.remove_pod(pod.uid)
             return
         self._active.add(pod)
         rejection = None if has_ended else await self._admission.rejection(pod)
         if rejection is not None:
             self._reject(pod, rejection)
             return
-        shown = self._shown(pod)
+        shown = self._mirrors.of(pod) if pod.is_static else pod
         worker = PodWorker(pod, self._tools, published=(shown or pod).status)
         self._workers[pod.uid] = worker
         if pod.deletion_grace_s is not None:
@@ -355,13 +361,10 @@ class Pods:
     # Reports
 
     def _publish(self, pod: Pod, status: PodStatus) -> None:
-        shown = self._shown(pod)
-        if shown is not None:
-            self._cluster.set_pod_status(shown.uid, status)
-
-    def _shown(self, pod: Pod) -> Pod | None:
-        """Return the object that shows a pod's status: for a static pod its mirror, while there is one."""
-        return self._mirrors.of(pod) if pod.is_static else pod
+        if pod.is_static:
+            self._mirrors.publish(pod, status)
+        else:
+            self._cluster.set_pod_status(pod.uid, status)
 
     def _record(self, pod: Pod, type_: str, reason: str, message: str, container: str | None = None, /) -> None:
         self._cluster.record(pod, type_, reason, message, _COMPONENT, container=container)

@@ -5,7 +5,7 @@ kubelet hashes Go structures, so the values differ. A mirror pod is the object i
 a static pod; deleting it changes nothing on the node, and it is created again.
 
 Source: kubelet/config/file.go and common.go; kubelet/pod/mirror_client.go; kubelet/kubelet.go,
-``tryReconcileMirrorPods`` (kubernetes v1.34.4).
+``tryReconcileMirrorPods``; kubelet/status/status_manager.go, ``syncBatch`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -14,23 +14,33 @@ import asyncio
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
-from .._internal.folder_events import FolderEvents
-from ..apis.inotify import Mask
+from ..apis.inotify import Inotify, Mask
 from ..cluster_api import ClusterApi
 from ..model.errors import InputError
 from ..model.pod import CONFIG_HASH_ANNOTATION, MIRROR_ANNOTATION, Pod, PodUID, pod_from_manifest
+from ..model.pod_status import PodStatus
 
 __all__ = ["MirrorPods", "read_static_pods", "watch_static_pods"]
 
+T = TypeVar("T", dict[str, Any], list[Any])
+
 _log = logging.getLogger(__name__)
 _SOURCE_ANNOTATION: Final = "kubernetes.io/config.source"
+_CHANGES: Final = Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ONLYDIR
+"""Not that a file is created: it is about to be written."""
+_NO_POD: Final = "couldn't parse as pod, please check config file"
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
+_FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\0]+")
+_LONGEST_NAME: Final = 253
 _TOLERATION: Final = {"operator": "Exists", "effect": "NoExecute"}
 
 
@@ -46,7 +56,7 @@ def read_static_pods(folder: Path, node: str) -> dict[PodUID, Pod]:
             continue
         try:
             pod = _static_pod(file, node)
-        except (OSError, yaml.YAMLError, InputError) as error:
+        except (OSError, ValueError, RecursionError, yaml.YAMLError, InputError) as error:
             _log.error("Could not process manifest file: %s: %s", file, error)
         else:
             pods[pod.key] = pod
@@ -54,20 +64,50 @@ def read_static_pods(folder: Path, node: str) -> dict[PodUID, Pod]:
 
 
 def _static_pod(file: Path, node: str) -> Pod:
-    manifest = yaml.safe_load(file.read_text(encoding="utf-8"))
-    if not isinstance(manifest, dict) or manifest.get("kind") != "Pod":
-        raise InputError("couldn't parse as pod, please check config file")
-    metadata = manifest.get("metadata") or {}
-    if not isinstance(metadata, dict) or not metadata.get("name"):
+    manifest = _part({"file": yaml.safe_load(file.read_text(encoding="utf-8"))}, "file", dict)
+    if manifest.get("kind") != "Pod":
+        raise InputError(_NO_POD)
+    metadata, spec = _part(manifest, "metadata", dict), _part(manifest, "spec", dict)
+    if not metadata.get("name"):
         raise InputError("invalid pod: name is needed for the pod")
+    _check_name("metadata.name", metadata["name"], _SUBDOMAIN)
+    _check_name("metadata.namespace", metadata.get("namespace") or "default", _LABEL)
+    for container in (*_part(spec, "initContainers", list), *_part(spec, "containers", list)):
+        _check_name("container name", _part({"of": container}, "of", dict).get("name"), _LABEL)
     uid = str(metadata.get("uid") or _hash(manifest, node, file))
-    annotations = {**(metadata.get("annotations") or {}), CONFIG_HASH_ANNOTATION: uid, _SOURCE_ANNOTATION: "file"}
+    _check_name("metadata.uid", uid, _FILE_NAME)
+    annotations = _part(metadata, "annotations", dict) | {CONFIG_HASH_ANNOTATION: uid, _SOURCE_ANNOTATION: "file"}
     named = {**metadata, "name": f"{metadata['name']}-{node.lower()}", "annotations": annotations}
-    spec = manifest.get("spec") or {}
-    others = [toleration for toleration in spec.get("tolerations") or () if toleration != _TOLERATION]
+    others = [toleration for toleration in _part(spec, "tolerations", list) if toleration != _TOLERATION]
     placed = {**spec, "nodeName": node, "tolerations": [*others, _TOLERATION]}
     pod = pod_from_manifest({**manifest, "metadata": named, "spec": placed})
     return replace(pod, uid=PodUID(uid), is_static=True)
+
+
+def _part(of: Mapping[str, Any], name: str, type_: type[T]) -> T:
+    """A part of a manifest, empty where it is missing.
+
+    Raises:
+        InputError: it is of another type, or has keys that are no texts.
+    """
+    part = of.get(name)
+    if part is None:
+        return type_()
+    if not isinstance(part, type_) or {type(key) for key in part if isinstance(part, dict)} - {str}:
+        raise InputError(_NO_POD)
+    return part
+
+
+def _check_name(field: str, name: object, allowed: re.Pattern[str]) -> None:
+    """Check a name that becomes the name of a folder with the container's output.
+
+    A real kubelet takes any uid, also one that leads out of its folder.
+
+    Source: pkg/apis/core/validation/validation.go, ``ValidatePodCreate``, as kubelet/config/common.go,
+    ``tryDecodeSinglePod`` calls it (kubernetes v1.34.4).
+    """
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME or not allowed.fullmatch(name):
+        raise InputError(f"invalid pod: {field}: Invalid value: {json.dumps(name, default=str)}")
 
 
 def _hash(manifest: Mapping[str, Any], node: str, file: Path) -> str:
@@ -81,15 +121,9 @@ async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None
     Raises:
         InputError: there is no such folder.
     """
-
-    def report(path: Path, mask: int) -> None:
-        # A file that has just been created is about to be written.
-        if not mask & Mask.CREATE:
-            on_change()
-
-    events = FolderEvents(report)
+    events = Inotify(lambda event: on_change())
     try:
-        events.add(folder)
+        events.add(folder, _CHANGES)
         # What changed before the watch was there.
         on_change()
         await asyncio.get_running_loop().create_future()
@@ -100,11 +134,17 @@ async def watch_static_pods(folder: Path, on_change: Callable[[], None]) -> None
 
 
 class MirrorPods:
-    """The mirrors of one node's static pods."""
+    """The mirrors of one node's static pods.
+
+    A status is kept until the mirror is there: a static pod does not wait for the API server, and its mirror may come
+    when all of its containers run.
+    """
 
     def __init__(self, cluster: ClusterApi) -> None:
         self._cluster = cluster
         self._static: dict[PodUID, Pod] = {}
+        self._statuses: dict[PodUID, PodStatus] = {}
+        """Of static pods in `_static`: what each has published last."""
 
     def add(self, pod: Pod) -> None:
         """Make the mirror of a static pod, in the place of one of another pod of its name."""
@@ -118,9 +158,18 @@ class MirrorPods:
     def remove(self, pod: Pod) -> None:
         """A static pod is gone, and its mirror with it."""
         self._static.pop(pod.uid, None)
+        self._statuses.pop(pod.uid, None)
         mirror = self.of(pod)
         if mirror is not None:
             self._cluster.remove_pod(mirror.uid)
+
+    def publish(self, pod: Pod, status: PodStatus) -> None:
+        """Publish the status of a static pod, now or when its mirror is there."""
+        if pod.uid in self._static:
+            self._statuses[pod.uid] = status
+        mirror = self.of(pod)
+        if mirror is not None:
+            self._cluster.set_pod_status(mirror.uid, status)
 
     def of(self, pod: Pod) -> Pod | None:
         """The mirror of a static pod; None while there is none."""
@@ -128,16 +177,20 @@ class MirrorPods:
         return named if named is not None and named.mirror_of == pod.uid else None
 
     def check(self, mirror: Pod) -> None:
-        """Look at a mirror that has changed: one that is to go, or whose pod is gone, is removed."""
+        """Look at a mirror that is new or has changed: it shows what its pod has published last.
+
+        One that is to go, or whose pod is gone, is removed.
+        """
         if mirror.is_deleting or mirror.mirror_of not in self._static:
             self._cluster.remove_pod(mirror.uid)
+        elif mirror.mirror_of in self._statuses:
+            self._cluster.set_pod_status(mirror.uid, self._statuses[mirror.mirror_of])
 
-    def restore(self) -> tuple[PodUID, ...]:
-        """Create removed mirrors again; return the pods that they stand for."""
-        missing = [pod for pod in self._static.values() if self.of(pod) is None]
-        for pod in missing:
-            self._make(pod)
-        return tuple(pod.uid for pod in missing)
+    def restore(self) -> None:
+        """Create removed mirrors again."""
+        for pod in self._static.values():
+            if self.of(pod) is None:
+                self._make(pod)
 
     def _make(self, pod: Pod) -> None:
         try:

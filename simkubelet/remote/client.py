@@ -11,6 +11,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import aiohttp
 
+from .exec_credentials import CredentialError
 from .kubeconfig import ServerAccess
 
 __all__ = ["JSON", "ApiClient", "ApiError", "if_there", "is_older"]
@@ -161,16 +162,19 @@ class ApiClient:
         if self._session is None:
             raise RuntimeError("the client is not open")
         try:
+            authorization = await self._authorization()
             async with self._session.request(
                 method,
                 self._access.url + path,
                 params=query,
-                headers={**headers, "Accept": "application/json", **self._authorization()},
+                headers={**headers, "Accept": "application/json", **authorization},
                 data=data,
                 timeout=aiohttp.ClientTimeout(total=within_s, connect=_CALL_S),
                 server_hostname=self._access.tls_name,
             ) as response:
                 self._note(None)
+                if response.status == 401 and self._access.credentials is not None:
+                    self._access.credentials.forget(authorization.get("Authorization", ""))
                 if response.status >= 400:
                     raise await _refusal(response)
                 yield response
@@ -184,8 +188,13 @@ class ApiClient:
             self._is_away = reason is not None
             self._on_change(reason)
 
-    def _authorization(self) -> dict[str, str]:
+    async def _authorization(self) -> dict[str, str]:
         value = self._access.authorization
+        if self._access.credentials is not None:
+            try:
+                value = await self._access.credentials.authorization()
+            except CredentialError as error:
+                raise ApiError(401, "Unauthorized", str(error)) from None
         if self._access.token_file is not None:
             value = f"Bearer {self._access.token_file.read_text().strip()}"
         return {"Authorization": value} if value else {}

@@ -43,6 +43,7 @@ class RemoteCluster(ClusterApi):
         complain: called with one line about what the server refuses; that it is away is no complaint.
         labels: of the nodes that this registers, beside those of every node.
         endpoints: node -> where the API server reaches its kubelet; of a node that is missing, as of any simulated one.
+        retries: the time of pauses before calls that failed are tried again; the nodes' where it is None.
     """
 
     def __init__(
@@ -54,19 +55,20 @@ class RemoteCluster(ClusterApi):
         complain: Callable[[str], None],
         labels: Mapping[str, str] = MappingProxyType({}),
         endpoints: Mapping[str, KubeletEndpoint] = MappingProxyType({}),
+        retries: Clock | None = None,
     ) -> None:
         wall_time = WallTime(clock)
         self._client = client
         self._names = tuple(nodes)
-        self._clock = clock
+        self._retries = retries or clock
         self._complain = complain
         self._tasks = asyncio.TaskGroup()
         self._loops: list[asyncio.Task[None]] = []
-        tools = (wall_time, clock, observe, self._tasks, complain)
+        tools = (wall_time, self._retries, observe, self._tasks, complain)
         endpoints = {name: endpoints.get(name, KubeletEndpoint()) for name in nodes}
         self._nodes = RemoteNodes(client, endpoints, labels, *tools)
-        self._references = References(client, self._tasks, clock, complain)
-        self._pods = RemotePods(client, nodes, endpoints, self._nodes.node, self._references, *tools)
+        self._references = References(client, self._tasks, self._retries, complain)
+        self._pods = RemotePods(client, nodes, endpoints, self._nodes, self._references, *tools)
         self._events = RemoteEvents(client, *tools)
 
     async def __aenter__(self) -> Self:
@@ -103,7 +105,7 @@ class RemoteCluster(ClusterApi):
         return {"fieldSelector": selector} if selector else {}
 
     async def _follow(self, path: str, query: Mapping[str, str], follower: Follower) -> None:
-        reflector = Reflector(self._client, path, query, follower, self._clock, self._complain)
+        reflector = Reflector(self._client, path, query, follower, self._retries, self._complain)
         self._keep(reflector.run(), f"watch of {path}")
         await reflector.is_synced.wait()
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import ssl
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +16,13 @@ from typing import Any, Final
 import yaml
 
 from ..model.errors import InputError
+from .exec_credentials import ExecCredentials, load_certificate
 
 __all__ = ["ServerAccess", "read_kubeconfig"]
 
-_UNSUPPORTED: Final = ("exec", "auth-provider", "as")
+_UNSUPPORTED: Final = ("auth-provider", "as")
+_EXTENSION: Final = "client.authentication.k8s.io/exec"
+"""Of a cluster: what its programs for credentials are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class ServerAccess:
         authorization: the header; empty where a certificate or nothing shows who the client is.
         token_file: has a token that changes, which is read for each connection; None where there is no such file.
         authority: the certificates, in PEM, by which the server's is known; empty where the kubeconfig has none.
+        credentials: given by a program; None where the kubeconfig has them itself.
     """
 
     url: str
@@ -42,13 +45,14 @@ class ServerAccess:
     authorization: str = ""
     token_file: Path | None = None
     authority: str = ""
+    credentials: ExecCredentials | None = None
 
 
 def read_kubeconfig(path: Path, context: str | None = None) -> ServerAccess:
     """Return how to reach the server of a context, by default of the current one.
 
     Raises:
-        InputError: the file cannot be read, has no such context, or needs a program that gives credentials.
+        InputError: the file cannot be read, has no such context, or needs what is not supported or not there.
     """
     try:
         document = yaml.safe_load(path.read_bytes())
@@ -90,14 +94,39 @@ class _Kubeconfig:
         is_secure = url.startswith("https:")
         authority = self._content(cluster, "certificate-authority") if is_secure else None
         trusted = (authority or b"").decode(errors="replace")
+        tls = self._tls(cluster, trusted, user) if is_secure else None
         return ServerAccess(
             url,
-            tls=self._tls(cluster, trusted, user) if is_secure else None,
+            tls=tls,
             tls_name=cluster.get("tls-server-name") or None,
             authorization=_authorization(user),
             token_file=None if user.get("token") or not user.get("tokenFile") else self._place(user["tokenFile"]),
             authority=trusted,
+            credentials=self._credentials(cluster, trusted, user, tls),
         )
+
+    def _credentials(
+        self, cluster: Mapping[str, Any], authority: str, user: Mapping[str, Any], tls: ssl.SSLContext | None
+    ) -> ExecCredentials | None:
+        """The program that gives credentials, where the kubeconfig has none beside it.
+
+        Source: client-go, plugin/pkg/client/auth/exec/exec.go, ``UpdateTransportConfig``; rest/exec.go,
+        ``ConfigToExecCluster`` (v0.34.4).
+        """
+        others = ("token", "tokenFile", "username", "client-certificate", "client-certificate-data")
+        if not user.get("exec") or any(user.get(one) for one in others):
+            return None
+        shown = ("server", "tls-server-name", "insecure-skip-tls-verify")
+        known = {name: cluster[name] for name in shown if name in cluster}
+        if authority:
+            known["certificate-authority-data"] = base64.b64encode(authority.encode()).decode()
+        extensions = {one.get("name"): one.get("extension") for one in cluster.get("extensions") or ()}
+        if _EXTENSION in extensions:
+            known["config"] = extensions[_EXTENSION]
+        try:
+            return ExecCredentials(user["exec"], known, self._path.parent, tls)
+        except InputError as error:
+            raise InputError(f"kubeconfig '{self._path}': {error}") from None
 
     def _named(self, kinds: str, kind: str, name: str) -> Mapping[str, Any]:
         known = {one["name"]: one.get(kind) or {} for one in self._document.get(kinds) or ()}
@@ -125,7 +154,7 @@ class _Kubeconfig:
         try:
             context = ssl.create_default_context(cadata=authority or None)
             if certificate is not None and key is not None:
-                _load(context, certificate, key)
+                load_certificate(context, certificate, key)
         except (ssl.SSLError, ValueError) as error:
             raise InputError(f"kubeconfig '{self._path}': a certificate or key cannot be used: {error}") from None
         # Authorities of clusters often lack the key identifiers that Python asks for from 3.13 on.
@@ -142,11 +171,3 @@ def _authorization(user: Mapping[str, Any]) -> str:
     if name := user.get("username"):
         return "Basic " + base64.b64encode(f"{name}:{user.get('password') or ''}".encode()).decode()
     return ""
-
-
-def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    # The library reads certificates from files only.
-    with tempfile.NamedTemporaryFile(prefix="simkubelet-") as file:
-        file.write(certificate + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(file.name)

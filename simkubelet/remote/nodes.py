@@ -66,6 +66,11 @@ class RemoteNodes:
         """Return a node; one that is being registered is None until the server has it."""
         return self._nodes.get(name)
 
+    async def registered(self, name: str) -> Node | None:
+        """Return a node when the server has what kubelets have published; None where it is removed."""
+        await self.until_sent()
+        return self.node(name)
+
     def publish(self, name: str, status: NodeStatus) -> None:
         """Have a status published; the node is registered with it where the server has no such node."""
         self._wanted[name] = status

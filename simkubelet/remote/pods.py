@@ -24,12 +24,12 @@ from ..cluster_api import PodWatch
 from ..model.clock import Clock
 from ..model.errors import InputError
 from ..model.events import Observer, PodRemoved, PodScheduled, PodStatusUpdated
-from ..model.node import Node
 from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import ConditionType, PodStatus
 from ..model.version import Version
 from .back_off import WorkQueue
 from .client import JSON, ApiClient, ApiError, if_there, is_older
+from .nodes import RemoteNodes
 from .references import References
 from .status_patch import status_patch
 
@@ -76,7 +76,7 @@ class RemotePods:
         client: of the server.
         nodes: the nodes of this process -> the release of their kubelets.
         endpoints: node -> where its kubelet is.
-        node: returns a node's object.
+        objects: the nodes as the server has them.
         references: has what pods refer to.
         wall_time: the date.
         clock: the time of pauses.
@@ -90,7 +90,7 @@ class RemotePods:
         client: ApiClient,
         nodes: Mapping[str, Version],
         endpoints: Mapping[str, KubeletEndpoint],
-        node: Callable[[str], Node | None],
+        objects: RemoteNodes,
         references: References,
         wall_time: WallTime,
         clock: Clock,
@@ -101,7 +101,7 @@ class RemotePods:
         self._client = client
         self._nodes = nodes
         self._endpoints = endpoints
-        self._node = node
+        self._objects = objects
         self._references = references
         self._wall_time = wall_time
         self._observe = observe
@@ -152,7 +152,7 @@ class RemotePods:
     # What kubelets want
 
     def create(self, manifest: Mapping[str, Any]) -> None:
-        """Have a mirror pod created, as soon as there is none of its name.
+        """Have a mirror pod created, as soon as its node is registered and there is none of its name.
 
         Raises:
             InputError: it is not of the form of a v1 Pod.
@@ -233,7 +233,9 @@ class RemotePods:
         """Let the kubelet know of a pod, as all that the pod refers to has been read."""
         if self._entries.get(uid) is entry:
             entry.is_shown = True
-            self._observe(PodScheduled(entry.pod.key, str(entry.pod.node_name)))
+            if entry.server.status.condition(ConditionType.SCHEDULED) is not None:
+                # Else its manifest names the node.
+                self._observe(PodScheduled(entry.pod.key, str(entry.pod.node_name)))
             self._notify(entry.pod)
 
     def _forget(self, uid: PodUID) -> None:
@@ -319,7 +321,7 @@ class RemotePods:
         host = self._endpoints[node].address
         if not entry.address:
             others = (self._entries[uid].address for uid in self._on_node[node])
-            entry.address = pod_address(entry.pod, status, self._node(node), others, host)
+            entry.address = pod_address(entry.pod, status, self._objects.node(node), others, host)
         return kubelet_status_json(stored, status, self._nodes[node], self._wall_time, (host, entry.address))
 
     async def _create(self, key: str) -> None:
@@ -330,9 +332,17 @@ class RemotePods:
             # It was asked for twice.
             del self._new_mirrors[key]
             return
-        namespace = manifest["metadata"].get("namespace") or "default"
+        node = await self._objects.registered(str(manifest["spec"]["nodeName"]))
+        if node is None:
+            # It was removed; its kubelet asks again when it has registered the node again.
+            del self._new_mirrors[key]
+            return
+        metadata = manifest["metadata"]
+        namespace = metadata.get("namespace") or "default"
+        owners = [{**owner, "uid": node.manifest["metadata"]["uid"]} for owner in metadata.get("ownerReferences", ())]
+        mirror = {**manifest, "metadata": {**metadata, "ownerReferences": owners}}
         try:
-            await self._client.call("POST", f"/api/v1/namespaces/{namespace}/pods", manifest)
+            self.changed(await self._client.call("POST", f"/api/v1/namespaces/{namespace}/pods", mirror))
         except ApiError as error:
             if error.reason == "AlreadyExists":
                 # The one before is being removed, or the watch has not brought this one yet.

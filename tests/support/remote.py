@@ -115,11 +115,11 @@ class Joined:
         return await self.client.call("POST", f"/api/v1/namespaces/{namespace}/{kind}", body)
 
     @asynccontextmanager
-    async def kubelet(self, folder: Path, node: str = NODE) -> AsyncIterator[Kubelet]:
-        """Run a kubelet on one of the nodes."""
+    async def kubelet(self, folder: Path, node: str = NODE, **settings: Any) -> AsyncIterator[Kubelet]:
+        """Run a kubelet of these settings on one of the nodes."""
         async with asyncio.TaskGroup() as tasks:
             context = NodeContext(self.server.clock, self.cluster, lambda event: None, tasks, renews_leases=True)
-            kubelet = Kubelet(folder, KubeletConfig(node), context)
+            kubelet = Kubelet(folder, KubeletConfig(node, **settings), context)
             try:
                 await kubelet.start()
                 yield kubelet

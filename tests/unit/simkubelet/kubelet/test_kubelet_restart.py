@@ -83,6 +83,19 @@ async def test_kubelet_that_crashes_before_its_first_status_publishes_none(node:
     assert (len(node.of("node-status")), node.phase(name)) == (published, "Pending")
 
 
+async def test_crashed_kubelet_takes_and_writes_no_list_any_more(node: Any) -> None:
+    plugin = await node.plugin("d0", "d1")
+    checkpoint = node.folder / "kubelet_internal_checkpoint"
+    listed, written = len(node.of("devices-listed")), checkpoint.read_text()
+
+    plugin.list(healthy=["d0"])
+    node.kubelet._crash(KubeletPanicError("panic: test"))
+    await plugin.until_no_stream()
+
+    assert len(node.of("devices-listed")) == listed
+    assert checkpoint.read_text() == written
+
+
 async def test_pod_keeps_its_devices_over_a_restart_without_another_allocate(node: Any) -> None:
     plugin = await node.plugin("d0", "d1")
     pod = await node.settled_pod(1)

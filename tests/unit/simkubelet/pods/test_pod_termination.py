@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, Running, Terminated
+from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus, Running, Terminated
 from simkubelet.runtime.container_runtime import ExitStatus
 
 RESOURCE = "example.com/stub"
@@ -284,3 +284,17 @@ async def test_pod_deleted_while_the_kubelet_is_down_ends_at_its_start(node: Any
     await node.kubelet.start()
 
     await node.until(lambda: node.store.pod_named(name) is None)
+
+
+async def test_deleted_pod_that_has_ended_goes_at_the_next_start(node: Any) -> None:
+    await node.kubelet.stop()
+    name = node.pod(None)
+    uid = node.store.pod_named(name).uid
+    node.store.delete_pod(uid)
+    node.store.set_pod_status(uid, PodStatus(PodPhase.SUCCEEDED))
+    assert node.store.pod_named(name) is not None
+
+    await node.kubelet.start()
+
+    await node.until(lambda: node.store.pod_named(name) is None)
+    assert not killed(node)

@@ -215,3 +215,33 @@ def test_uid_says_manifest_node_and_file(manifests: Path, write: Any) -> None:
 
     assert len({first, second, third}) == 3
     assert read_static_pods(manifests, "a").keys() == {third}
+
+
+POD = "apiVersion: v1\nkind: Pod\n"
+CONTAINERS = "spec: {containers: [{name: main, image: example}]}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 3_000,
+        '{"a":' * 900 + "1" + "}" * 900,
+        "at: 2020-13-45",
+        f"number: {'1' * 5_000}",
+        f"{POD}metadata: 5",
+        f"{POD}metadata: {{name: a, annotations: [1]}}",
+        f"{POD}metadata: {{name: a}}\nspec: [1]",
+        f"{POD}metadata: {{name: a}}\nspec: {{tolerations: 5}}",
+        f"{POD}metadata: {{name: a, 5: 6}}",
+        f"{POD}metadata: {{name: ../../outside}}\n{CONTAINERS}",
+        f"{POD}metadata: {{name: a, namespace: ../..}}\n{CONTAINERS}",
+        f"{POD}metadata: {{name: a, uid: ../../x}}\n{CONTAINERS}",
+        f"{POD}metadata: {{name: a}}\n{CONTAINERS.replace('main', '../main')}",
+    ],
+    ids=str.__len__,
+)
+def test_hostile_manifest_is_left_out_and_logged(manifests: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    (manifests / "hostile.yaml").write_text(text)
+
+    assert read_static_pods(manifests, "node") == {}
+    assert "Could not process manifest file" in caplog.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -137,3 +138,43 @@ async def test_removed_node_is_not_registered_again(cluster: Server, short_folde
         await joined.cluster.until_sent()
 
         assert cluster.find("nodes", NODE, "") is None
+
+
+def write_static_pod(manifests: Path) -> None:
+    manifest = {"apiVersion": "v1", "kind": "Pod", **pod_manifest("agent", node=None)}
+    manifests.mkdir(exist_ok=True)
+    (manifests / "agent.json").write_text(json.dumps(manifest))
+
+
+async def test_late_mirror_shows_status_of_its_running_pod(cluster: Server, short_folder: Path) -> None:
+    manifests = short_folder / "manifests"
+    async with cluster.joined() as joined, joined.kubelet(short_folder, static_pod_path=manifests) as kubelet:
+        await cluster.until(lambda: is_ready(cluster))
+        await joined.cluster.until_sent()
+        await cluster.api.stop()
+        write_static_pod(manifests)
+        await until(lambda: any(kubelet.containers_of(pod) for pod in kubelet.runtime.pods()))
+        assert cluster.find("pods", f"agent-{NODE}") is None
+
+        await cluster.api.start()
+        await cluster.until(lambda: cluster.find("pods", f"agent-{NODE}"))
+
+        await cluster.until(lambda: cluster.phase(f"agent-{NODE}") == "Running")
+
+
+async def test_mirror_is_created_when_its_node_is_registered(cluster: Server, short_folder: Path) -> None:
+    manifests = short_folder / "manifests"
+    write_static_pod(manifests)
+    async with cluster.joined() as joined:
+        await cluster.api.stop()
+        async with joined.kubelet(short_folder, static_pod_path=manifests) as kubelet:
+            await until(lambda: any(kubelet.containers_of(pod) for pod in kubelet.runtime.pods()))
+
+            await cluster.api.start()
+            await cluster.until(lambda: cluster.find("pods", f"agent-{NODE}"))
+
+            node = cluster.find("nodes", NODE, "")
+            assert node is not None
+            (owner,) = cluster.pod(f"agent-{NODE}")["metadata"]["ownerReferences"]
+            assert owner["uid"] == node["metadata"]["uid"]
+            assert joined.complaints == []

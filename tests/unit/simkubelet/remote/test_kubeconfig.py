@@ -54,7 +54,7 @@ def test_token_file_is_relative_to_the_kubeconfig(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "cluster", "words"),
     [
-        pytest.param({"exec": {"command": "aws"}}, {}, "'exec' is not supported", id="program for credentials"),
+        pytest.param({"auth-provider": {"name": "gcp"}}, {}, "'auth-provider' is not supported", id="auth provider"),
         pytest.param({}, {"proxy-url": "http://proxy"}, "'proxy-url' is not supported", id="proxy"),
         pytest.param({}, {"certificate-authority": "none.crt", "server": "https://h"}, "none.crt", id="no such file"),
         pytest.param(

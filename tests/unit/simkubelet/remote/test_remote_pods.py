@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from simkubelet.cluster.objects.objects import Written
+from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod import PodUID
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 from tests.support.patience import until
@@ -145,6 +146,7 @@ async def test_missing_object_keeps_no_pod_away(joined: Joined) -> None:
 
 
 async def test_mirror_pod_is_created_once_the_one_before_is_gone(joined: Joined) -> None:
+    joined.cluster.register_node(NODE, NodeStatus())
     uid = await shown(joined)
 
     joined.cluster.remove_pod(uid)
@@ -155,6 +157,7 @@ async def test_mirror_pod_is_created_once_the_one_before_is_gone(joined: Joined)
 
 
 async def test_mirror_pod_that_is_asked_for_twice_is_created_once(joined: Joined) -> None:
+    joined.cluster.register_node(NODE, NodeStatus())
     joined.cluster.create_pod(pod_manifest())
     await until(lambda: joined.cluster.pods)
 

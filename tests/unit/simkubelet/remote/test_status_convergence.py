@@ -23,6 +23,7 @@ from simkubelet.model.pod import PodUID
 from simkubelet.model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 from simkubelet.model.version import version
 from simkubelet.remote import ApiClient, ApiError, ServerAccess
+from simkubelet.remote.nodes import RemoteNodes
 from simkubelet.remote.pods import RemotePods
 from simkubelet.remote.references import References
 
@@ -98,6 +99,16 @@ class FakeServer(ApiClient):
         self.events.append(lambda pods: pods.changed(written))
 
 
+class NoNodes(RemoteNodes):
+    """No node is registered."""
+
+    def __init__(self) -> None:
+        pass
+
+    def node(self, name: str) -> None:
+        return None
+
+
 class NoReferences(References):
     """Pods that refer to nothing."""
 
@@ -145,7 +156,7 @@ async def play(steps: list[tuple[str, Any]]) -> tuple[FakeServer, RemotePods, li
             server,
             {"node-1": version("1.34")},
             {"node-1": KubeletEndpoint()},
-            lambda name: None,
+            NoNodes(),
             NoReferences(),
             WallTime(clock),
             clock,
