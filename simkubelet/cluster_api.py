@@ -15,7 +15,7 @@ from .model.node import Node, NodeStatus
 from .model.pod import Pod, PodUID
 from .model.pod_status import PodStatus
 
-__all__ = ["ClusterApi", "PodWatch"]
+__all__ = ["ClusterApi", "PodWatch", "ResourceApi"]
 
 
 class PodWatch:
@@ -136,4 +136,23 @@ class ClusterApi(Protocol):
 
     def forget_events(self, node: str, component: str) -> None:
         """Start to count Events from zero: the component has restarted, so its next Event repeats none."""
+        ...
+
+
+class ResourceApi(Protocol):
+    """What the DRA manager of a kubelet asks of its cluster: it reads the server itself, never a copy."""
+
+    async def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ResourceClaim; None where there is none."""
+        ...
+
+    async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
+        """Delete the ResourceSlices whose fields have these values, as a delete of the collection does.
+
+        Args:
+            selector: field -> value, such as ``spec.nodeName`` -> the kubelet's node.
+
+        Returns:
+            Whether that is done; False where the server does not do it now, or the node has no object yet.
+        """
         ...

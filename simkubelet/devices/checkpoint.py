@@ -10,7 +10,6 @@ checkpointmanager/checksum/checksum.go (kubernetes v1.26.15 to v1.37.0).
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,7 +18,7 @@ from google.protobuf.message import DecodeError
 
 from .._internal.native import fnv1a
 from ..apis.deviceplugin import ContainerAllocateResponse
-from ..golang.text import json_list, json_string, spew_list, spew_lists
+from ..golang.text import InvalidJsonError, json_list, json_string, read_json, spew_list, spew_lists
 from ..model.pod import PodUID
 from ..model.resources import ResourceName
 from .pod_devices import Allocation, AllocationEntry, DeviceID
@@ -123,17 +122,10 @@ def read_document(text: str) -> dict[str, Any]:
         CorruptCheckpointError: the text is no JSON.
     """
     try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
-            found = text[error.pos]
-            raise CorruptCheckpointError(f"invalid character {found!r} after top-level value") from None
-        if error.msg == "Expecting value" and error.pos < len(text):
-            found = text[error.pos]
-            raise CorruptCheckpointError(f"invalid character {found!r} looking for beginning of value") from None
-        raise CorruptCheckpointError("unexpected end of JSON input") from None
-    except (RecursionError, ValueError):
-        # Deeper than Python reads, or a number of more digits than it takes.
+        document = read_json(text)
+    except InvalidJsonError as error:
+        raise CorruptCheckpointError(str(error)) from None
+    except ValueError:
         raise CorruptCheckpointError("checkpoint is corrupted") from None
     return _with_known_keys(document) if isinstance(document, dict) else {}
 

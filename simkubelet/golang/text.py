@@ -1,13 +1,24 @@
-"""Text as Go writes it: strings of JSON, lists of what spew prints, quoted strings, formats and durations."""
+"""Text as Go reads and writes it: JSON, lists of what spew prints, quoted strings, formats and durations."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring
-from typing import Final
+from typing import Any, Final
 
-__all__ = ["formatted", "go_duration", "json_list", "json_string", "quoted", "spew_list", "spew_lists"]
+__all__ = [
+    "InvalidJsonError",
+    "formatted",
+    "go_duration",
+    "json_list",
+    "json_string",
+    "quoted",
+    "read_json",
+    "spew_list",
+    "spew_lists",
+]
 
 _UNSAFE_IN_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\"} | dict(zip("\a\b\f\n\r\t\v", map("\\{}".format, "abfnrtv"), strict=True))
@@ -42,6 +53,31 @@ def json_list(texts: Sequence[str]) -> str:
         # Nothing is escaped in any of them.
         return '["' + '","'.join(texts) + '"]'
     return "[" + ",".join(map(json_string, texts)) + "]"
+
+
+class InvalidJsonError(Exception):
+    """A text that is no JSON; the message is Go's for the usual mistakes."""
+
+
+def read_json(text: str) -> Any:
+    """Read JSON.
+
+    Raises:
+        InvalidJsonError: it is none.
+        ValueError: it is deeper than Python reads, or has a number of more digits than Python takes.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            message = f"invalid character {text[error.pos]!r} after top-level value"
+        elif error.msg == "Expecting value" and error.pos < len(text):
+            message = f"invalid character {text[error.pos]!r} looking for beginning of value"
+        else:
+            message = "unexpected end of JSON input"
+        raise InvalidJsonError(message) from None
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def spew_list(texts: Sequence[str] | None) -> str:

@@ -17,7 +17,7 @@ from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 
-commands: Final = CommandTable()
+commands: Final = CommandTable[Node]()
 
 _STORED_CHECKSUM: Final = re.compile(r'("Checksum"\s*:\s*)\d+')
 

@@ -26,7 +26,7 @@ from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 
-commands: Final = CommandTable()
+commands: Final = CommandTable[Node]()
 
 
 @commands.add()

@@ -10,15 +10,14 @@ from typing import Final
 
 from ..devices.pod_devices import DeviceID
 from ..model.resources import ResourceName
-from ..model.version import FEATURE_GATES
 from ..monitoring.kubelet_http import HAS_DEVICE_PLUGIN_CHECK
 from .node import Node
 from .request import Fields
-from .session import Answer, CommandFailedError, CommandTable
+from .session import Answer, CommandFailedError, CommandTable, set_gate
 
 __all__ = ["commands"]
 
-commands: Final = CommandTable()
+commands: Final = CommandTable[Node]()
 
 _SETTINGS: Final = (
     "sources_ready",
@@ -71,11 +70,7 @@ async def do_abandon(node: Node, fields: Fields) -> Answer:
 @commands.add("name", "value", needs_manager=False)
 async def do_set_gate(node: Node, fields: Fields) -> Answer:
     """Set a feature gate of the kubelet, for the next start."""
-    name, value = fields.text("name"), fields.flag("value")
-    gate = FEATURE_GATES.get(name)
-    if gate is None or not gate.exists(node.version):
-        raise CommandFailedError(f"unrecognized feature gate: {name}")
-    node.gates[name] = value
+    set_gate(node.gates, node.version, fields)
     return {}
 
 

@@ -20,7 +20,7 @@ from .session import Answer, CommandFailedError, CommandTable
 
 __all__ = ["commands"]
 
-commands: Final = CommandTable()
+commands: Final = CommandTable[Node]()
 
 
 @commands.add("uid", "name", "namespace", "init_containers", "containers", needs_manager=False)

@@ -10,13 +10,13 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ..model.errors import AllocationError, KubeletPanicError, SimkubeletError
-from .node import Node
+from ..model.version import FEATURE_GATES, Version
 from .request import Fields, RequestError, parse
 
-__all__ = ["Answer", "CommandFailedError", "CommandTable", "Session"]
+__all__ = ["Answer", "CommandFailedError", "CommandTable", "DrivenNode", "N", "Session", "set_gate"]
 
 _OF_ALL: Final = frozenset({"cmd", "async"})
 _AWAIT_TIMEOUT_MS: Final = 60_000.0
@@ -24,7 +24,24 @@ _AWAIT_TIMEOUT_MS: Final = 60_000.0
 Answer = Mapping[str, Any]
 """Fields of an answer, without those that all answers have."""
 
-_Handler = Callable[[Node, Fields], Awaitable[Answer]]
+
+class DrivenNode(Protocol):
+    """What commands work on: a node with one manager after another."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a manager runs."""
+
+    async def stop(self) -> None:
+        """End the manager, if one runs, as a kubelet at its end."""
+
+    async def abandon(self) -> None:
+        """End the manager, if one runs, as a killed kubelet ends."""
+
+
+N = TypeVar("N", bound=DrivenNode)
+
+_Handler = Callable[[N, Fields], Awaitable[Answer]]
 
 
 class CommandFailedError(Exception):
@@ -35,8 +52,21 @@ class CommandFailedError(Exception):
         self.fields = fields
 
 
+def set_gate(gates: dict[str, bool], version: Version, fields: Fields) -> None:
+    """Set the feature gate that a command names, for the next start.
+
+    Raises:
+        CommandFailedError: this minor has no such gate.
+    """
+    name, value = fields.text("name"), fields.flag("value")
+    gate = FEATURE_GATES.get(name)
+    if gate is None or not gate.exists(version):
+        raise CommandFailedError(f"unrecognized feature gate: {name}")
+    gates[name] = value
+
+
 @dataclass(frozen=True, slots=True)
-class _Command:
+class _Command(Generic[N]):
     """One row of the table.
 
     Attributes:
@@ -50,17 +80,17 @@ class _Command:
     name: str
     takes: tuple[str, ...]
     about: str
-    handler: _Handler
+    handler: _Handler[N]
     needs_manager: bool
 
 
-class CommandTable(dict[str, _Command]):
+class CommandTable(dict[str, _Command[N]]):
     """Commands by name, entered where they are written: ``@commands.add("pod", "container")`` on ``do_allocate``."""
 
-    def add(self, *takes: str, needs_manager: bool = True) -> Callable[[_Handler], _Handler]:
+    def add(self, *takes: str, needs_manager: bool = True) -> Callable[[_Handler[N]], _Handler[N]]:
         """Enter a function under its own name, without the ``do_`` that keeps it apart from other names."""
 
-        def enter(handler: _Handler) -> _Handler:
+        def enter(handler: _Handler[N]) -> _Handler[N]:
             name = handler.__name__.removeprefix("do_")
             about = (handler.__doc__ or "").partition("\n")[0]
             self[name] = _Command(name, takes, about, handler, needs_manager)
@@ -69,10 +99,10 @@ class CommandTable(dict[str, _Command]):
         return enter
 
 
-class Session:
+class Session(Generic[N]):
     """Carries out lines on a node."""
 
-    def __init__(self, node: Node, commands: CommandTable, tasks: asyncio.TaskGroup) -> None:
+    def __init__(self, node: N, commands: CommandTable[N], tasks: asyncio.TaskGroup) -> None:
         self._node = node
         self._commands = commands
         self._tasks = tasks
@@ -124,7 +154,7 @@ class Session:
         del self._background[name]
         return _sealed({"cmd": "await", "ok": True, "name": name, "answer": task.result()}, begun)
 
-    async def _carry_out(self, command: _Command, fields: Fields) -> dict[str, Any]:
+    async def _carry_out(self, command: _Command[N], fields: Fields) -> dict[str, Any]:
         begun = time.monotonic_ns()
         answer: dict[str, Any] = {"cmd": command.name, "ok": True}
         try:

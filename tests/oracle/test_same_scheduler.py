@@ -14,13 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from simkubelet.model.version import DEFAULT
 from tests.support.compared_schedulers import ComparedSchedulers
 from tests.support.kubelet_sides import LineProgram
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED
 from tests.support.random_cluster import FPGA, GPU, NODES, RandomCluster
 
 pytestmark = pytest.mark.oracle
 
-SHARDS = 2 * int(os.environ.get("SIMKUBELET_ORACLE_ROUNDS", "1"))
-EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200")) // 2
-SEED = int(os.environ.get("SIMKUBELET_ORACLE_SEED", "20260801"))
+SHARDS = 2 * ROUNDS
 STEPS = 40
 MOST_PODS = 16
 
@@ -270,7 +269,7 @@ def test_random_clusters_are_scheduled_as_by_real_scheduler(oracle: LineProgram,
     run_state_machine_as_test(
         seed(SEED + shard)(SchedulersMachine),
         settings=settings(
-            max_examples=EXAMPLES,
+            max_examples=EXAMPLES // 2,
             stateful_step_count=STEPS,
             deadline=None,
             phases=[Phase.explicit, Phase.generate, Phase.shrink],

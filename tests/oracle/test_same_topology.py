@@ -7,7 +7,6 @@ of a Go map, their number is compared and the example ends: what comes after dep
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,12 +17,11 @@ from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
 
 from tests.support.kubelet_sides import Answer, Programs, Sides
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED
 
 pytestmark = pytest.mark.oracle
 
-SHARDS = 2 * int(os.environ.get("SIMKUBELET_ORACLE_ROUNDS", "1"))
-EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200"))
-SEED = int(os.environ.get("SIMKUBELET_ORACLE_SEED", "20260801"))
+SHARDS = 2 * ROUNDS
 PLUGINS = ("a", "b", "c")
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
 MOST_NODES = {1: 8, 2: 6, 3: 4}

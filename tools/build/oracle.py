@@ -1,9 +1,10 @@
-"""Build the oracle on the kubelet's real device manager, two plugins, and the real scheduler; print their paths.
+"""Build the oracles on the kubelet's real managers, two plugins, and the real scheduler; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
-as the wire is; the scheduler and Kubernetes' sample device plugin, unmodified, are those of the usual version.
+as the wire is; the scheduler, the DRA manager and Kubernetes' sample device plugin, unmodified, are those of the usual
+version.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -30,6 +31,7 @@ class Binaries(NamedTuple):
     stub: Path
     scheduler: Path
     sample_plugin: Path
+    dra: Path
 
 
 def find_go() -> str:
@@ -85,6 +87,11 @@ def scheduler() -> Program:
     return _program("scheduler", modfile(DEFAULT_MINOR), ())
 
 
+def dra() -> Program:
+    """Return how the DRA manager's oracle is built."""
+    return _program("dra", modfile(DEFAULT_MINOR), ())
+
+
 def sample_plugin() -> Program:
     """Return how Kubernetes' sample device plugin is built."""
     package = "k8s.io/kubernetes/test/images/sample-device-plugin"
@@ -104,6 +111,7 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         stub().build(go, CACHE / "stub"),
         scheduler().build(go, CACHE / "scheduler"),
         sample_plugin().build(go, CACHE / "sample-plugin"),
+        dra().build(go, CACHE / "dra"),
     )
 
 
@@ -118,7 +126,7 @@ def _number(minor: str) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        description="Build the oracle, the stub plugin, the scheduler and the sample plugin; print a path a line."
+        description="Build the oracles, the stub, the scheduler and the sample plugin; print a path a line."
     )
     parser.add_argument("--kubernetes", default=DEFAULT_MINOR, metavar="MINOR", help=f"usually {DEFAULT_MINOR}")
     try:

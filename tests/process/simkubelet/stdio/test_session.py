@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from simkubelet.apis import deviceplugin as api
-from simkubelet.stdio.__main__ import COMMANDS
+from simkubelet.stdio.__main__ import COMMANDS, DRA_COMMANDS
 from tests.support.node import RESOURCE, FakePlugin
 from tests.support.oracle import OracleProcess
 from tests.support.patience import LIMIT_S
@@ -208,6 +208,12 @@ def test_signal_ends_the_program_and_takes_the_socket_away(tmp_path: Path):
         pytest.param(
             ["--dir", "{tmp}", "--kubelet-version", "1.5"], "kubernetes version '1.5' is not simulated", id="version"
         ),
+        pytest.param(["--dir", "{tmp}", "--manager", "cpu"], "'cpu' is not one of 'devices', 'dra'", id="manager"),
+        pytest.param(
+            ["--dir", "{tmp}", "--manager", "dra", "--kubelet-version", "1.33"],
+            "the DRA manager of Kubernetes 1.33 is not simulated; choose 1.34 or newer",
+            id="no DRA manager",
+        ),
         pytest.param(["--dir", "{tmp}", "--verbose"], "No such option '--verbose'", id="unknown option"),
     ],
 )
@@ -226,5 +232,5 @@ def test_command_line_that_cannot_be_is_one_line_and_exit_2(tmp_path: Path, argu
 def test_help_names_every_command():
     said = run("--help").stdout.decode()
 
-    for command in (*COMMANDS, "await"):
+    for command in (*COMMANDS, *DRA_COMMANDS, "await"):
         assert f"\n  {command}" in said, command

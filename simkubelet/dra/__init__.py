@@ -1,0 +1,8 @@
+"""Dynamic Resource Allocation on the node: the kubelet's DRA manager, from the registration of drivers to checkpoints.
+
+`manager` prepares and unprepares the claims of pods; `plugins` are the drivers that it calls, `slice_wipes` what
+happens to the ResourceSlices of those that are gone, `health` what they report of their devices. `claim_info` is what
+is known of claims, `checkpoint` how that survives a restart, `container_claims` what containers get of it.
+
+It behaves as Kubernetes 1.34 and newer. Not here: claims of extended resources, metrics.
+"""

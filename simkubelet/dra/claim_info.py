@@ -1,0 +1,125 @@
+"""What a kubelet knows of the claims of its pods: who uses them, and which devices their drivers have prepared.
+
+Nothing here waits or does I/O. A claim is in the cache from the moment before its drivers are asked to prepare it until
+they have unprepared it for its last pod.
+
+Source: pkg/kubelet/cm/dra/claiminfo.go, state/state.go (kubernetes v1.34.4, v1.35.4, v1.37.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model.pod import PodUID
+
+__all__ = ["ClaimInfo", "ClaimInfoCache", "PreparedDevice"]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedDevice:
+    """A device of a claim, as its driver described it.
+
+    Lists are None where the driver left them out, which a checkpoint keeps apart from empty ones.
+
+    Attributes:
+        pool: the driver's name for the devices that it belongs to.
+        name: within the pool.
+        requests: of the claim, those that it satisfies; none: all.
+        cdi_ids: the devices that a container runtime adds.
+        share_id: of a device that several claims share; None for others, and before 1.35.
+    """
+
+    pool: str
+    name: str
+    requests: Sequence[str] | None = None
+    cdi_ids: Sequence[str] | None = None
+    share_id: str | None = None
+
+
+@dataclass(slots=True)
+class ClaimInfo:
+    """One claim.
+
+    Attributes:
+        pods: the pods that use it, in the order in which they came.
+        drivers: driver -> its prepared devices, in the order of its answers; None before it has answered.
+        is_prepared: whether all drivers have prepared it since the kubelet started.
+        is_being_unprepared: whether its drivers are asked to unprepare it; see `manager.REFUSES_LEAVING_CLAIMS`.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    pods: dict[PodUID, None] = field(default_factory=dict)
+    drivers: dict[str, tuple[PreparedDevice, ...] | None] = field(default_factory=dict)
+    is_prepared: bool = False
+    is_being_unprepared: bool = False
+
+    @classmethod
+    def of(cls, claim: Mapping[str, Any]) -> ClaimInfo | None:
+        """What is to be known of a ResourceClaim; None for one that is not allocated."""
+        metadata, status = claim["metadata"], claim.get("status") or {}
+        allocation = status.get("allocation")
+        if allocation is None:
+            return None
+        results = (allocation.get("devices") or {}).get("results") or ()
+        drivers: dict[str, tuple[PreparedDevice, ...] | None] = {str(one.get("driver", "")): None for one in results}
+        namespace = str(metadata.get("namespace", ""))
+        return cls(str(metadata.get("uid", "")), str(metadata["name"]), namespace, drivers=drivers)
+
+    def add_devices(self, driver: str, devices: Iterable[PreparedDevice]) -> None:
+        """Add to the devices that a driver has prepared; a list that stays empty is None."""
+        self.drivers[driver] = (*(self.drivers.get(driver) or ()), *devices) or self.drivers.get(driver)
+
+    def devices(self) -> Iterator[tuple[str, PreparedDevice]]:
+        """Each device with its driver."""
+        for driver, devices in self.drivers.items():
+            for device in devices or ():
+                yield driver, device
+
+    def cdi_ids(self, request: str) -> list[str]:
+        """The CDI devices that a container gets for a request of the claim; of all requests where it is empty."""
+        return [
+            cdi_id
+            for _, device in self.devices()
+            if not request or not device.requests or request in device.requests
+            for cdi_id in device.cdi_ids or ()
+        ]
+
+
+class ClaimInfoCache:
+    """The claims by namespace and name."""
+
+    def __init__(self, infos: Iterable[ClaimInfo] = ()) -> None:
+        self._infos = {(info.namespace, info.name): info for info in infos}
+
+    def __iter__(self) -> Iterator[ClaimInfo]:
+        return iter(self._infos.values())
+
+    def add(self, info: ClaimInfo) -> None:
+        self._infos[info.namespace, info.name] = info
+
+    def find(self, namespace: str, name: str) -> ClaimInfo | None:
+        return self._infos.get((namespace, name))
+
+    def remove(self, namespace: str, name: str) -> None:
+        """Forget a claim; one that is not there may be named."""
+        self._infos.pop((namespace, name), None)
+
+    def of_pod(self, pod: PodUID) -> list[ClaimInfo]:
+        """The claims that a pod uses."""
+        return [info for info in self if pod in info.pods]
+
+    def pods_with_devices(self, driver: str, devices: Iterable[tuple[str, str]]) -> list[PodUID]:
+        """The pods that use one of these devices (pool, name) of a driver; sorted."""
+        changed = set(devices)
+        return sorted(
+            {
+                pod
+                for info in self
+                if any(owner == driver and (one.pool, one.name) in changed for owner, one in info.devices())
+                for pod in info.pods
+            }
+        )

@@ -1,0 +1,183 @@
+"""What the claims of a pod come to for its containers: CDI devices, PodResources, the health in their status.
+
+Source: pkg/kubelet/cm/dra/manager.go, ``GetResources``, ``GetContainerClaimInfos``,
+``UpdateAllocatedResourcesStatus`` (kubernetes v1.34.4, v1.35.4, v1.36.3); kubelet/cm/container_manager_linux.go,
+``GetDynamicResources``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from ..model.pod import Pod
+from ..model.pod_status import ResourceHealth, ResourceStatus
+from ..model.resources import ResourceName
+from ..model.version import Difference, Version
+from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .health import DriverHealth
+from .pod_claims import DynamicResourcesError, claims_of_container, not_prepared, pod_claims
+
+__all__ = ["ContainerClaims", "DynamicDevice"]
+
+_REPORTS_HEALTH_BY_ENTRY: Final = Difference(
+    "the status of a container has the health of the claims of its entries; before, only of claims whose entry in the "
+    "pod has the claim's own name",
+    {"1.26": False, "1.35": True},
+    "pkg/kubelet/cm/dra/manager.go, ``UpdateAllocatedResourcesStatus`` (kubernetes v1.34.4, v1.35.4)",
+)
+_REPORTS_NAMED_CLAIMS: Final = Difference(
+    "an entry's health is reported also where the pod names the claim itself, and is that of its request's devices, "
+    "each id once; in 1.35 only of claims from templates, and of all their devices",
+    {"1.26": False, "1.36": True},
+    "pkg/kubelet/cm/dra/manager.go, ``UpdateAllocatedResourcesStatus`` (kubernetes v1.35.4, v1.36.3)",
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicDevice:
+    """A device of a claim as PodResources lists it.
+
+    Attributes:
+        cdi_ids: those of the devices of its driver that come before it in the claim, and its own.
+    """
+
+    driver: str
+    pool: str
+    name: str
+    cdi_ids: Sequence[str]
+
+
+class ContainerClaims:
+    """Reads the claims of one kubelet for containers; changes nothing."""
+
+    def __init__(self, cache: ClaimInfoCache, health: DriverHealth, version: Version) -> None:
+        self._cache = cache
+        self._health = health
+        self._version = version
+
+    def cdi_devices(self, pod: Pod, container: str) -> list[str]:
+        """The CDI devices of a container, after those of device plugins.
+
+        Raises:
+            DynamicResourcesError: a claim is not in the cache; the container cannot be created.
+        """
+        found: list[str] = []
+        for info, request in self._used(pod, container, partial(not_prepared, self._version)):
+            found += info.cdi_ids(request)
+        return found
+
+    def infos(self, pod: Pod, container: str) -> list[ClaimInfo]:
+        """The claims of a container, one for each of its requests.
+
+        Raises:
+            DynamicResourcesError: a claim is not in the cache.
+        """
+        return [info for info, _ in self._used(pod, container, _unknown)]
+
+    def dynamic_resources(self, pod: Pod, container: str) -> list[tuple[ClaimInfo, list[DynamicDevice]]]:
+        """What PodResources has of a container's claims: all devices of each, whatever the container requests of it."""
+        try:
+            return [(info, list(_listed(info))) for info in self.infos(pod, container)]
+        except DynamicResourcesError as error:
+            _log.error("Unable to get container claim info state: %s", error)
+            return []
+
+    def health_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
+        """The health of the devices of a pod's app containers: container -> its claims that have devices."""
+        apps = [container.name for container in pod.app_containers]
+        statuses = {name: self._statuses(pod, name) for name in apps}
+        return {
+            container: [ResourceStatus(ResourceName(name), healths) for name, healths in found.items() if healths]
+            for container, found in statuses.items()
+            if any(found.values())
+        }
+
+    def _statuses(self, pod: Pod, container: str) -> Mapping[str, Sequence[ResourceHealth]]:
+        if _REPORTS_HEALTH_BY_ENTRY.at(self._version):
+            return self._statuses_by_entry(pod, container)
+        return self._statuses_by_claim(pod, container)
+
+    def _statuses_by_claim(self, pod: Pod, container: str) -> Mapping[str, Sequence[ResourceHealth]]:
+        try:
+            infos = self.infos(pod, container)
+        except DynamicResourcesError as error:
+            _log.error("Failed to get claim infos for container: %s", error)
+            return {}
+        # Of several requests for one claim the first gives the name.
+        names = {one["name"]: _status_name(one) for one in reversed(claims_of_container(pod, container))}
+        return {
+            names[info.name]: [self._reported(*device) for device in info.devices()]
+            for info in infos
+            if info.name in names
+        }
+
+    def _statuses_by_entry(self, pod: Pod, container: str) -> Mapping[str, Sequence[ResourceHealth]]:
+        finds_all = _REPORTS_NAMED_CLAIMS.at(self._version)
+        claims = _claims_by_entry(pod, finds_all=finds_all)
+        statuses: dict[str, list[ResourceHealth]] = {}
+        for one in claims_of_container(pod, container):
+            info = self._cache.find(pod.namespace, claims.get(one["name"], ""))
+            if info is None:
+                continue
+            request = one.get("request") or ""
+            devices = [
+                (driver, device)
+                for driver, device in info.devices()
+                if not finds_all or not request or not device.requests or request.partition("/")[0] in device.requests
+            ]
+            healths = [self._reported(driver, device) for driver, device in devices]
+            statuses[_status_name(one)] = _first_of_each(healths) if finds_all else healths
+        return statuses
+
+    def _reported(self, driver: str, device: PreparedDevice) -> ResourceHealth:
+        resource_id = device.cdi_ids[0] if device.cdi_ids else f"{driver}/{device.pool}/{device.name}"
+        return ResourceHealth(resource_id, self._health.of_device(driver, (device.pool, device.name)))
+
+    def _used(self, pod: Pod, container: str, error: Callable[[str, str], str]) -> Iterator[tuple[ClaimInfo, str]]:
+        """The claims of a container with the request that it makes of each, which may be empty."""
+        requested = claims_of_container(pod, container)
+        for one in pod_claims(pod):
+            for claim in requested:
+                if claim.get("name") != one.entry:
+                    continue
+                info = self._cache.find(pod.namespace, one.claim)
+                if info is None:
+                    raise DynamicResourcesError(error(pod.namespace, one.claim))
+                yield info, claim.get("request") or ""
+
+
+def _unknown(namespace: str, claim: str) -> str:
+    return f"unable to get information for ResourceClaim {claim}"
+
+
+def _listed(info: ClaimInfo) -> Iterator[DynamicDevice]:
+    cdi_ids: dict[str, tuple[str, ...]] = {}
+    for driver, device in info.devices():
+        cdi_ids[driver] = (*cdi_ids.get(driver, ()), *(device.cdi_ids or ()))
+        yield DynamicDevice(driver, device.pool, device.name, cdi_ids[driver])
+
+
+def _first_of_each(healths: Iterable[ResourceHealth]) -> list[ResourceHealth]:
+    by_id: dict[str, ResourceHealth] = {}
+    for one in healths:
+        by_id.setdefault(one.resource_id, one)
+    return list(by_id.values())
+
+
+def _status_name(claim: Mapping[str, Any]) -> str:
+    request = claim.get("request") or ""
+    return f"claim:{claim['name']}/{request}" if request else f"claim:{claim['name']}"
+
+
+def _claims_by_entry(pod: Pod, *, finds_all: bool) -> Mapping[str, str]:
+    """Entry of the pod -> its claim, of those that were made from templates, or of all."""
+    try:
+        return {one.entry: one.claim for one in pod_claims(pod) if finds_all or one.is_generated}
+    except DynamicResourcesError:
+        return {}

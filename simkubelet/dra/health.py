@@ -1,0 +1,132 @@
+"""The health of drivers' devices, as their plugins report it on a stream.
+
+A report is complete: a device that is in none for 30 s, or whose driver's stream has ended, is unknown. The cache is
+kept in a file of the kubelet, ``dra_health_state``.
+
+Source: pkg/kubelet/cm/dra/healthinfo.go; manager.go, ``HandleWatchResourcesStream`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from .._internal.replaced_file import FileNotReplacedError, replace_file
+from ..apis.drahealth import HEALTHY, UNHEALTHY, NodeWatchResourcesResponse
+from ..golang.text import json_string
+
+__all__ = ["DeviceKey", "DriverHealth"]
+
+DeviceKey = tuple[str, str]
+"""Pool and name of a driver's device."""
+
+_FILE: Final = "dra_health_state"
+_TIMEOUT_S: Final = 30.0
+_UNKNOWN: Final = "Unknown"
+_STATES: Final[Mapping[int, str]] = {HEALTHY: "Healthy", UNHEALTHY: "Unhealthy"}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What is known of a device, since when (Unix time)."""
+
+    health: str
+    updated: float
+
+
+class DriverHealth:
+    """Driver -> device -> its last report.
+
+    Args:
+        folder: where the file is, which is read here; one that cannot be read is passed over.
+        unix_time: the time of now on the node, in seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, unix_time: Callable[[], float]) -> None:
+        self._folder = folder
+        self._unix_time = unix_time
+        self._drivers: dict[str, dict[DeviceKey, _Report]] = _load(folder / _FILE)
+
+    def of_device(self, driver: str, device: DeviceKey) -> str:
+        """``Healthy``, ``Unhealthy`` or ``Unknown``."""
+        report = self._drivers.get(driver, {}).get(device)
+        return _UNKNOWN if report is None or self._is_old(report) else report.health
+
+    def update(self, driver: str, report: NodeWatchResourcesResponse) -> list[DeviceKey]:
+        """Take a driver's report; the devices whose health is another one than before."""
+        known = self._drivers.setdefault(driver, {})
+        now, changed, reported = self._unix_time(), list[DeviceKey](), set[DeviceKey]()
+        for one in report.devices:
+            device = (one.device.pool_name, one.device.device_name)
+            before, health = known.get(device), _STATES.get(one.health, _UNKNOWN)
+            known[device] = _Report(health, now)
+            reported.add(device)
+            if before is None or before.health != health:
+                changed.append(device)
+        for device in known.keys() - reported:
+            if known[device].health != _UNKNOWN and self._is_old(known[device]):
+                known[device] = _Report(_UNKNOWN, now)
+                changed.append(device)
+        if changed:
+            self._save()
+        return changed
+
+    def forget(self, driver: str) -> None:
+        """Drop all reports of a driver: its stream has ended."""
+        self._drivers.pop(driver, None)
+        self._save()
+
+    def _is_old(self, report: _Report) -> bool:
+        return self._unix_time() - report.updated > _TIMEOUT_S
+
+    def _save(self) -> None:
+        try:
+            replace_file(self._folder, _FILE, _encode(self._drivers).encode())
+        except FileNotReplacedError as error:
+            _log.error("Failed to save health checkpoint after update: %s", error)
+
+
+def _encode(drivers: Mapping[str, Mapping[DeviceKey, _Report]]) -> str:
+    states = (f'{json_string(driver)}:{{"Devices":{_map(_devices(drivers[driver]))}}}' for driver in sorted(drivers))
+    return _map(states)
+
+
+def _devices(reports: Mapping[DeviceKey, _Report]) -> Iterable[str]:
+    for key in sorted(reports, key="/".join):
+        pool, name = key
+        updated = datetime.fromtimestamp(reports[key].updated, UTC).isoformat().replace("+00:00", "Z")
+        yield (
+            f'{json_string(f"{pool}/{name}")}:{{"PoolName":{json_string(pool)},"DeviceName":{json_string(name)},'
+            f'"Health":"{reports[key].health}","LastUpdated":"{updated}"}}'
+        )
+
+
+def _map(entries: Iterable[str]) -> str:
+    return f"{{{','.join(entries)}}}"
+
+
+def _load(path: Path) -> dict[str, dict[DeviceKey, _Report]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return {driver: _reports(state) for driver, state in document.items()}
+    except FileNotFoundError:
+        return {}
+    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
+        _log.error("Failed to load health checkpoint, proceeding with empty cache: %s", error)
+        return {}
+
+
+def _reports(state: Mapping[str, Any]) -> dict[DeviceKey, _Report]:
+    return {
+        (one["PoolName"], one["DeviceName"]): _Report(
+            one["Health"], datetime.fromisoformat(one["LastUpdated"]).timestamp()
+        )
+        for one in (state.get("Devices") or {}).values()
+    }

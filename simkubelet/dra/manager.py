@@ -1,0 +1,380 @@
+"""A kubelet's DRA manager: it has claims prepared before a pod's containers start, and unprepared after their end.
+
+A pod that fails before the cache knows it needs no unprepare. From then on its reference stays, also where a driver
+fails, until `unprepare` or, for a pod that is gone, the reconciliation of each minute. Where several drivers or claims
+are asked, the kubelet takes them in the random order of a map; here it is that of the pod and its claims.
+
+Source: pkg/kubelet/cm/dra/manager.go (kubernetes v1.34.4, v1.36.3, v1.37.0).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from google.protobuf.message import Message
+
+from ..apis.dra import (
+    Claim,
+    Device,
+    NodePrepareResourcesRequest,
+    NodePrepareResourcesResponse,
+    NodeUnprepareResourcesRequest,
+    NodeUnprepareResourcesResponse,
+)
+from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
+from ..apis.grpcwire.client import RpcError
+from ..cluster_api import ResourceApi
+from ..golang.message import UnreadableMessageError, read_message
+from ..model.clock import Clock
+from ..model.errors import KubeletPanicError
+from ..model.pod import Pod, PodUID
+from ..model.version import Difference, Version
+from .checkpoint import BadCheckpointError, ClaimsNotWrittenError, load, save
+from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .health import DriverHealth
+from .plugins import DriverPlugin, DriverPlugins
+from .pod_claims import DynamicResourcesError, not_prepared, owner_refusal, pod_claims, use_refusal
+from .slice_wipes import SliceWipes
+
+__all__ = ["HAS_DRA_MANAGER", "DraManager"]
+
+M = TypeVar("M", bound=Message)
+
+HAS_DRA_MANAGER: Final = Difference(
+    "the DRA manager is simulated; the kubelet has one from 1.26 on",
+    {"1.26": False, "1.34": True},
+    "pkg/features/kube_features.go, ``DynamicResourceAllocation``, which is on by default from 1.34 on "
+    "(kubernetes v1.33.13, v1.34.4)",
+)
+_RESETS_DEVICES: Final = Difference(
+    "the devices of a driver's answer take the place of those that it prepared before; before, they are added, and a "
+    "claim that is prepared again has them twice",
+    {"1.26": False, "1.37": True},
+    "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes/kubernetes#140471; v1.36.3, v1.37.0)",
+)
+_UNPREPARES_FOR_USERS_ONLY: Final = Difference(
+    "a claim is unprepared only for a pod that uses it; before, also for one whose prepare was refused",
+    {"1.26": False, "1.37": True},
+    "pkg/kubelet/cm/dra/manager.go, ``unprepareResources`` (kubernetes/kubernetes#140212; v1.36.3, v1.37.0)",
+)
+_UNPREPARES_KNOWN_CLAIMS: Final = Difference(
+    "the claims to unprepare are those that the kubelet knows the pod to use; before, those that the pod names, and a "
+    "claim that is not made yet blocks its end",
+    {"1.26": False, "1.37": True},
+    "pkg/kubelet/cm/dra/manager.go, ``unprepareResourcesForPod`` (kubernetes/kubernetes#139772; v1.36.3, v1.37.0)",
+)
+_REFUSES_LEAVING_CLAIMS: Final = Difference(
+    "a claim that is being unprepared takes no further pod",
+    {"1.26": False, "1.37": True},
+    "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes/kubernetes#140527; v1.36.3, v1.37.0)",
+)
+
+_RECONCILE_PERIOD_S: Final = 60.0
+_HEALTH_PAUSE_S: Final = 5.0
+_MOST_UPDATES: Final = 100
+
+_log = logging.getLogger(__name__)
+
+
+class _Answer(Protocol):
+    """What a driver answers about one claim."""
+
+    error: str
+
+
+class DraManager:
+    """Claims and drivers of one kubelet instance, from `start` to `stop`.
+
+    Args:
+        folder: the kubelet's folder, with its checkpoints.
+        cluster: where claims and slices are.
+        version: the minor to behave as.
+        clock: the node's time.
+        tasks: owns connections, streams and loops.
+        active_pods: the pods of this node that have not ended; None while not all sources have been heard.
+        unix_time: the date of now on the node, in seconds since 1970.
+        follows_health: whether the gate ResourceHealthStatus is on.
+        wipes: what removes ResourceSlices.
+
+    Attributes:
+        cache: the claims.
+        health: the health of the drivers' devices.
+        plugins: the drivers' plugins.
+        updates: lists of pods whose devices have changed their health; at most a hundred wait.
+
+    Raises:
+        BadCheckpointError: the kubelet does not start on the checkpoint of the folder.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cluster: ResourceApi,
+        version: Version,
+        *,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        active_pods: Callable[[], Collection[PodUID] | None],
+        unix_time: Callable[[], float],
+        follows_health: bool,
+        wipes: SliceWipes,
+    ) -> None:
+        try:
+            self.cache = ClaimInfoCache(load(folder, version))
+        except BadCheckpointError as error:
+            raise BadCheckpointError(f"create ResourceClaim cache: {error}") from None
+        self._folder = folder
+        self._cluster = cluster
+        self._version = version
+        self._clock = clock
+        self._group = tasks
+        self._active_pods = active_pods
+        self._wipes = wipes
+        self._loop: asyncio.Task[None] | None = None
+        self._is_over = False
+        self.health = DriverHealth(folder, unix_time)
+        self.plugins = DriverPlugins(wipes, version, tasks, self._watch_health if follows_health else None)
+        self.updates: asyncio.Queue[Sequence[PodUID]] = asyncio.Queue(_MOST_UPDATES)
+
+    def start(self) -> None:
+        """Wipe the slices of the node, as no driver is usable yet, and begin to reconcile."""
+        self._wipes.start()
+        self._loop = self._group.create_task(self._reconcile_each_minute(), name="claims of pods that are gone")
+
+    async def stop(self) -> None:
+        """Disconnect all drivers, as a process that ends: files stay as they are. May be called twice at any time."""
+        self._is_over = True
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+        await self.plugins.stop()
+
+    # Prepare
+
+    async def prepare(self, pod: Pod) -> None:
+        """Have the claims of a pod prepared; those that are prepared already get the pod as a user.
+
+        Raises:
+            DynamicResourcesError: a claim cannot be used, or a driver failed; the pod's containers must not start.
+            KubeletPanicError: the kubelet of this minor would end here.
+        """
+        try:
+            await self._prepare(pod)
+        except (ClaimsNotWrittenError, DynamicResourcesError) as error:
+            raise DynamicResourcesError(f"prepare dynamic resources: {error}") from None
+
+    async def _prepare(self, pod: Pod) -> None:
+        wanted = [await self._usable_claim(pod, one.claim, is_generated=one.is_generated) for one in pod_claims(pod)]
+        asked: dict[DriverPlugin, list[ClaimInfo]] = {}
+        unprepared: list[ClaimInfo] = []
+        for new, plugins in wanted:
+            info = self._joined(pod, new)
+            self._save("checkpoint ResourceClaim cache")
+            if not info.is_prepared:
+                unprepared.append(info)
+                for driver in info.drivers:
+                    if driver not in plugins:
+                        # The claim was allocated again, to another driver, while it was in the cache.
+                        raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
+                    asked.setdefault(plugins[driver], []).append(info)
+        for plugin, infos in asked.items():
+            await self._prepare_by(plugin, infos)
+        for info in unprepared:
+            self._cached(info).is_prepared = True
+        self._save("checkpoint ResourceClaim state")
+
+    async def _usable_claim(
+        self, pod: Pod, name: str, *, is_generated: bool
+    ) -> tuple[ClaimInfo, Mapping[str, DriverPlugin]]:
+        """What is to be known of a claim, and the plugins of its drivers; nothing is kept yet."""
+        claim = await self._cluster.resource_claim(pod.namespace, name)
+        if claim is None:
+            raise DynamicResourcesError(
+                f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
+            )
+        refusal = (owner_refusal(pod, claim) if is_generated else None) or use_refusal(pod, claim)
+        if refusal is not None:
+            raise DynamicResourcesError(refusal)
+        info = ClaimInfo.of(claim)
+        if info is None:
+            raise DynamicResourcesError(f"ResourceClaim {name}: not allocated")
+        # A driver that is missing now would be missing for what follows, also where the claim is prepared already.
+        return info, {driver: self.plugins.find(driver) for driver in info.drivers}
+
+    def _joined(self, pod: Pod, new: ClaimInfo) -> ClaimInfo:
+        """The claim of the cache, with the pod as a user."""
+        info = self.cache.find(new.namespace, new.name)
+        if info is None:
+            info = new
+            self.cache.add(info)
+        elif info.uid != new.uid:
+            raise DynamicResourcesError(
+                f"old ResourceClaim with same name {info.name} and different UID {info.uid} still exists "
+                "(previous pod force-deleted?!)"
+            )
+        elif info.is_being_unprepared and _REFUSES_LEAVING_CLAIMS.at(self._version):
+            raise DynamicResourcesError(f"ResourceClaim {info.name} is being unprepared")
+        info.pods[pod.uid] = None
+        return info
+
+    async def _prepare_by(self, plugin: DriverPlugin, infos: Sequence[ClaimInfo]) -> None:
+        request = NodePrepareResourcesRequest(claims=_claims(infos))
+        response = await self._ask(plugin, "NodePrepareResources", request, NodePrepareResourcesResponse)
+        by_uid = {info.uid: info for info in infos}
+        for uid, answer in response.claims.items():
+            _check_answer("NodePrepareResources", uid, answer, by_uid)
+            info = self._cached(by_uid[uid])
+            if _RESETS_DEVICES.at(self._version):
+                info.drivers[plugin.driver] = None
+            info.add_devices(plugin.driver, map(_prepared, answer.devices))
+        _check_complete("NodePrepareResources", infos, response.claims)
+
+    def _cached(self, info: ClaimInfo) -> ClaimInfo:
+        """The claim of the cache now: while drivers were asked, another one may have taken its place."""
+        cached = self.cache.find(info.namespace, info.name)
+        if cached is None:
+            raise DynamicResourcesError(not_prepared(self._version, info.namespace, info.name))
+        return cached
+
+    # Unprepare
+
+    async def unprepare(self, pod: Pod) -> None:
+        """Have the claims of a pod unprepared where no other pod uses them; does nothing the second time.
+
+        Raises:
+            DynamicResourcesError: a driver failed; the pod's end has to wait, and this to be tried again.
+        """
+        try:
+            await self._unprepare(pod.uid, pod.namespace, self._names_to_unprepare(pod))
+        except (ClaimsNotWrittenError, DynamicResourcesError) as error:
+            raise DynamicResourcesError(f"unprepare dynamic resources: {error}") from None
+
+    def _names_to_unprepare(self, pod: Pod) -> list[str]:
+        if _UNPREPARES_KNOWN_CLAIMS.at(self._version) and (known := self.cache.of_pod(pod.uid)):
+            return [info.name for info in known]
+        return [one.claim for one in pod_claims(pod)]
+
+    async def _unprepare(self, pod: PodUID, namespace: str, names: Iterable[str]) -> None:
+        asked: dict[str, list[ClaimInfo]] = {}
+        leaving: dict[str, ClaimInfo] = {}
+        for name in names:
+            info = self.cache.find(namespace, name)
+            if info is None or (pod not in info.pods and _UNPREPARES_FOR_USERS_ONLY.at(self._version)):
+                continue
+            if len(info.pods) > 1:
+                info.pods.pop(pod, None)
+                continue
+            info.is_being_unprepared = True
+            leaving[info.uid] = info
+            for driver in info.drivers:
+                asked.setdefault(driver, []).append(info)
+        for driver, infos in asked.items():
+            await self._unprepare_by(driver, infos)
+        for info in leaving.values():
+            self.cache.remove(namespace, info.name)
+        self._save("checkpoint ResourceClaim state")
+
+    async def _unprepare_by(self, driver: str, infos: Sequence[ClaimInfo]) -> None:
+        plugin, request = self.plugins.find(driver), NodeUnprepareResourcesRequest(claims=_claims(infos))
+        response = await self._ask(plugin, "NodeUnprepareResources", request, NodeUnprepareResourcesResponse)
+        by_uid = {info.uid: info for info in infos}
+        for uid, answer in response.claims.items():
+            _check_answer("NodeUnprepareResources", uid, answer, by_uid)
+        _check_complete("NodeUnprepareResources", infos, response.claims)
+
+    async def reconcile(self, active: Collection[PodUID]) -> None:
+        """Unprepare the claims of pods that are not active any more; what fails is tried again the next time."""
+        inactive: dict[PodUID, list[ClaimInfo]] = {}
+        for info in self.cache:
+            for pod in info.pods:
+                if pod not in active:
+                    inactive.setdefault(pod, []).append(info)
+        for pod, infos in inactive.items():
+            try:
+                await self._unprepare(pod, infos[0].namespace, [info.name for info in infos])
+            except (ClaimsNotWrittenError, DynamicResourcesError) as error:
+                _log.info("Unpreparing pod resources in reconcile loop failed, will retry podUID=%s err=%s", pod, error)
+
+    async def _reconcile_each_minute(self) -> None:
+        while True:
+            active = self._active_pods()
+            if active is not None:
+                await self.reconcile(active)
+            await self._clock.sleep(_RECONCILE_PERIOD_S)
+
+    # Drivers
+
+    async def _ask(self, plugin: DriverPlugin, method: str, request: Message, answer: type[M]) -> M:
+        try:
+            return await plugin.call(method, request, answer)
+        except RpcError as error:
+            raise DynamicResourcesError(f"{method}: {error}") from None
+
+    def _save(self, purpose: str) -> None:
+        try:
+            save(self._folder, self.cache, self._version)
+        except ClaimsNotWrittenError as error:
+            raise ClaimsNotWrittenError(f"{purpose}: {error}") from None
+
+    async def _watch_health(self, plugin: DriverPlugin) -> None:
+        """Take the reports of a plugin, whatever services it has named, and ask again after each end."""
+        while True:
+            try:
+                await self._take_reports(plugin)
+            except (RpcError, UnreadableMessageError) as error:
+                _log.info("WatchResources health stream of %s has ended: %s", plugin.driver, error)
+            await self._clock.sleep(_HEALTH_PAUSE_S)
+
+    async def _take_reports(self, plugin: DriverPlugin) -> None:
+        method = f"/{HEALTH_SERVICE}/NodeWatchResources"
+        await plugin.connect()
+        try:
+            async with aclosing(plugin.listen(method, NodeWatchResourcesRequest())) as messages:
+                async for message in messages:
+                    report = read_message(NodeWatchResourcesResponse, message, self._version)
+                    self._take_report(plugin.driver, report)
+        finally:
+            if not self._is_over:
+                self.health.forget(plugin.driver)
+
+    def _take_report(self, driver: str, report: NodeWatchResourcesResponse) -> None:
+        pods = self.cache.pods_with_devices(driver, self.health.update(driver, report))
+        if not pods:
+            return
+        try:
+            self.updates.put_nowait(pods)
+        except asyncio.QueueFull:
+            _log.error("DRA health update channel is full, discarding pod update notification pods=%s", pods)
+
+
+def _claims(infos: Iterable[ClaimInfo]) -> list[Claim]:
+    return [Claim(namespace=info.namespace, uid=info.uid, name=info.name) for info in infos]
+
+
+def _prepared(device: Device) -> PreparedDevice:
+    return PreparedDevice(
+        pool=device.pool_name,
+        name=device.device_name,
+        # A list of protobuf that is empty is nil in Go.
+        requests=tuple(device.request_names) or None,
+        cdi_ids=tuple(device.cdi_device_ids) or None,
+        share_id=device.share_id if device.HasField("share_id") else None,
+    )
+
+
+def _check_answer(method: str, uid: str, answer: _Answer, asked: Mapping[str, ClaimInfo]) -> None:
+    if uid not in asked:
+        raise DynamicResourcesError(f"{method} returned result for unknown claim UID {uid}")
+    if answer.error:
+        raise DynamicResourcesError(f"{method} failed for ResourceClaim {asked[uid].name}: {answer.error}")
+
+
+def _check_complete(method: str, asked: Sequence[ClaimInfo], answered: Collection[str]) -> None:
+    if len(asked) != len(answered):
+        raise DynamicResourcesError(f"{method} skipped {len(asked) - len(answered)} ResourceClaims")

@@ -1,0 +1,187 @@
+"""The plugins of DRA drivers, as a kubelet reaches them.
+
+A driver may have several instances of its plugin at once, as during a rolling update; each registers its own endpoint.
+The one that is called is the newest of those that are connected, or the newest of all where none is. A driver without
+a connected instance gets some time; then its ResourceSlices are wiped, so that no more pods come for its devices
+(`slice_wipes`).
+
+Source: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, dra_plugin.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from ..apis.dra import CALL_TIMEOUT_S, SERVICES
+from ..golang.text import quoted
+from ..model.version import Version
+from ..registration.plugin_client import PluginChannel
+from .pod_claims import DynamicResourcesError
+from .slice_wipes import SliceWipes
+
+__all__ = ["DriverPlugin", "DriverPlugins", "WatchHealth"]
+
+M = TypeVar("M", bound=Message)
+
+_log = logging.getLogger(__name__)
+
+
+class DriverPlugin:
+    """One registered instance of a driver's plugin.
+
+    Attributes:
+        driver: the driver's name.
+        endpoint: path of its socket.
+        service: which of `SERVICES` it is called by.
+        is_connected: whether there is a connection now.
+    """
+
+    def __init__(self, driver: str, endpoint: str, service: str, version: Version) -> None:
+        self.driver = driver
+        self.endpoint = endpoint
+        self.service = service
+        self.is_connected = False
+        self._channel = PluginChannel(endpoint, version)
+
+    async def call(self, method: str, request: Message, answer: type[M]) -> M:
+        """Ask the plugin; a call without a connection fails at once, and each one ends after 45 real seconds.
+
+        Raises:
+            RpcError: it refused, died, cannot be reached, or the time is over.
+        """
+        path = f"/{SERVICES[self.service]}/{method}"
+        return await self._channel.call(path, request, answer, timeout_s=CALL_TIMEOUT_S)
+
+    async def connect(self) -> None:
+        """Connect, unless there is a connection; raises as `call`."""
+        await self._channel.connect()
+
+    def listen(self, method: str, request: Message) -> AsyncGenerator[bytes, None]:
+        """Ask for a stream by the full name of a method; raises as `call`."""
+        return self._channel.listen(method, request)
+
+    async def keep_connected(self, on_change: Callable[[], None]) -> None:
+        """Keep a connection, until `close`; calls back when `is_connected` has changed."""
+
+        def changed(is_connected: bool) -> None:
+            self.is_connected = is_connected
+            _log.info("Connection changed driverName=%s endpoint=%s connected=%s", *self.key, is_connected)
+            on_change()
+
+        await self._channel.keep_connected(changed)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its driver and endpoint, which no other instance has at the same time."""
+        return self.driver, self.endpoint
+
+    async def close(self) -> None:
+        """Close the connection, which fails the calls that are under way."""
+        await self._channel.close()
+
+
+WatchHealth = Callable[[DriverPlugin], Coroutine[Any, Any, None]]
+"""Follows the health of a plugin's devices as long as the plugin is registered."""
+
+
+class DriverPlugins:
+    """The registered plugins; takes those of the type DRAPlugin from the plugin manager.
+
+    Args:
+        wipes: remove the slices of drivers.
+        version: the minor it behaves as.
+        tasks: owns the connections.
+        watch_health: None where the kubelet does not follow the health of devices.
+    """
+
+    def __init__(
+        self, wipes: SliceWipes, version: Version, tasks: asyncio.TaskGroup, watch_health: WatchHealth | None
+    ) -> None:
+        self._wipes = wipes
+        self._version = version
+        self._group = tasks
+        self._watch_health = watch_health
+        self._plugins: dict[str, list[DriverPlugin]] = {}
+        self._tasks: dict[DriverPlugin, list[asyncio.Task[None]]] = {}
+
+    def find(self, driver: str) -> DriverPlugin:
+        """The instance that is called.
+
+        Raises:
+            DynamicResourcesError: none is registered.
+        """
+        if not driver:
+            raise DynamicResourcesError("DRA driver name is empty")
+        plugins = self.of_driver(driver)
+        if not plugins:
+            raise DynamicResourcesError(f"DRA driver {driver} is not registered")
+        return next((plugin for plugin in reversed(plugins) if plugin.is_connected), plugins[-1])
+
+    def of_driver(self, driver: str) -> Sequence[DriverPlugin]:
+        """A driver's instances in the order of their registration."""
+        return self._plugins.get(driver, ())
+
+    async def stop(self) -> None:
+        """Close all connections; may be called twice."""
+        self._wipes.stop()
+        for plugin in [plugin for plugins in self._plugins.values() for plugin in plugins]:
+            await self._end(plugin)
+        self._plugins.clear()
+
+    # PluginTypeHandler
+
+    def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        refusal = _service_refusal(versions)
+        if refusal is None:
+            return None
+        return f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}: {refusal}"
+
+    async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
+        refusal = self.validate(name, endpoint, versions)
+        if refusal is not None:
+            return refusal
+        if any(plugin.endpoint == endpoint for plugin in self.of_driver(name)):
+            return f"endpoint {endpoint} already registered for DRA driver plugin {name}"
+        # The order is the plugin's, not that of the services.
+        service = next(version for version in versions if version in SERVICES)
+        plugin = DriverPlugin(name, endpoint, service, self._version)
+        self._plugins.setdefault(name, []).append(plugin)
+        works = [plugin.keep_connected(lambda: self._sync(name))]
+        if self._watch_health is not None:
+            works.append(self._watch_health(plugin))
+        self._tasks[plugin] = [self._group.create_task(work, name=f"DRA plugin {endpoint}") for work in works]
+        self._sync(name)
+        return None
+
+    async def deregister(self, name: str, endpoint: str) -> None:
+        plugin = next((plugin for plugin in self.of_driver(name) if plugin.endpoint == endpoint), None)
+        if plugin is None:
+            return
+        self._plugins[name].remove(plugin)
+        self._sync(name)
+        await self._end(plugin)
+
+    def _sync(self, driver: str) -> None:
+        self._wipes.set_usable(driver, any(plugin.is_connected for plugin in self.of_driver(driver)))
+
+    async def _end(self, plugin: DriverPlugin) -> None:
+        tasks = self._tasks.pop(plugin, [])
+        for task in tasks:
+            task.cancel()
+        await plugin.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _service_refusal(versions: Sequence[str]) -> str | None:
+    """Why a plugin that serves these cannot be called, None where it can."""
+    if not versions:
+        return "empty list of supported gRPC services (aka supported versions)"
+    if any(version in SERVICES for version in versions):
+        return None
+    theirs, ours = (f"[{' '.join(map(quoted, names))}]" for names in (versions, SERVICES))
+    return f"none of services supported by the plugin ({theirs}) are supported by the kubelet ({ours})"

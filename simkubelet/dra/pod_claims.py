@@ -1,0 +1,116 @@
+"""What a pod says about its claims, and what a claim says about its pods; errors of both.
+
+Source: k8s.io/dynamic-resource-allocation v0.34.4, resourceclaim/resourceclaim.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..golang.text import quoted
+from ..model.pod import Pod
+from ..model.version import Difference, Version
+
+__all__ = [
+    "DynamicResourcesError",
+    "PodClaim",
+    "claims_of_container",
+    "not_prepared",
+    "owner_refusal",
+    "pod_claims",
+    "use_refusal",
+]
+
+_NAMES_NAMESPACE: Final = Difference(
+    "the error about a claim that was never prepared names its namespace",
+    {"1.26": False, "1.36": True},
+    "pkg/kubelet/cm/dra/manager.go, ``GetResources``, ``prepareResources`` (kubernetes v1.35.4, v1.36.3)",
+)
+
+
+class DynamicResourcesError(Exception):
+    """The dynamic resources of a pod cannot be prepared, unprepared or found; the message is the kubelet's."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """One entry of a pod's ``spec.resourceClaims`` that has a claim.
+
+    Attributes:
+        entry: its name in the pod, by which containers refer to it.
+        claim: the name of the ResourceClaim, in the pod's namespace.
+        is_generated: whether the claim was made from a template, and so has to belong to the pod.
+    """
+
+    entry: str
+    claim: str
+    is_generated: bool
+
+
+def pod_claims(pod: Pod) -> Iterator[PodClaim]:
+    """The claims of a pod, in order; an entry that turned out to need no claim has none.
+
+    Raises:
+        DynamicResourcesError: a claim is not made yet, or an entry names neither claim nor template; once the entries
+            before it have been read.
+    """
+    generated = {
+        status.get("name", ""): status.get("resourceClaimName")
+        # The first of a name counts.
+        for status in reversed(_status(pod).get("resourceClaimStatuses") or ())
+    }
+    for entry in pod.spec.get("resourceClaims") or ():
+        name = str(entry.get("name", ""))
+        if (claim := entry.get("resourceClaimName")) is not None:
+            yield PodClaim(name, str(claim), is_generated=False)
+        elif entry.get("resourceClaimTemplateName") is None:
+            text = f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim {quoted(name)}'
+            raise DynamicResourcesError(f"{text}: none of the supported fields are set")
+        elif name not in generated:
+            raise DynamicResourcesError(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
+        elif (claim := generated[name]) is not None:
+            yield PodClaim(name, str(claim), is_generated=True)
+
+
+def claims_of_container(pod: Pod, container: str) -> Sequence[Mapping[str, Any]]:
+    """``resources.claims`` of a container of any kind: each has the ``name`` of an entry and may have a ``request``."""
+    for kind in ("containers", "initContainers"):
+        for spec in pod.spec.get(kind) or ():
+            if spec.get("name") == container:
+                claims: Sequence[Mapping[str, Any]] = (spec.get("resources") or {}).get("claims") or ()
+                return claims
+    return ()
+
+
+def not_prepared(version: Version, namespace: str, claim: str) -> str:
+    """What is wrong where a claim that has to be in the cache is not there."""
+    where = f" in namespace {namespace}" if _NAMES_NAMESPACE.at(version) else ""
+    return f"internal error: unable to get claim info for ResourceClaim {claim}{where}"
+
+
+def owner_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
+    """Why a generated claim is not the pod's own, None where it is."""
+    metadata = claim["metadata"]
+    owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
+    if metadata.get("namespace", "") == pod.namespace and owners and owners[0].get("uid") == pod.uid:
+        return None
+    of_pod = f"was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
+    return f"ResourceClaim {metadata.get('namespace', '')}/{metadata['name']} {of_pod}"
+
+
+def use_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
+    """Why the pod may not use a claim, None where the claim is reserved for it."""
+    reserved = (claim.get("status") or {}).get("reservedFor") or ()
+    if any(consumer.get("uid") == pod.uid for consumer in reserved):
+        return None
+    metadata = claim["metadata"]
+    return (
+        f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {metadata['name']} ({metadata.get('uid', '')})"
+    )
+
+
+def _status(pod: Pod) -> Mapping[str, Any]:
+    status: Mapping[str, Any] = pod.manifest.get("status") or {}
+    return status

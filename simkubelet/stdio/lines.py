@@ -1,0 +1,114 @@
+"""The two streams of a program that answers lines: a session from its first line to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from .session import CommandTable, N, Session
+
+__all__ = ["serve_lines"]
+
+_CHUNK_BYTES: Final = 1 << 16
+
+
+async def serve_lines(make_node: Callable[[asyncio.TaskGroup], N], commands: CommandTable[N]) -> None:
+    """Answer the lines of the standard input until it ends, the reader of the answers is gone, or a SIGTERM comes.
+
+    Args:
+        make_node: makes what the commands work on; it is stopped at the end.
+        commands: what can be asked.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        node = make_node(tasks)
+        session = Session(node, commands, tasks)
+        answering = asyncio.create_task(_answer_all(session))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, answering.cancel)
+        try:
+            await asyncio.wait({answering})
+        finally:
+            answering.cancel()
+            session.cancel()
+            await node.stop()
+        if not answering.cancelled():
+            with contextlib.suppress(BrokenPipeError):
+                answering.result()
+
+
+async def _answer_all(session: Session[N]) -> None:
+    with _LineReader(sys.stdin.fileno()) as lines:
+        while (line := await lines.next()) is not None:
+            if line.strip():
+                _write_line(sys.stdout.fileno(), await session.answer(line))
+
+
+class _LineReader:
+    """Reads lines as they come from a pipe, a socket, a terminal or a file; the loop stays free meanwhile.
+
+    Use as a context manager inside a running loop.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: deque[bytes] = deque()
+        self._unfinished = bytearray()
+        self._is_at_end = False
+        self._is_watched = False
+        self._arrived = asyncio.Event()
+
+    def __enter__(self) -> _LineReader:
+        try:
+            asyncio.get_running_loop().add_reader(self._descriptor, self._read)
+            self._is_watched = True
+        except PermissionError:
+            # A regular file cannot be watched, and never makes its reader wait.
+            self._arrived.set()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._unwatch()
+
+    async def next(self) -> bytes | None:
+        """The next line without its end, as soon as it is there; None at the end of the input."""
+        while not self._lines:
+            if self._is_at_end:
+                return None
+            if not self._is_watched:
+                self._read()
+                continue
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._lines.popleft()
+
+    def _read(self) -> None:
+        chunk = os.read(self._descriptor, _CHUNK_BYTES)
+        self._arrived.set()
+        if not chunk:
+            self._is_at_end = True
+            self._unwatch()
+            if self._unfinished:
+                self._lines.append(bytes(self._unfinished))
+            return
+        first, *more = chunk.split(b"\n")
+        self._unfinished += first
+        for part in more:
+            self._lines.append(bytes(self._unfinished))
+            self._unfinished = bytearray(part)
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            asyncio.get_running_loop().remove_reader(self._descriptor)
+            self._is_watched = False
+
+
+def _write_line(descriptor: int, line: bytes) -> None:
+    """Write a line whole; waits while the other side does not read."""
+    left = memoryview(line + b"\n")
+    while left:
+        left = left[os.write(descriptor, left) :]

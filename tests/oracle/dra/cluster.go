@@ -1,0 +1,116 @@
+//go:build !before1_34
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"simkubelet/oracle/wire"
+)
+
+// cluster holds claims and slices, and the field selectors with which slices were wiped.
+type cluster struct {
+	client *fake.Clientset
+	mutex  sync.Mutex
+	wipes  []string
+}
+
+func newCluster() *cluster {
+	c := &cluster{client: fake.NewClientset(), wipes: []string{}}
+	// The tracker of the fake client knows no field selectors.
+	c.client.PrependReactor("delete-collection", "resourceslices", c.wipe)
+	return c
+}
+
+func (c *cluster) wipe(action clienttesting.Action) (bool, runtime.Object, error) {
+	chosen := action.(clienttesting.DeleteCollectionAction).GetListRestrictions().Fields
+	c.mutex.Lock()
+	c.wipes = append(c.wipes, chosen.String())
+	c.mutex.Unlock()
+	// Inside a reaction the client is locked; its tracker is not.
+	tracker, resource := c.client.Tracker(), resourceapi.SchemeGroupVersion.WithResource("resourceslices")
+	found, err := tracker.List(resource, resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"), "")
+	if err != nil {
+		return true, nil, err
+	}
+	for _, slice := range found.(*resourceapi.ResourceSliceList).Items {
+		known := fields.Set{resourceapi.ResourceSliceSelectorDriver: slice.Spec.Driver}
+		if slice.Spec.NodeName != nil {
+			known[resourceapi.ResourceSliceSelectorNodeName] = *slice.Spec.NodeName
+		}
+		if chosen.Matches(known) {
+			if err := tracker.Delete(resource, "", slice.Name); err != nil {
+				return true, nil, err
+			}
+		}
+	}
+	return true, nil, nil
+}
+
+type objectArguments struct {
+	Kind      string          `json:"kind"`
+	Object    json.RawMessage `json:"object"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+}
+
+// put creates an object, or takes the place of one.
+func (o *oracle) put(a objectArguments) (wire.Answer, error) {
+	tracker := o.cluster.client.Tracker()
+	switch a.Kind {
+	case "ResourceClaim":
+		var claim resourceapi.ResourceClaim
+		if err := json.Unmarshal(a.Object, &claim); err != nil {
+			return nil, err
+		}
+		resource := resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
+		_ = tracker.Delete(resource, claim.Namespace, claim.Name)
+		return nil, tracker.Create(resource, &claim, claim.Namespace)
+	case "ResourceSlice":
+		var slice resourceapi.ResourceSlice
+		if err := json.Unmarshal(a.Object, &slice); err != nil {
+			return nil, err
+		}
+		resource := resourceapi.SchemeGroupVersion.WithResource("resourceslices")
+		_ = tracker.Delete(resource, "", slice.Name)
+		return nil, tracker.Create(resource, &slice, "")
+	}
+	return nil, fmt.Errorf("no kind %q", a.Kind)
+}
+
+func (o *oracle) delete(a objectArguments) (wire.Answer, error) {
+	api, ctx := o.cluster.client.ResourceV1(), context.Background()
+	switch a.Kind {
+	case "ResourceClaim":
+		return nil, api.ResourceClaims(a.Namespace).Delete(ctx, a.Name, metav1.DeleteOptions{})
+	case "ResourceSlice":
+		return nil, api.ResourceSlices().Delete(ctx, a.Name, metav1.DeleteOptions{})
+	}
+	return nil, fmt.Errorf("no kind %q", a.Kind)
+}
+
+func (o *oracle) slices(none) (wire.Answer, error) {
+	found, err := o.cluster.client.ResourceV1().ResourceSlices().List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, slice := range found.Items {
+		names = append(names, slice.Name)
+	}
+	slices.Sort(names)
+	o.cluster.mutex.Lock()
+	defer o.cluster.mutex.Unlock()
+	return wire.Answer{"slices": names, "wipes": slices.Clone(o.cluster.wipes)}, nil
+}

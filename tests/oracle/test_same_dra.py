@@ -1,0 +1,431 @@
+"""The kubelet's own DRA manager and ours: recorded sequences, files that are odd, and random commands to both.
+
+Where the kubelet takes drivers or claims out of a Go map, what follows from their order is not asked: calls are
+compared claim by claim, lists sorted, and a driver fails only where no other is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, Phase, note, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+
+from tests.support.dra_node import claim_object
+from tests.support.dra_sequences import play, recorded_sequences
+from tests.support.dra_sides import DraSides
+from tests.support.kubelet_sides import Answer
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED, LineProcess
+
+pytestmark = pytest.mark.oracle
+
+SHARDS = 2 * ROUNDS
+STEPS = 10
+ONE, TWO = "one.example.com", "two.example.com"
+ENDPOINTS = {"a.sock": ONE, "b.sock": ONE, "c.sock": TWO}
+PODS = ("p0", "p1", "p2")
+CLAIMS = ("c0", "c1", "c2")
+
+endpoints = st.sampled_from(sorted(ENDPOINTS))
+pods = st.sampled_from(PODS)
+claims = st.sampled_from(CLAIMS)
+services = st.sampled_from(
+    [
+        *[["v1.DRAPlugin"]] * 3,
+        ["v1beta1.DRAPlugin", "v1.DRAPlugin"],
+        ["v1.DRAPlugin", "v1beta1.DRAPlugin"],
+        ["v9", "v1beta1.DRAPlugin"],
+        ["v9", 'a "quoted" one'],
+        [],
+    ]
+)
+owners = st.sampled_from(["", *PODS])
+usable = [(ONE,), (ONE,), (ONE,), (TWO,), (ONE, TWO)]
+drivers = st.sampled_from([*usable, *usable, (), ("",), None])
+good_kinds = st.sampled_from([*["named"] * 6, "made", "needless"])
+kinds = st.sampled_from([*["named"] * 6, *["made"] * 2, "needless", "not yet", "neither"])
+modes = st.sampled_from(["error", "error", "claim_error", "skip", "unknown"])
+devices = st.lists(
+    st.fixed_dictionaries(
+        {
+            "pool": st.sampled_from(["pool", "other"]),
+            "device": st.sampled_from(["dev-0", "dev-1"]),
+            "requests": st.lists(st.sampled_from(["req", "more"]), max_size=2),
+            "cdi": st.lists(st.sampled_from(["v.com/c=0", "v.com/c=<&>"]), max_size=2),
+        }
+    ),
+    max_size=2,
+)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Path:
+    path = os.environ.get("SIMKUBELET_ORACLE_DRA")
+    if path is None:
+        pytest.skip("no oracle: SIMKUBELET_ORACLE_DRA is not set, as the nox session `oracle` does")
+    return Path(path)
+
+
+@pytest.fixture(scope="module")
+def sides(oracle: Path) -> Iterator[DraSides]:
+    both = DraSides(oracle)
+    yield both
+    both.close()
+
+
+@pytest.mark.parametrize("sequence", [pytest.param(sequence, id=sequence["name"]) for sequence in recorded_sequences()])
+async def test_real_manager_answers_as_recorded(oracle: Path, sequence: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory(prefix="dra-") as folder:
+        place = ["--dir", folder]
+        driver = [sys.executable, "-m", "tests.support.dra_driver", *place]
+        async with LineProcess([str(oracle), *place]) as one, LineProcess(driver) as other:
+
+            async def ask(to: str, command: dict[str, Any]) -> Answer:
+                return await (one if to == "manager" else other).ask(**command)
+
+            found = await play(sequence, Path(folder), ask)
+
+    assert not found, "\n".join(found)
+
+
+def checkpoint(listed: str) -> str:
+    """A file with this list of claims, and the checksum that it should have."""
+    data = f'{{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":{listed}}}'
+    return json.dumps({"Data": data, "Checksum": crc32(data.encode())})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "{}",
+        "null",
+        "[]",
+        "5",
+        "true",
+        '"text"',
+        "gibberish",
+        "{} {}",
+        '{"Data":',
+        '{"Data":""}',
+        '{"Data":5}',
+        '{"Data":{}}',
+        '{"Checksum":"1"}',
+        '{"Checksum":-1}',
+        '{"Checksum":1.5}',
+        '{"Checksum":4294967296}',
+        '{"Checksum":4010664294}',
+        '{"checksum":4010664294,"more":[]}',
+        '{"data":"{}","CHECKSUM":2745614147}',
+        checkpoint("null"),
+        checkpoint("[]"),
+        checkpoint("[{}]"),
+        checkpoint(
+            '[{"ClaimName":"c1","namespace":"default","PodUIDs":{"p1":{}},"DriverState":{"d":{"Devices":[{}]}}}]'
+        ),
+        checkpoint('[{"ClaimName":"c1"},{"ClaimName":"c1","ClaimUID":"u"}]'),
+        checkpoint("xyz"),
+    ],
+)
+def test_both_take_and_refuse_the_same_files(sides: DraSides, text: str) -> None:
+    sides.ask("manager", "write_checkpoint", text=text)
+    pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}}
+    pod["spec"] = {
+        "containers": [{"name": "c", "resources": {"claims": [{"name": "c1"}]}}],
+        "resourceClaims": [{"name": "c1", "resourceClaimName": "c1"}],
+    }
+
+    for cmd, fields in (("restart", {}), ("claim_infos", {"pod": pod, "container": "c"}), ("checkpoint", {})):
+        real, ours = sides.ask("manager", cmd, **fields)
+        assert ours == real
+
+    sides.ask("manager", "stop")
+    for side in sides.both:
+        side.clear()
+
+
+class BothManagers(RuleBasedStateMachine):
+    """What can happen to one node, its pods and its drivers."""
+
+    sides: DraSides
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pods: dict[str, Answer] = {}
+        self.claims: dict[str, tuple[str, ...]] = {}
+        self.registered: list[str] = []
+        self.served: set[str] = set()
+        self.modes = {"prepare": "", "unprepare": ""}
+        self.manager("start", node="node-1", wiping_ms=0)
+        self.driver("set", rpc="prepare")
+        self.driver("set", rpc="unprepare")
+        self.driver("calls")
+
+    def same(self, whom: str, cmd: str, **fields: Any) -> Answer:
+        """Send a command to both, and expect one answer."""
+        real, ours = (_in_order(answer) for answer in self.sides.ask(whom, cmd, **fields))
+        note(f"{whom}: {cmd} {fields} -> {real}")
+        assert ours == real, f"{whom}: {cmd} {fields}: {ours}, and the real one {real}"
+        return real
+
+    def manager(self, cmd: str, **fields: Any) -> Answer:
+        return self.same("manager", cmd, **fields)
+
+    def driver(self, cmd: str, **fields: Any) -> Answer:
+        return self.same("driver", cmd, **fields)
+
+    @initialize(data=st.data(), owner=pods)
+    def begin(self, data: st.DataObject, owner: str) -> None:
+        for name in data.draw(st.sampled_from([["a.sock", "c.sock"], ["c.sock", "b.sock", "a.sock"], ["a.sock"]])):
+            self.register(name, ["v1.DRAPlugin"])
+        for name in CLAIMS:
+            self.put_claim(name, PODS, owner, data.draw(st.sampled_from(usable)))
+        for name in PODS:
+            self.pod(name, data.draw(st.lists(st.tuples(good_kinds, claims), min_size=1, max_size=2)))
+
+    # Drivers
+
+    @rule(endpoint=endpoints, services=services)
+    def register(self, endpoint: str, services: list[str]) -> None:
+        if endpoint not in self.served and endpoint not in self.registered:
+            self.driver("serve", endpoint=endpoint, serve=["v1", "v1beta1"])
+            self.served.add(endpoint)
+        driver = ENDPOINTS[endpoint]
+        answer = self.manager("register", driver=driver, endpoint=f"DIR/{endpoint}", services=services)
+        if answer["ok"]:
+            self.registered.append(endpoint)
+            self.wait_until_connected(endpoint, True)
+        self.manager("plugin", driver=driver)
+
+    @rule(endpoint=endpoints)
+    def deregister(self, endpoint: str) -> None:
+        self.manager("deregister", driver=ENDPOINTS[endpoint], endpoint=f"DIR/{endpoint}")
+        if endpoint in self.registered:
+            self.registered.remove(endpoint)
+        self.manager("plugin", driver=ENDPOINTS[endpoint])
+
+    @precondition(lambda self: self.served)
+    @rule(data=st.data())
+    def instance_ends(self, data: st.DataObject) -> None:
+        endpoint = data.draw(st.sampled_from(sorted(self.served)))
+        self.driver("stop", endpoint=endpoint)
+        self.served.remove(endpoint)
+        if endpoint in self.registered:
+            self.wait_until_connected(endpoint, False)
+
+    @rule(rpc=st.sampled_from(["prepare", "unprepare"]), mode=modes, code=st.sampled_from(["internal", "not_found"]))
+    def driver_answers(self, rpc: str, mode: str, code: str) -> None:
+        self.set_mode(rpc, mode, code=code)
+
+    @rule(chosen=devices)
+    def driver_has_devices(self, chosen: list[Answer]) -> None:
+        self.set_mode("prepare", "", devices={"*": chosen})
+
+    def set_mode(self, rpc: str, mode: str, **more: Any) -> None:
+        self.modes[rpc] = mode
+        self.driver("set", rpc=rpc, mode=mode, message="broken: 100%", **more)
+
+    def wait_until_connected(self, endpoint: str, is_connected: bool) -> None:
+        path = f"DIR/{endpoint}"
+        state = {"endpoint": path, "connected": is_connected}
+        self.sides.wait(
+            "manager",
+            "plugin",
+            lambda answer: any(state.items() <= one.items() for one in answer.get("plugins", ())),
+            driver=ENDPOINTS[endpoint],
+        )
+
+    # Objects
+
+    @rule(name=claims, reserved=st.sampled_from([PODS, PODS, PODS[:2], ()]), owner=owners, drivers=drivers)
+    def put_claim(self, name: str, reserved: Sequence[str], owner: str, drivers: tuple[str, ...] | None) -> None:
+        """A claim comes, or one of another uid takes its place: what is allocated to a claim does not change."""
+        uid = f"{name}-{'-'.join(drivers or ())}"
+        self.claims[name] = drivers or ()
+        claim = claim_object(name, *reserved, uid=uid, owner=owner, drivers=drivers)
+        self.manager("put", kind="ResourceClaim", object=claim)
+
+    @precondition(lambda self: len(self.claims) == len(CLAIMS))
+    @rule(name=claims)
+    def delete_claim(self, name: str) -> None:
+        self.manager("delete", kind="ResourceClaim", namespace="default", name=name)
+        self.claims.pop(name, None)
+
+    @rule(uid=pods, entries=st.lists(st.tuples(kinds, claims), max_size=3))
+    def pod(self, uid: str, entries: list[tuple[str, str]]) -> None:
+        """A pod comes, or names other claims than before."""
+        self.pods[uid] = _pod(uid, entries)
+
+    # The manager
+
+    @rule(uid=pods)
+    def prepare(self, uid: str) -> None:
+        if self.is_decided(uid, "prepare"):
+            self.manager("prepare", pod=self.pods[uid])
+        self.compare()
+
+    @rule(uid=pods)
+    def unprepare(self, uid: str) -> None:
+        if self.is_decided(uid, "unprepare"):
+            self.manager("unprepare", pod=self.pods[uid])
+        self.compare()
+
+    @rule()
+    def all_pods_start(self) -> None:
+        for uid in self.pods:
+            self.prepare(uid)
+
+    @rule()
+    def drivers_recover_and_all_pods_start(self) -> None:
+        self.set_mode("prepare", "")
+        self.all_pods_start()
+
+    @rule()
+    def all_pods_end(self) -> None:
+        for uid in self.pods:
+            self.unprepare(uid)
+
+    @rule(active=st.lists(pods, unique=True))
+    def reconcile(self, active: list[str]) -> None:
+        self.set_mode("unprepare", "")
+        if {ENDPOINTS[endpoint] for endpoint in self.connected} == {ONE, TWO}:
+            self.manager("reconcile", active=active)
+        self.compare()
+
+    @rule(exchanges=st.booleans())
+    def restart(self, exchanges: bool) -> None:
+        """The next manager starts on its own checkpoint, or both on that of the real one."""
+        if exchanges:
+            real, _ = self.sides.ask("manager", "checkpoint")
+            self.manager("write_checkpoint", text=real["text"])
+        self.manager("restart")
+        self.registered.clear()
+        self.compare()
+
+    @property
+    def connected(self) -> list[str]:
+        return [endpoint for endpoint in self.registered if endpoint in self.served]
+
+    def is_decided(self, uid: str, rpc: str) -> bool:
+        """Whether the order of drivers and claims makes no difference; the driver is set to answer well for that."""
+        names = [name for _, name in _claims(self.pods[uid])]
+        known = {driver for name in CLAIMS for driver in self.drivers_of(name) if name in names}
+        if len(names) > 1 and self.modes[rpc] in ("claim_error", "unknown"):
+            self.set_mode(rpc, "")
+        if len(known) > 1 and self.modes[rpc]:
+            self.set_mode(rpc, "")
+        if len(known) <= 1:
+            return True
+        # A driver that is asked for a claim twice answers once, which is an error.
+        return known <= {ENDPOINTS[endpoint] for endpoint in self.connected} and len(names) == len({*names})
+
+    def drivers_of(self, name: str) -> set[str]:
+        """The drivers of a claim, of the object and of what the manager remembers."""
+        _, ours = self.sides.ask("manager", "claim_infos", pod=_pod("p", [("named", name)]), container="c")
+        remembered = {driver for info in ours.get("infos") or () for driver in info["DriverState"]}
+        return {*self.claims.get(name, ()), *remembered}
+
+    def compare(self) -> None:
+        self.driver("calls")
+        self.manager("checkpoint")
+
+    @rule()
+    def containers_are_looked_at(self) -> None:
+        for uid, pod in self.pods.items():
+            self.manager("might_need_unprepare", uid=uid)
+            self.manager("claim_infos", pod=pod, container="c")
+            for container in ("c", "more"):
+                self.manager("get_resources", pod=pod, container=container)
+
+    def teardown(self) -> None:
+        self.sides.ask("manager", "stop")
+        for endpoint in self.served:
+            self.driver("stop", endpoint=endpoint)
+        for name in CLAIMS:
+            self.sides.ask("manager", "delete", kind="ResourceClaim", namespace="default", name=name)
+        for side in self.sides.both:
+            side.clear()
+
+
+def _claims(pod: Answer) -> list[tuple[str, str]]:
+    """The entries of a pod that have a claim, with its name."""
+    made = {one["name"]: one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())}
+    named = [
+        (entry["name"], entry.get("resourceClaimName") or made.get(entry["name"]))
+        for entry in pod["spec"]["resourceClaims"]
+    ]
+    return [(name, claim) for name, claim in named if claim]
+
+
+def _pod(uid: str, entries: list[tuple[str, str]]) -> Answer:
+    """A pod whose container ``c`` uses all entries, and ``more`` one request of each."""
+    listed: list[Answer] = []
+    statuses: list[Answer] = []
+    for number, (kind, claim) in enumerate(entries):
+        name = f"e{number}"
+        source = {"named": {"resourceClaimName": claim}, "neither": {}}
+        listed.append({"name": name, **source.get(kind, {"resourceClaimTemplateName": "t"})})
+        if kind == "made":
+            statuses.append({"name": name, "resourceClaimName": claim})
+        elif kind == "needless":
+            statuses.append({"name": name})
+    used = [{"name": entry["name"]} for entry in listed]
+    return {
+        "metadata": {"name": f"pod-{uid}", "namespace": "default", "uid": uid},
+        "spec": {
+            "containers": [
+                {"name": "c", "resources": {"claims": used}},
+                {"name": "more", "resources": {"claims": [{**one, "request": "more"} for one in used]}},
+            ],
+            "resourceClaims": listed,
+        },
+        "status": {"resourceClaimStatuses": statuses},
+    }
+
+
+def _in_order(answer: Answer) -> Answer:
+    """An answer in which what came out of a Go map is sorted, and calls are told claim by claim."""
+    answer = dict(answer)
+    if "cdi_devices" in answer:
+        answer["cdi_devices"] = sorted(answer["cdi_devices"])
+    if "calls" in answer:
+        answer["calls"] = sorted(
+            (call["rpc"], call["endpoint"], call["service"], claim)
+            for call in answer["calls"]
+            for claim in call["claims"]
+        )
+    if "text" in answer:
+        document = json.loads(answer["text"])
+        data = json.loads(document["Data"])
+        listed = data["ClaimInfoStateList"] or ()
+        if len(listed) > 1:
+            # Another order has another checksum.
+            answer["text"] = sorted(map(json.dumps, listed))
+    return answer
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_same_as_the_real_dra_manager(sides: DraSides, shard: int) -> None:
+    machine = type("Machine", (BothManagers,), {"sides": sides})
+
+    run_state_machine_as_test(
+        seed(SEED + shard)(machine),
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        ),
+    )

@@ -1,0 +1,145 @@
+"""The checkpoint of the DRA manager: the kubelet's text, byte by byte, and its errors about other files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simkubelet.dra.checkpoint import BadCheckpointError, ClaimsNotWrittenError, decode, encode, load, save
+from simkubelet.dra.claim_info import ClaimInfo, PreparedDevice
+from simkubelet.golang.text import json_string
+from simkubelet.model.pod import PodUID
+from simkubelet.model.version import version
+from tests.support.dra_node import DraWorld, pod_object
+
+V1_34, V1_35 = version("1.34"), version("1.35")
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+lists = st.none() | st.lists(texts, max_size=2).map(tuple)
+devices = st.builds(PreparedDevice, texts, texts, lists, lists, st.none() | texts)
+infos = st.builds(
+    ClaimInfo,
+    texts,
+    texts,
+    texts,
+    st.lists(texts.map(PodUID), max_size=2, unique=True).map(dict.fromkeys),
+    st.dictionaries(texts, st.none() | st.lists(devices, max_size=2).map(tuple), max_size=2),
+)
+
+
+def text_of(data: str) -> str:
+    """A file with this data and its checksum."""
+    return f'{{"Data":{json_string(data)},"Checksum":{crc32(data.encode())}}}'
+
+
+def state_of(info: ClaimInfo) -> tuple[object, ...]:
+    """All that a checkpoint keeps, whatever the order of maps."""
+    return info.uid, info.name, info.namespace, set(info.pods), info.drivers
+
+
+@given(st.lists(infos, max_size=3))
+def test_what_was_written_is_read(written: list[ClaimInfo]) -> None:
+    read = decode(encode(written, V1_35))
+
+    assert [state_of(info) for info in read] == [state_of(info) for info in written]
+    assert encode(read, V1_35) == encode(written, V1_35)
+
+
+def test_first_start_writes_null(tmp_path: Path) -> None:
+    assert load(tmp_path, V1_34) == []
+
+    assert (tmp_path / "dra_manager_state").read_text() == (
+        '{"Data":"{\\"kind\\":\\"DRACheckpoint\\",\\"apiVersion\\":\\"checkpoint.dra.kubelet.k8s.io/v1\\",'
+        '\\"ClaimInfoStateList\\":null}","Checksum":4010664294}'
+    )
+
+
+def test_share_ids_are_written_from_1_35_on() -> None:
+    shared = ClaimInfo("u", "c", "n", drivers={"d": (PreparedDevice("p", "x", share_id="s"), PreparedDevice("p", "y"))})
+
+    assert '\\"DeviceName\\":\\"x\\",\\"RequestNames\\":null' in encode([shared], V1_34)
+    assert '\\"DeviceName\\":\\"x\\",\\"ShareID\\":\\"s\\",' in encode([shared], V1_35)
+    assert '\\"DeviceName\\":\\"y\\",\\"ShareID\\":null,' in encode([shared], V1_35)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{}", id="empty object"),
+        pytest.param("null", id="null"),
+        pytest.param(text_of("{}"), id="no list"),
+        pytest.param(text_of("null"), id="data null"),
+    ],
+)
+def test_file_that_leaves_out_everything_is_empty(text: str) -> None:
+    assert decode(text) == []
+
+
+NOT_READ = "GetOrCreate() on checkpoint state: failed to get checkpoint dra_manager_state"
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        pytest.param("", f"{NOT_READ}: unexpected end of JSON input", id="empty"),
+        pytest.param("gibberish", f"{NOT_READ}: invalid character 'g' looking for beginning of value", id="no JSON"),
+        pytest.param('{"Data":"{}","Checksum":1}', f"{NOT_READ}: checkpoint is corrupted", id="checksum"),
+        pytest.param('{"Checksum":1}', f"{NOT_READ}: checkpoint is corrupted", id="checksum of no data"),
+        pytest.param(
+            "[]", f"{NOT_READ}: json: cannot unmarshal array into Go value of type state.Checkpoint", id="a list"
+        ),
+        pytest.param(
+            '{"Data":{}}',
+            f"{NOT_READ}: json: cannot unmarshal object into Go struct field Checkpoint.Data of type string",
+            id="data of another type",
+        ),
+        pytest.param(
+            '{"Checksum":"1"}',
+            f"{NOT_READ}: json: cannot unmarshal string into Go struct field Checkpoint.Checksum of type uint32",
+            id="checksum of another type",
+        ),
+        pytest.param(
+            '{"Checksum":-1}',
+            f"{NOT_READ}: json: cannot unmarshal number -1 into Go struct field Checkpoint.Checksum of type uint32",
+            id="checksum below 0",
+        ),
+        pytest.param(
+            text_of("xyz"),
+            "GetEntries() on checkpoint: invalid character 'x' looking for beginning of value",
+            id="data no JSON",
+        ),
+    ],
+)
+async def test_kubelet_does_not_start_on_a_bad_file(make_world: Callable[[], DraWorld], text: str, error: str) -> None:
+    world = make_world()
+    await world.manager("write_checkpoint", text=text)
+
+    answer = await world.manager("start")
+
+    assert answer["error"] == f"create ResourceClaim cache: {error}"
+    assert not world.node.is_running
+
+
+def test_folder_in_the_checkpoints_place_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "dra_manager_state").mkdir()
+
+    with pytest.raises(BadCheckpointError, match="is a directory"):
+        load(tmp_path, V1_34)
+    with pytest.raises(ClaimsNotWrittenError, match="could not save checkpoint dra_manager_state: rename"):
+        save(tmp_path, [], V1_34)
+
+
+async def test_disk_that_takes_nothing_fails_the_pod(world: DraWorld) -> None:
+    await world.put_claim("c1", "p1")
+    path = world.folder / "dra_manager_state"
+    path.unlink()
+    path.mkdir()
+
+    answer = await world.manager("prepare", pod=pod_object("p1", "c1"))
+
+    assert answer["error"].startswith("prepare dynamic resources: checkpoint ResourceClaim cache: could not save")

@@ -1,0 +1,123 @@
+"""The health of drivers' devices: what reports change, how long they count, what a pod's status has of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.dra_node import DRIVER, DraWorld, pod_object
+from tests.support.patience import LIMIT_S, until
+
+MakeWorld = Callable[..., DraWorld]
+POD = pod_object("p1", "c1")
+
+
+async def watched(world: DraWorld, pod: dict[str, Any] = POD, claim: str = "c1") -> None:
+    """Have the health of a driver followed that has prepared a claim."""
+    await world.manager("set_gate", name="ResourceHealthStatus", value=True)
+    await world.manager("start")
+    await world.serve("dra.sock", "v1", "health")
+    await world.drive("calls", want=1, timeout_ms=LIMIT_S * 1000)
+    await world.put_claim(claim, "p1", owner="p1")
+    assert (await world.manager("prepare", pod=pod))["ok"]
+
+
+async def report(world: DraWorld, *healths: str) -> None:
+    """Send a report about dev-0, dev-1, …, and wait until the manager has taken it."""
+    devices = [{"pool": "pool", "device": f"dev-{n}", "health": health} for n, health in enumerate(healths)]
+    await world.drive("send_health", list=devices)
+    health = world.node.manager.health
+    await until(
+        lambda: all(health.of_device(DRIVER, ("pool", f"dev-{n}")) == wanted for n, wanted in enumerate(healths))
+    )
+
+
+async def statuses(world: DraWorld, pod: dict[str, Any] = POD) -> dict[str, Any]:
+    """Name -> resource id -> health, in the status of the container ``c``."""
+    answer = await world.manager("allocated_status", pod=pod, status={"containerStatuses": [{"name": "c"}]})
+    [container] = answer["status"]["containerStatuses"]
+    return {
+        one["name"]: {device["resourceID"]: device["health"] for device in one["resources"]}
+        for one in container.get("allocatedResourcesStatus", ())
+    }
+
+
+async def test_report_is_forgotten_after_30_s(make_world: MakeWorld) -> None:
+    world = make_world()
+    await watched(world)
+    await report(world, "Unhealthy")
+
+    await world.clock.advance(30)
+    assert await statuses(world) == {"claim:c1": {"example.com/class=c1": "Unhealthy"}}
+    await world.clock.advance(0.1)
+    assert await statuses(world) == {"claim:c1": {"example.com/class=c1": "Unknown"}}
+
+
+async def test_end_of_the_stream_makes_devices_unknown(make_world: MakeWorld) -> None:
+    world = make_world()
+    await watched(world)
+    await report(world, "Healthy")
+
+    await world.drive("end_health")
+    await until(lambda: world.node.manager.health.of_device(DRIVER, ("pool", "dev-0")) == "Unknown")
+
+    await world.clock.advance(5)
+    [call] = (await world.drive("calls", want=1, timeout_ms=LIMIT_S * 1000))["calls"][-1:]
+    assert call == {"rpc": "health"}
+
+
+async def test_device_that_is_left_out_becomes_unknown_later(make_world: MakeWorld) -> None:
+    world = make_world()
+    await watched(world)
+    await report(world, "Healthy", "Healthy")
+    await world.manager("updates", timeout_ms=LIMIT_S * 1000)
+
+    await world.clock.advance(31)
+    await world.drive("send_health", list=[{"pool": "pool", "device": "dev-1", "health": "Healthy"}])
+
+    assert (await world.manager("updates", timeout_ms=LIMIT_S * 1000))["pod_uids"] == ["p1"]
+
+
+@pytest.mark.parametrize(
+    ("minor", "direct", "generated"),
+    [("1.34", {"claim:c1"}, set()), ("1.35", set(), {"claim:gpu"}), ("1.36", {"claim:c1"}, {"claim:gpu"})],
+)
+async def test_status_has_the_claims_that_its_minor_finds(
+    make_world: MakeWorld, minor: str, direct: set[str], generated: set[str]
+) -> None:
+    world = make_world(minor)
+    await watched(world)
+    assert set(await statuses(world)) == direct
+
+    other, pod = make_world(minor), pod_object("p1", gpu="gen")
+    await watched(other, pod, "gen")
+    assert set(await statuses(other, pod)) == generated
+
+
+async def test_cache_survives_a_restart_with_its_file(make_world: MakeWorld) -> None:
+    world = make_world()
+    await watched(world)
+    await report(world, "Unhealthy")
+    text = (world.folder / "dra_health_state").read_text()
+    assert json.loads(text) == {
+        DRIVER: {
+            "Devices": {
+                "pool/dev-0": {
+                    "PoolName": "pool",
+                    "DeviceName": "dev-0",
+                    "Health": "Unhealthy",
+                    "LastUpdated": "2023-11-14T22:13:20Z",
+                }
+            }
+        }
+    }
+
+    await world.manager("restart")
+    assert world.node.manager.health.of_device(DRIVER, ("pool", "dev-0")) == "Unhealthy"
+
+    (world.folder / "dra_health_state").write_text("{")
+    await world.manager("restart")
+    assert world.node.manager.health.of_device(DRIVER, ("pool", "dev-0")) == "Unknown"
