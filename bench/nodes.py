@@ -1,7 +1,14 @@
-"""A live cluster of a hundred nodes with GPUs, each with a process of the nvidia plugin, on this machine.
+"""``python -m bench.nodes [PART...]``: live clusters with many nodes, each with a plugin, on this machine.
 
-Tells the time until every node offers its GPUs, from then until a pod for each GPU runs, the memory of the cluster's
-own process and of one plugin, and how much of a core the whole cluster takes at rest.
+Each part runs in a process of its own:
+
+- processes: 100 nodes with two GPUs each and a process of the nvidia plugin; then a pod for each GPU, the memory of one
+  plugin, and how much of a core the whole cluster takes at rest.
+- tasks=NODES: so many nodes as ``simkubelet up --plugin stub`` makes them, a stub with eight devices on each; 50, 200
+  and 1,000 by default.
+
+A line has the time until every node offers its devices, the processor time of that, and the memory of the cluster's own
+process.
 """
 
 from __future__ import annotations
@@ -10,20 +17,26 @@ import asyncio
 import json
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.up.cluster import ClusterSpec, LiveCluster
+from scenarios.up.plugin_images import STUB
 from simkubelet.cluster import Objects, kind_named
 
-NODES = 100
+GPU_NODES = 100
 GPUS = 2
+STUB_DEVICES = 8
+STUB_NODES = (50, 200, 1000)
 REST_S = 10.0
-READY_S_AT_MOST = 120
-OWN_MB_AT_MOST = 512
+READY_S_AT_MOST = {GPU_NODES: 120, 1000: 30}
+OWN_MB_AT_MOST = {GPU_NODES: 512, 1000: 400}
 
 
 def children() -> list[Path]:
@@ -56,52 +69,83 @@ def pod(number: int) -> dict[str, object]:
     return {"metadata": {"name": f"pod-{number}"}, "spec": {"containers": [container]}}
 
 
-async def measure(folder: Path) -> None:
-    gpus = GpuSpec(profile="t4", count=GPUS)
-    nodes = tuple(NodeSpec(name=f"node-{n}", gpus=gpus) for n in range(NODES))
-    spec = ClusterSpec("bench", nodes, (PluginSpec(name="nvidia", builtin="nvidia"),))
-    began = time.perf_counter()
-    async with LiveCluster(spec, folder) as cluster:
-        objects, own = cluster.api.registry.objects, Path("/proc/self")
+@asynccontextmanager
+async def cluster_of(
+    nodes: int, plugin: PluginSpec, gpus: GpuSpec | None, resource_name: str, devices: int
+) -> AsyncIterator[tuple[LiveCluster, dict[str, object]]]:
+    """A cluster whose nodes offer all their devices, and what it took to get there."""
+    spec = ClusterSpec("bench", tuple(NodeSpec(name=f"node-{n}", gpus=gpus) for n in range(nodes)), (plugin,))
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        began, began_cpu = time.perf_counter(), time.process_time()
+        async with LiveCluster(spec, Path(folder)) as cluster:
+            objects = cluster.api.registry.objects
+            made_s = time.perf_counter() - began
 
-        def offered() -> int:
-            found = objects.all_of("nodes")
-            return sum(int(node["status"]["allocatable"].get("nvidia.com/gpu", 0)) for node in found)
+            def offered() -> int:
+                found = objects.all_of("nodes")
+                return sum(int(node["status"]["allocatable"].get(resource_name, 0)) for node in found)
+
+            await until(objects, lambda: offered() == nodes * devices)
+            figures: dict[str, object] = {
+                "nodes": nodes,
+                "made_s": round(made_s, 1),
+                "ready_s": round(time.perf_counter() - began, 1),
+                "ready_cpu_s": round(time.process_time() - began_cpu, 1),
+                "own_mb": round(resident_mb(Path("/proc/self"))),
+            }
+            limits = {"ready_s_at_most": READY_S_AT_MOST.get(nodes), "own_mb_at_most": OWN_MB_AT_MOST.get(nodes)}
+            yield cluster, figures | {name: limit for name, limit in limits.items() if limit is not None}
+
+
+async def measure_processes() -> None:
+    nvidia, gpus = PluginSpec(name="nvidia", builtin="nvidia"), GpuSpec(profile="t4", count=GPUS)
+    async with cluster_of(GPU_NODES, nvidia, gpus, "nvidia.com/gpu", GPUS) as (cluster, figures):
+        objects, own, pods = cluster.api.registry.objects, Path("/proc/self"), GPU_NODES * GPUS
 
         def running() -> int:
             return sum(one["status"].get("phase") == "Running" for one in objects.all_of("pods"))
 
-        await until(objects, lambda: offered() == NODES * GPUS)
-        ready_s = time.perf_counter() - began
-        for number in range(NODES * GPUS):
+        for number in range(pods):
             cluster.api.registry.create(kind_named("pods"), "default", pod(number))
-        pods_s = await until(objects, lambda: running() == NODES * GPUS)
+        pods_s = await until(objects, lambda: running() == pods)
         before = sum(map(cpu_s, [own, *children()]))
         await asyncio.sleep(REST_S)
         plugins = children()
-        rest = (sum(map(cpu_s, [own, *plugins])) - before) / REST_S
-        figures = {
-            "nodes": NODES,
+        figures |= {
             "plugins": len(plugins),
-            "ready_s": round(ready_s, 1),
-            "ready_s_at_most": READY_S_AT_MOST,
-            "pods": NODES * GPUS,
+            "pods": pods,
             "pods_s": round(pods_s, 1),
             "own_mb": round(resident_mb(own)),
-            "own_mb_at_most": OWN_MB_AT_MOST,
             "plugin_mb": round(sum(map(resident_mb, plugins)) / len(plugins), 1),
-            "cores_at_rest": round(rest, 2),
+            "cores_at_rest": round((sum(map(cpu_s, [own, *plugins])) - before) / REST_S, 2),
         }
-        print(json.dumps({"bench": "nodes", **figures}), flush=True)
+    report("processes", figures)
 
 
-def main() -> None:
+async def measure_tasks(nodes: int) -> None:
+    async with cluster_of(nodes, STUB, None, "example.com/device", STUB_DEVICES) as (_, figures):
+        before = time.process_time()
+        await asyncio.sleep(REST_S)
+        figures |= {"cores_at_rest": round((time.process_time() - before) / REST_S, 2)}
+    report("tasks", figures)
+
+
+def report(part: str, figures: dict[str, object]) -> None:
+    print(json.dumps({"bench": "nodes", "part": part, **figures}), flush=True)
+
+
+def main() -> int:
+    parts = sys.argv[1:] or ["processes", *(f"tasks={nodes}" for nodes in STUB_NODES)]
+    if len(parts) > 1:
+        program = [sys.executable, "-m", "bench.nodes"]
+        return max(subprocess.run([*program, part], check=False).returncode for part in parts)
     # A node holds a dozen descriptors: its sockets and its plugin's, and the folders that it watches.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        asyncio.run(measure(Path(folder)))
+    part, _, nodes = parts[0].partition("=")
+    asyncio.run(measure_tasks(int(nodes or STUB_NODES[-1])) if part == "tasks" else measure_processes())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -148,10 +148,11 @@ def _temporary_folder() -> Found:
 def _inotify() -> Found:
     import asyncio
 
-    from simkubelet.apis.inotify import Inotify
+    from simkubelet.apis.inotify import Mask, PathWatch
 
     async def try_one() -> None:
-        Inotify(lambda watch, mask, name: None).close()
+        with PathWatch() as watch:
+            watch.add(Path("/"), Mask.CREATE)
 
     more = _as_root(f"sysctl fs.inotify.max_user_instances={_MANY_INSTANCES}")
     limit = _number("fs/inotify/max_user_instances")

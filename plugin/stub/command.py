@@ -11,8 +11,9 @@ from ..command.options import CommonOptions, common_options
 
 if TYPE_CHECKING:
     from ..framework import Device, DeviceID
+    from .behaviour import Behaviour
 
-__all__ = ["command"]
+__all__ = ["behaviour_of", "command"]
 
 
 _EPILOG: Final = """\b
@@ -112,11 +113,44 @@ def command(
     their ids in the variable STUB_DEVICES. SIGINT and SIGTERM stop it: the socket is removed, status 0.
     """
     # Imported here: gRPC is slow to load and --help does not need it.
-    from ..framework import PluginOptions, ResourceName
-    from .behaviour import Behaviour, Looks, OnLostStream, Registers
     from .control import launch
 
-    behaviour = Behaviour(
+    behaviour = behaviour_of(
+        resource=resource,
+        socket_name=socket_name,
+        devices=devices,
+        pre_start=pre_start,
+        preferred_allocation=preferred_allocation,
+        registers=registers,
+        watches=watches,
+        on_lost_stream=on_lost_stream,
+        files=files,
+        looks=looks,
+        host_root=host_root,
+    )
+    return launch(behaviour, CommonOptions(kubelet_dir, host_root, log_level))
+
+
+def behaviour_of(
+    *,
+    resource: str,
+    socket_name: str,
+    devices: tuple[str, ...],
+    pre_start: bool,
+    preferred_allocation: bool,
+    registers: str,
+    watches: Path | None,
+    on_lost_stream: str,
+    files: tuple[str, ...],
+    looks: str,
+    host_root: Path,
+    **others: object,
+) -> Behaviour:
+    """What the options of the command describe, by the command's own names for them; `others` say nothing about it."""
+    from ..framework import PluginOptions, ResourceName
+    from .behaviour import Behaviour, Looks, OnLostStream, Registers
+
+    return Behaviour(
         ResourceName(resource),
         socket_name,
         PluginOptions(pre_start, preferred_allocation),
@@ -127,7 +161,6 @@ def command(
         dict(_file(text, host_root) for text in files),
         Looks(looks),
     )
-    return launch(behaviour, CommonOptions(kubelet_dir, host_root, log_level))
 
 
 def _file(text: str, host_root: Path) -> tuple[DeviceID, Path]:

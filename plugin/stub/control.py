@@ -12,7 +12,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,18 @@ from .behaviour import (
 )
 from .stub import Registration, Stub
 
-__all__ = ["Control", "StandardOutput", "launch"]
+__all__ = ["Control", "Output", "launch", "run"]
 
 
-class StandardOutput:
-    """`Reports` as JSON lines."""
+class Output:
+    """`Reports` as JSON lines.
+
+    Args:
+        write_line: Takes each line, without its end.
+    """
+
+    def __init__(self, write_line: Callable[[str], None]) -> None:
+        self._write_line = write_line
 
     def called(self, rpc: Rpc, device_ids: Sequence[str]) -> None:
         """Write a ``called`` line."""
@@ -53,23 +60,28 @@ class StandardOutput:
 
     def write(self, line: dict[str, Any]) -> None:
         """Write any line."""
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
+        self._write_line(json.dumps(line))
 
 
 class Control:
-    """Carries out the commands of standard input, one after the other; `run` ends when it is cancelled."""
+    """Carries out commands, one after the other; `run` ends when it is cancelled.
 
-    def __init__(self, stub: Stub, output: StandardOutput) -> None:
+    Args:
+        stub: That obeys.
+        output: Gets the answers.
+        lines: The commands as they come, an empty one at their end.
+    """
+
+    def __init__(self, stub: Stub, output: Output, lines: asyncio.Queue[str]) -> None:
         self._stub = stub
         self._output = output
+        self._lines = lines
 
     async def run(self) -> None:
         """Read and carry out commands; an error of what a command began is raised."""
-        lines = _lines_of_input()
         async with asyncio.TaskGroup() as calls:
             self._output.write({"ready": True})
-            while line := await lines.get():
+            while line := await self._lines.get():
                 self._output.write(await self._answer(line, calls))
 
     async def _answer(self, line: str, calls: asyncio.TaskGroup) -> dict[str, Any]:
@@ -113,6 +125,11 @@ def _lines_of_input() -> asyncio.Queue[str]:
     return lines
 
 
+def _print_line(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 def launch(behaviour: Behaviour, options: CommonOptions) -> int:
     """Run the stub in this process; the exit status is 0 after a signal, 1 after a lost stream that ends it.
 
@@ -138,16 +155,18 @@ def _further_folders(behaviour: Behaviour, kubelet_dir: Path) -> Iterator[tuple[
 
 
 async def _run(behaviour: Behaviour, options: CommonOptions) -> int:
-    output = StandardOutput()
+    output = Output(_print_line)
     stub = Stub(behaviour, options.kubelet_dir, output)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    tasks = [
-        asyncio.create_task(stub.run()),
-        asyncio.create_task(_obey_until(Control(stub, output), stop)),
-    ]
+    return await run(stub, Control(stub, output, _lines_of_input()), stop)
+
+
+async def run(stub: Stub, control: Control, stop: asyncio.Event) -> int:
+    """Let the stub work and obey until `stop`, status 0, or until a lost stream ends it, status 1."""
+    tasks = [asyncio.create_task(stub.run()), asyncio.create_task(_obey_until(control, stop))]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -164,9 +183,12 @@ async def _obey_until(control: Control, stop: asyncio.Event) -> None:
     """Carry out commands until the signal, also when no more of them come."""
     commands = asyncio.create_task(control.run())
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait([commands, stopping], return_when=asyncio.FIRST_COMPLETED)
-    if commands.done():
-        commands.result()
-        await stopping
-    commands.cancel()
-    await asyncio.gather(commands, return_exceptions=True)
+    try:
+        await asyncio.wait([commands, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if commands.done():
+            commands.result()
+            await stopping
+    finally:
+        commands.cancel()
+        stopping.cancel()
+        await asyncio.gather(commands, stopping, return_exceptions=True)

@@ -36,13 +36,16 @@ from ..framework.server import methods_of, plugin_socket
 from ..framework.socket_watch import SocketWatch
 from .behaviour import Answer, Behaviour, Looks, OnLostStream, Registers, Rpc
 
-__all__ = ["Registration", "Reports", "Stub"]
+__all__ = ["CRASHED", "Registration", "Reports", "Stub"]
 
 _ENVIRONMENT_VARIABLE = "STUB_DEVICES"
 """Set in a container to the ids that it was given, joined by commas."""
 
-_CRASHED: Final = 2
+CRASHED: Final = 2
 """The exit status of a Go program that panics."""
+
+_TURNS_OF_A_LOST_STREAM: Final = 16
+"""Turns of the event loop from the end of a connection to that of its stream, with room."""
 
 _OnCall = Callable[[Rpc, Sequence[str]], None]
 """Called with each call as it arrives, and the device ids that it names."""
@@ -51,10 +54,13 @@ _OnCall = Callable[[Rpc, Sequence[str]], None]
 class _Service:
     """Answers as its `Behaviour` says, for one server of the stub after the other."""
 
-    def __init__(self, behaviour: Behaviour, on_call: _OnCall, on_lost_stream: Callable[[], None]) -> None:
+    def __init__(
+        self, behaviour: Behaviour, on_call: _OnCall, on_lost_stream: Callable[[], None], crash: Callable[[], None]
+    ) -> None:
         self._behaviour = behaviour
         self._on_call = on_call
         self._on_lost_stream = on_lost_stream
+        self._crash = crash
         self._streams = 0
         self._servers = 0
         self._changed = asyncio.Event()
@@ -130,8 +136,8 @@ class _Service:
             self.send_list(answer.devices)
         await asyncio.sleep(answer.after_s)
         if answer.is_crash:
-            os._exit(_CRASHED)
-        if answer.is_never:
+            self._crash()
+        if answer.is_crash or answer.is_never:
             await asyncio.Event().wait()
         if answer.error is not None:
             raise CallError(Code.UNKNOWN, answer.error)
@@ -185,11 +191,23 @@ class _Cause(Enum):
 class Stub:
     """A device plugin that serves and registers; `run` makes it follow its behaviour.
 
+    Args:
+        behaviour: What it serves and does.
+        kubelet_dir: The kubelet's folder of sockets.
+        reports: Gets what it sees.
+        crash: Ends the process, with status `CRASHED`; by `os._exit` where it is None.
+
     Raises:
         UsageError: the socket's path is too long.
     """
 
-    def __init__(self, behaviour: Behaviour, kubelet_dir: Path, reports: Reports) -> None:
+    def __init__(
+        self,
+        behaviour: Behaviour,
+        kubelet_dir: Path,
+        reports: Reports,
+        crash: Callable[[], None] | None = None,
+    ) -> None:
         self.behaviour = behaviour
         self._kubelet_socket = plugin_socket(kubelet_dir, api.KUBELET_SOCKET_NAME)
         is_found = behaviour.registers is Registers.FOUND
@@ -198,7 +216,8 @@ class Stub:
         )
         self._reports = reports
         self._causes: asyncio.Queue[_Cause] = asyncio.Queue()
-        self._service = _Service(behaviour, reports.called, partial(self._causes.put_nowait, _Cause.LOST_STREAM))
+        lost_stream = partial(self._causes.put_nowait, _Cause.LOST_STREAM)
+        self._service = _Service(behaviour, reports.called, lost_stream, crash or partial(os._exit, CRASHED))
         self._server: GrpcServer | None = None
 
     async def run(self) -> None:
@@ -224,6 +243,9 @@ class Stub:
     async def _follow_kubelets(self, watch: SocketWatch) -> None:
         async with aclosing(watch.created()) as kubelets:
             async for _ in kubelets:
+                # The last kubelet's streams ended before this; a busy stub sees both in one turn of its event loop.
+                for _ in range(_TURNS_OF_A_LOST_STREAM):
+                    await asyncio.sleep(0)
                 self._causes.put_nowait(_Cause.NEW_KUBELET)
 
     async def _follow_files(self, devices: DeviceList) -> None:
@@ -276,12 +298,17 @@ class Stub:
 
     async def stop_server(self) -> None:
         """Stop serving: streams break off, the socket goes; may be called in any state."""
+        if self._server is not None:
+            await self.abandon_server()
+            if self._socket.is_socket():
+                self._socket.unlink()
+
+    async def abandon_server(self) -> None:
+        """Stop serving as a process does that is killed: streams break off, the socket stays; in any state, too."""
         server, self._server = self._server, None
         if server is not None:
             self._service.end_server()
             await server.stop()
-            if self._socket.is_socket():
-                self._socket.unlink()
 
     async def register(
         self,

@@ -33,7 +33,12 @@ def _plugin_commands(
     return commands
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+def duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """Read the value of an option that is a time, in seconds.
+
+    Raises:
+        click.BadParameter: It is none.
+    """
     if value is None:
         return None
     from ..story.part import parse_duration
@@ -76,10 +81,11 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
 )
 @click.option(
     "--backend",
-    type=click.Choice(["sim", "kind", "both"]),
+    type=click.Choice(["sim", "kind", "join", "both"]),
     default="sim",
     show_default=True,
-    help="Where to play them: on the simulator, on a kind cluster, or on both to compare the two.",
+    help="Where to play them: on the simulator, on a kind cluster, on simulated nodes that join another cluster, or on "
+    "the simulator and a cluster to compare the two.",
 )
 @click.option(
     "--cluster",
@@ -89,6 +95,12 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
     help="The kind cluster; if it does not exist, it is created and deleted at the end.",
 )
 @click.option("--image", "node_image", metavar="IMAGE", help="The node image of a new cluster (default: kind's own).")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The cluster to join, with --backend join, or with --backend both in place of a kind cluster.",
+)
 @click.option(
     "--plugin",
     "plugin_commands",
@@ -130,7 +142,7 @@ def _settings(context: click.Context, parameter: click.Parameter, values: tuple[
 @click.option(
     "--timeout",
     "timeout_s",
-    callback=_duration,
+    callback=duration,
     metavar="DURATION",
     help="End a story whose steps take longer in real time, such as 90s or 5m; its verdict is UNKNOWN.",
 )
@@ -182,6 +194,7 @@ def run(
     backend: str,
     cluster: str,
     node_image: str | None,
+    kubeconfig: Path | None,
     plugin_commands: dict[str, tuple[str, ...]],
     settings: dict[str, str],
     kubernetes: str | None,
@@ -222,6 +235,7 @@ def run(
       simkubelet run seats.yaml --pause-on-failure    look at the nodes of a failed story
       simkubelet run flaky.yaml --repeat 50 -x        until it fails, at most 50 times
       simkubelet run kubelet-restart --backend both   compare with a real cluster
+      simkubelet run --all --backend join --kubeconfig ~/.kube/config
       simkubelet run kubelet-restart --compare t.jsonl   compare with a recording of one
       simkubelet run kubelet-restart --plugin 'nvidia=nvidia-device-plugin --pass-device-specs'
       simkubelet run kubelet-restart --plugin nvidia=./my-plugin --set resource=example.com/seat --set count=4
@@ -245,6 +259,10 @@ def run(
         raise click.UsageError(f"{one_at_a_time} plays one story at a time; leave -n out")
     if compare is not None and backend != BackendName.SIM:
         raise click.UsageError("--compare is for the simulator; leave it out, or --backend")
+    if backend == BackendName.JOIN and kubeconfig is None:
+        raise click.UsageError("--backend join needs the cluster: name its --kubeconfig")
+    if kubeconfig is not None and backend not in (BackendName.JOIN, BackendName.BOTH):
+        raise click.UsageError("--kubeconfig is for --backend join and both; leave it out, or add one of these")
     if every and stories:
         raise click.UsageError("--all plays the built-in stories; leave it out, or the names of stories")
     known = list(builtin().values())
@@ -264,6 +282,7 @@ def run(
         keep=keep,
         cluster=cluster,
         node_image=node_image,
+        kubeconfig=kubeconfig,
         repeat=repeat,
         timeout_s=timeout_s,
         at_failure=until_enter() if is_pausing else no_look,

@@ -19,7 +19,7 @@ from .normal_form import SETS, Line, NormalForm, normal_form
 
 _PERIODS: Final = 2
 _PERIOD: Final = Advance.model_validate("10s")
-"""How long the simulator continues: for a status of the nodes, and what follows from it."""
+"""How long a world with a node time of its own continues: for a status of the nodes, and what follows from it."""
 _REAL_S: Final = 3.0
 """How long a cluster is waited for, in a story's seconds."""
 
@@ -84,17 +84,22 @@ def _first_step(first: Sequence[Line], second: Sequence[Line]) -> int:
 
 
 class Comparison:
-    """First the simulator plays the story, then a cluster; each method is given to its `runner.play`."""
+    """First the simulator plays the story, then a cluster; each method is given to its `runner.play`.
 
-    def __init__(self, scenario: Scenario) -> None:
+    Args:
+        scenario: The story.
+        name: What the cluster is called.
+    """
+
+    def __init__(self, scenario: Scenario, name: str = "kind") -> None:
         self._scenario = scenario
+        self._name = name
         self._simulated: NormalForm | None = None
         self.divergence: Divergence | None = None
 
     async def simulate_on(self, backend: Backend) -> None:
         """Let the simulator go on, and keep what it has recorded."""
-        for _ in range(_PERIODS):
-            await backend.perform(_PERIOD)
+        await self._continue(backend)
         self._simulated = normal_form(backend.trace[:], self._scenario)
 
     async def wait_for_the_same(self, backend: Backend) -> None:
@@ -104,12 +109,18 @@ class Comparison:
         """
         if self._simulated is None:
             return
+        if _PERIOD.needed <= backend.capabilities:
+            await self._continue(backend)
         patience = backend.patience(_REAL_S)
         while True:
             self.divergence = self.difference_from(backend.trace[:])
             if self.divergence is None or not await patience.wait():
                 return
 
+    async def _continue(self, backend: Backend) -> None:
+        for _ in range(_PERIODS):
+            await backend.perform(_PERIOD)
+
     def difference_from(self, real: Sequence[Entry]) -> Divergence | None:
         """What differs between the simulator's record and that of a cluster; None where nothing does."""
-        return compare(self._simulated or {}, normal_form(real, self._scenario), ("sim", "kind"))
+        return compare(self._simulated or {}, normal_form(real, self._scenario), ("sim", self._name))

@@ -40,6 +40,8 @@ class BackendName(StrEnum):
 
     SIM = "sim"
     KIND = "kind"
+    JOIN = "join"
+    """On simulated nodes that join another cluster."""
     BOTH = "both"
     """On the simulator, then on a cluster; and the two traces are compared."""
 
@@ -56,6 +58,7 @@ class Options:
         keep: Whether the node folders, or the cluster, stay for a look afterwards.
         cluster: Of the backend ``kind``: the cluster's name.
         node_image: Of the backend ``kind``: the image of the nodes, kind's default where it is None.
+        kubeconfig: Of the backend ``join``: the cluster's. With ``both`` it chooses this backend.
         repeat: How often each story is played.
         timeout_s: Real time that a story has for its steps; None for as long as they take.
         at_failure: Given the world of each story that fails before it is left.
@@ -72,6 +75,7 @@ class Options:
     keep: bool = False
     cluster: str = "simkubelet"
     node_image: str | None = None
+    kubeconfig: Path | None = None
     repeat: int = 1
     timeout_s: float | None = None
     at_failure: AtFailure = no_look
@@ -131,6 +135,8 @@ class Job:
             yield from ("--cluster", options.cluster)
         if options.node_image is not None:
             yield from ("--image", options.node_image)
+        if options.kubeconfig is not None:
+            yield from ("--kubeconfig", str(options.kubeconfig))
         if options.compare is not None:
             yield from ("--compare", str(options.compare))
         if options.timeout_s is not None:
@@ -158,7 +164,9 @@ class Played:
     def recordings(self) -> dict[str, tuple[Entry, ...]]:
         """Name of the backend -> the whole record there; the simulator first."""
         both = (self,) if self.other is None else (self, self.other)
-        return {one.backend.value: one.events for one in sorted(both, key=lambda one: one.backend is BackendName.KIND)}
+        return {
+            one.backend.value: one.events for one in sorted(both, key=lambda one: one.backend is not BackendName.SIM)
+        }
 
 
 class StoryEnded(asyncio.CancelledError):

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from simkubelet.model.errors import HostError, InputError, SimkubeletError
+from simkubelet.model.errors import InputError, SimkubeletError
 
 from ..evaluation.verdict import Outcome, Verdict, exit_status
 from ..report.written import make_folder, written_for
@@ -23,9 +23,6 @@ from .watch import Play, play_all
 
 if TYPE_CHECKING:
     from ..report.live_view import LiveView
-
-_OF_KIND: Final = ("kr8s", "httpx")
-"""What only an installation with the extra `kind` has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +172,8 @@ def _view(*, is_drawn: bool) -> LiveView:
 async def _play(jobs: Sequence[Job], options: Options, count: int | None, results: Results, play: Play) -> None:
     if options.backend is BackendName.SIM:
         return await play_all(jobs, count or at_a_time(), results, play)
-    try:
-        from .on_cluster import play_on_cluster
-    except ModuleNotFoundError as error:
-        if error.name not in _OF_KIND:
-            raise
-        raise HostError(
-            f"--backend {options.backend}: the Python package {error.name} is missing; "
-            "install it with: pip install kr8s"
-        ) from None
+    from .on_cluster import play_on_cluster
+
     if count is not None and count > 1:
         raise InputError("-n: a cluster takes one story at a time; leave -n out, or use --backend sim")
     return await play_on_cluster(jobs, options, results)

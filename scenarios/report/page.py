@@ -99,16 +99,23 @@ def html(stories: Sequence[Reported], title: str, wall_s: float, written: dateti
 
 def rendered(name: str, **values: Any) -> str:
     """Return a page of this folder by its name: its template with its style and its script inside."""
+    script = _files("timeline.js", f"{name}.js")
+    style = _files("page.css", *(["live.css"] if name == "live" else ()))
+    return rendered_from(_HERE, f"{name}.html.j2", style=style, script=script, **values)
+
+
+def rendered_from(folder: Path, template: str, **values: Any) -> str:
+    """Return a page from a template of any folder, which is given the style of reports and the version."""
     environment = Environment(
-        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    return environment.get_template(f"{name}.html.j2").render(
-        version=importlib.metadata.version("simkubelet"),
-        style=_files("page.css", *(["live.css"] if name == "live" else ())),
-        script=_files("timeline.js", f"{name}.js"),
-        **values,
-    )
+    shared = {"version": importlib.metadata.version("simkubelet"), "style": _files("page.css")}
+    return environment.get_template(template).render({**shared, **values})
 
 
 def _files(*names: str) -> str:

@@ -29,7 +29,7 @@ from .part import (
 from .specs import NodeSpec, PluginSpec
 from .verbs import VERBS
 from .verbs.node_action import RebootNode, RestartKubelet, StartKubelet, StopKubelet
-from .verbs.plugin_action import StartPlugin
+from .verbs.plugin_action import MeasurePlugin, PausePlugin, ResumePlugin, SignalPlugin, StartPlugin
 
 DEFAULT_NODE = "node-1"
 PARAMETERS: Final = "parameters"
@@ -159,6 +159,16 @@ class Scenario(Part):
     def reads_checkpoints(self) -> bool:
         """Whether it expects anything of a checkpoint."""
         return any(step.expect is not None and step.expect.reads_checkpoint for step in self.steps)
+
+    @property
+    def stubs_without_process(self) -> frozenset[str]:
+        """The stubs of which no step needs that they are processes: they may be tasks of the backend."""
+        seen = {
+            step.action.plugin
+            for step in self.steps
+            if isinstance(step.action, PausePlugin | ResumePlugin | SignalPlugin | MeasurePlugin)
+        }
+        return frozenset(one.name for one in self.plugins if one.builtin == "stub" and not one.tap) - seen
 
     def has_step(self, step: Step) -> bool:
         """Whether a step is played on the version of the first node."""

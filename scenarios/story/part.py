@@ -230,6 +230,7 @@ class Capability(StrEnum):
     KUBELET_SETTINGS = "set up a kubelet's topology policy or feature gates"
     API_FEATURE_GATES = "switch a feature gate that the API server has too"
     FAKE_NUMA_NODES = "give a machine NUMA nodes"
+    MESSAGE_LIMIT = "change the size of messages that a kubelet reads"
     PROCESS_RUNTIME = "run the processes of containers"
     EXIT_CONTAINER = "let a container end by itself"
     PLUGIN_PROCESSES = "start and stop a plugin at will"

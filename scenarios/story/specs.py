@@ -15,6 +15,8 @@ from .part import Capability, KubernetesVersion, Name, NodePath, Part
 from .stub_spec import Registers, Serves
 
 DEFAULT_KUBERNETES = "1.34"
+MESSAGE_BYTES = 4 << 20
+"""What a real kubelet reads of a plugin's message at most."""
 MANIFESTS = "/etc/kubernetes/manifests"
 """The folder from which a node's kubelet takes static pods."""
 CDI_SPEC = "/etc/cdi/nvidia.json"
@@ -151,6 +153,8 @@ class NodeSpec(Part):
         numa_nodes: How many NUMA nodes the machine has.
         topology: The topology manager.
         feature_gates: Feature gate of the kubelet and whether it is on.
+        max_message_bytes: The largest message that the kubelet reads from a plugin. Real kubelets read 4 MiB, the
+            default, which is about 60,000 devices; more is for plugins that go beyond it.
         runtime: `book-keeping`: containers are recorded; `process`: they run in a sandbox.
         files: Files that exist from the beginning, such as device files: paths, or mappings with `path` and
             `content` or `link`.
@@ -164,6 +168,7 @@ class NodeSpec(Part):
     numa_nodes: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
     topology: TopologySpec = Field(default_factory=TopologySpec)
     feature_gates: Mapping[StrictStr, StrictBool] = Field(default_factory=dict)
+    max_message_bytes: Annotated[StrictInt, Field(ge=1, le=1 << 30)] = MESSAGE_BYTES
     runtime: Runtime = Runtime.BOOK_KEEPING
     files: tuple[File, ...] = ()
 
@@ -195,6 +200,7 @@ class NodeSpec(Part):
             Capability.KUBELET_SETTINGS: self.topology != TopologySpec() or bool(self.feature_gates),
             Capability.API_FEATURE_GATES: not _GATES_OF_THE_API.isdisjoint(self.feature_gates),
             Capability.FAKE_NUMA_NODES: self.numa_nodes > 1,
+            Capability.MESSAGE_LIMIT: self.max_message_bytes != MESSAGE_BYTES,
             Capability.PROCESS_RUNTIME: self.runtime is Runtime.PROCESS,
         }
         return frozenset(capability for capability, is_needed in conditions.items() if is_needed)

@@ -171,7 +171,7 @@ def _header(path: Path) -> Any:
     """What a file says, unchecked; None where it cannot be read."""
     try:
         return yaml.load(path.read_bytes(), _Loader)  # noqa: S506  # a safe one
-    except (OSError, yaml.YAMLError):
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return None
 
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
-from simkubelet.apis.inotify import Mask
-from simkubelet.host import FolderEvents
+from simkubelet.apis.inotify import Inotify, Mask, PathEvent
 from simkubelet.runtime import CriCall
 
 from ..trace.snapshot import Rpc
@@ -200,7 +199,7 @@ class MirroredSockets:
         self._on_accept = on_accept
         self._mirrors: dict[Path, _Mirror] = {}
         self._removed_here = Counter[Path]()
-        self._events = FolderEvents(self._handle)
+        self._events = Inotify(self._handle)
 
     def start(self) -> None:
         """Clear the plugin's folder of sockets and mirror the kubelet's.
@@ -212,7 +211,7 @@ class MirroredSockets:
         for left in filter(Path.is_socket, self._plugin_folder.iterdir()):
             left.unlink()
         for folder in (self._plugin_folder, self._kubelet_folder):
-            self._events.add(folder)
+            self._events.add(folder, _GONE | _THERE | Mask.ONLYDIR)
         self._appeared(self._kubelet_folder / KUBELET_SOCKET_NAME)
 
     def close(self) -> None:
@@ -221,7 +220,10 @@ class MirroredSockets:
         for original in list(self._mirrors):
             self._vanished(original)
 
-    def _handle(self, path: Path, mask: int) -> None:
+    def _handle(self, event: PathEvent) -> None:
+        mask, path = event
+        if path is None:
+            return
         is_kubelets = path.name == KUBELET_SOCKET_NAME
         if mask & _THERE and is_kubelets == (path.parent == self._kubelet_folder):
             self._appeared(path)

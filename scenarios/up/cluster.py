@@ -51,7 +51,7 @@ class ClusterSpec:
     """What a cluster is made of.
 
     Attributes:
-        plugins: run on every node, each as a process.
+        plugins: run on every node, see `LiveNodes`.
         images: image -> the plugin that its containers are.
         port: of the API server; a free one where it is 0.
         is_plain: the API server talks HTTP and asks for no token.

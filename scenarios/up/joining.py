@@ -34,6 +34,7 @@ from simkubelet.remote import (
     serving_kubelets,
 )
 
+from ..backends.join.backend import server_version
 from ..backends.world.node import new_folder, removed_at_end
 from ..story.specs import NodeSpec, PluginSpec
 from .controls import Controls
@@ -126,25 +127,10 @@ async def _checked(spec: JoinSpec, access: ServerAccess) -> tuple[NodeSpec, ...]
         InputError: the server refuses the user or is too old, or a node has one of the names.
         HostError: the server does not answer.
     """
+    released = await server_version(access)
     async with ApiClient(access) as client:
-        released = await _version_of(client, access.url)
         await _check_free(client, [node.name for node in spec.nodes])
     return _of_minor(spec.nodes, released) if spec.follows_server else spec.nodes
-
-
-async def _version_of(client: ApiClient, url: str) -> str:
-    """Return the release of an API server.
-
-    Raises:
-        InputError: it does not know the user of the kubeconfig.
-        HostError: it does not answer.
-    """
-    try:
-        return str((await client.get("/version"))["gitVersion"])
-    except ApiError as error:
-        if error.status in (401, 403):
-            raise InputError(f"{url}: the API server refuses the kubeconfig's user: {error}") from None
-        raise HostError(f"{url}: the API server does not answer: {error}; is the cluster up?") from None
 
 
 def _say_whether_up(url: str, reason: str | None) -> None:

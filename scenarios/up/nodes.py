@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
@@ -26,17 +27,21 @@ from ..backends.world.plugins import SimPlugins
 from ..evaluation.verdict import single_errors
 from ..play.interruption import run_interruptibly
 from ..story.specs import NodeSpec, PluginSpec
+from ..story.stub_spec import Serves
 from ..trace.trace import Broadcast
 from .plugin_images import PluginImages
 
 _BROKEN_PLUGIN_BACKOFF_S: Final = 10.0
+_COLLECT_AFTER: Final = 20_000
+_TURNS_OF_A_REGISTRATION: Final = 40
+"""Turns of the event loop from the start of a stub that is a task to its registration, with room."""
 
 
 class LiveNodes:
     """Nodes and their plugins, from `start` to `close`; it prints nothing but complaints.
 
     Args:
-        plugins: Run on every node, each as a process.
+        plugins: Run on every node, each as a process; a stub as a task of this one.
         images: Image -> the plugin that its containers are.
         folder: Where the nodes' folders are made.
         group: Owns what runs.
@@ -57,11 +62,14 @@ class LiveNodes:
         self.record = Broadcast(self.clock.now)
         self.by_name: dict[str, SimNode] = {}
         self.kubelets: dict[str, Kubelet] = {}
-        self.plugins = SimPlugins(plugins, {}, self.clock, self.record)
+        stubs = {one.name: one.serves or Serves() for one in plugins if one.is_stub}
+        self._stubs_devices = [f"{len(one.devices)} x {one.resource}" for one in stubs.values()]
+        self.plugins = SimPlugins(plugins, {}, self.clock, self.record, tasks=stubs.keys())
         self.logs = KubeletLogs(self.clock.now)
         self._images = images
         self._folder = folder
         self._group = group
+        self._supervisors: list[asyncio.Task[None]] = []
         self._stack = AsyncExitStack()
 
     def start(self) -> None:
@@ -70,7 +78,10 @@ class LiveNodes:
         self._stack.callback(self.logs.close)
 
     async def add(self, specs: Iterable[NodeSpec], cluster: ClusterApi, kubeconfig: Callable[[], Path]) -> None:
-        """Start the nodes of a cluster, then their plugins.
+        """Start the nodes of a cluster, each with its plugins.
+
+        A stub that is a task registers before the next node is made: of a thousand that begin at once each would wait
+        so long for its turn that its call is given up.
 
         Args:
             specs: What they are made of.
@@ -82,12 +93,18 @@ class LiveNodes:
             HostError: The machine cannot do it.
         """
         for spec in specs:
-            await self._add(SimNode(spec, self._folder / spec.name), cluster, kubeconfig)
-        for process in self.plugins.processes:
-            self.keep(_kept_running(process, self.clock))
+            node = SimNode(spec, self._folder / spec.name)
+            await self._add(node, cluster, kubeconfig)
+            for process in self.plugins.add_node(node):
+                self._supervisors.append(self._group.create_task(_kept_running(process, self.clock)))
+            for _ in range(_TURNS_OF_A_REGISTRATION):
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """End plugins, then kubelets and containers, and let go of the nodes' files; may be called twice."""
+        for task in self._supervisors:
+            task.cancel()
+        await asyncio.gather(*self._supervisors, return_exceptions=True)
         await self._stack.aclose()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
@@ -117,14 +134,15 @@ class LiveNodes:
         self.record.append(event)
 
     def introductions(self) -> Iterator[str]:
-        """A line for each node, about its GPUs."""
+        """A line for each node, about its GPUs and the devices of its stubs."""
         width = max(map(len, self.by_name))
         for name, node in self.by_name.items():
-            gpus = "no GPUs"
+            devices = list(self._stubs_devices)
             if node.machine is not None:
                 own = node.machine.gpus
-                gpus = f"{len(own)} x {own[0].name}; break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
-            yield f"  {name:<{width}}  {gpus}"
+                break_one = f"break one: fakegpu fail 0 --xid 79 --dir {node.machine.directory}"
+                devices.append(f"{len(own)} x {own[0].name}; {break_one}")
+            yield f"  {name:<{width}}  {', '.join(devices) or 'no GPUs'}"
 
     @contextmanager
     def shown(self, title: str) -> Iterator[None]:
@@ -158,7 +176,6 @@ class LiveNodes:
             await kubelet.start()
         self.by_name[node.name], self.kubelets[node.name] = node, kubelet
         node.kubeconfig = kubeconfig()
-        self.plugins.add_node(node)
 
 
 async def _kept_running(process: PluginProcess, clock: RealClock) -> None:
@@ -185,6 +202,9 @@ def keep_until_interrupted(main: Coroutine[Any, Any, None]) -> None:
         OSError: standard output cannot be written, or the machine failed in another way.
     """
     raise_limit()
+    # What is loaded stays, and what many nodes and pods are made of does not become garbage soon.
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
     try:
         return run_interruptibly(main)
     except BaseExceptionGroup as errors:

@@ -48,8 +48,8 @@ _OPTIONS: Final = (
         "plugins",
         multiple=True,
         metavar="PLUGIN",
-        help="Run a bundled plugin, such as nvidia or gopher, or NAME=COMMAND on every node; none for no plugin "
-        "(default: nvidia if there are GPUs).",
+        help="Run a bundled plugin, such as nvidia, gopher or stub (8 devices without hardware), or NAME=COMMAND on "
+        "every node; none for no plugin (default: nvidia if there are GPUs).",
     ),
     click.option(
         "--image",
@@ -192,11 +192,11 @@ def node_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _plugin(text: str) -> PluginSpec:
     from ..story.specs import PluginSpec
-    from .plugin_images import BUNDLED_IMAGES
+    from .plugin_images import BUNDLED_IMAGES, STUB
 
     name, separator, command = text.partition("=")
     if not separator:
-        bundled = {spec.name: spec for spec in BUNDLED_IMAGES.values()}
+        bundled = {spec.name: spec for spec in (*BUNDLED_IMAGES.values(), STUB)}
         if text not in bundled:
             known = ", ".join(bundled)
             raise click.BadParameter(f"'{text}': choose {known}, none, or give NAME=COMMAND", param_hint="--plugin")

@@ -35,12 +35,13 @@ from simkubelet.runtime import (
     program_of,
 )
 
+from ..backends.world.child import PluginCommand
 from ..backends.world.logs import exit_message
 from ..backends.world.marked_processes import MARK, kill_marked, signal_marked
 from ..backends.world.node import SimNode
-from ..backends.world.plugin_process import PluginCommand
 from ..backends.world.plugins import plugin_command
 from ..story.specs import Builtin, PluginSpec
+from ..story.stub_spec import Serves
 from ..trace.events import PluginExited, PluginStarted
 from ..trace.trace import Record
 
@@ -48,6 +49,8 @@ BUNDLED_IMAGES: Final[Mapping[str, PluginSpec]] = {
     f"simkubelet/{name}": PluginSpec(name=name, builtin=name) for name in get_args(Builtin) if name != "stub"
 }
 """Image, without a tag -> the bundled plugin; not the stub, which would need commands."""
+STUB: Final = PluginSpec(name="stub", builtin="stub", serves=Serves(devices=tuple(f"device-{n}" for n in range(8))))
+"""The stub of nodes that no story describes."""
 _DEVICE_PLUGIN: Final = "device-plugin"
 
 

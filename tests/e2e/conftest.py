@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import PROGRAM_LIMIT_S
+from tests.support.command_server import CommandServer
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Run:
     """How commands are run in one test; `scratch` has a short path, as sockets are made below it."""
 
     scratch: Path
+    server: CommandServer
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "TMPDIR": str(self.scratch), "XDG_RUNTIME_DIR": str(self.scratch), "COLUMNS": "200"}
@@ -36,16 +37,8 @@ class Run:
         return [sys.executable, "-m", program, *arguments]
 
     def __call__(self, command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.argv(command),
-            cwd=self.scratch,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PROGRAM_LIMIT_S,
-            check=False,
-        )
+        program, *arguments = shlex.split(command)
+        return self.server.run(program, arguments, self.scratch, self.environment())
 
     def start(self, command: str, **variables: str) -> subprocess.Popen[str]:
         """Run a command in a process group of its own, as a shell does, so that a test can interrupt it.
@@ -93,10 +86,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--every-minor", action="store_true", help="play every story on every Kubernetes minor")
 
 
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    server = CommandServer()
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def run() -> Iterator[Run]:
+def run(command_server: CommandServer) -> Iterator[Run]:
     scratch = Path(tempfile.mkdtemp(prefix="e2e-"))
-    runs = Run(scratch)
+    runs = Run(scratch, command_server)
     yield runs
     # Of a test that failed; all others look themselves.
     for pid in runs.process_ids():

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -136,13 +137,14 @@ def parts_of(minor: str, is_every_minor: bool) -> Iterator[list[str]]:
         story for story in others if story not in of_kubelets and (is_every_minor or topic_of(story) in PLUGINS)
     ]
     if not is_every_minor:
-        of_kubelets, of_plugins = few_of(of_kubelets), few_of(of_plugins)
+        of_kubelets, of_plugins = few_of(tuple(of_kubelets)), few_of(tuple(of_plugins))
     yield [*FIRST_STORIES, *(of_kubelets if is_every_minor or minor in DIFFERENT else ())]
     if is_every_minor or minor == SUPPORTED[0]:
         yield of_plugins
 
 
-def few_of(names: list[str]) -> list[str]:
+@cache
+def few_of(names: tuple[str, ...]) -> list[str]:
     return sorted(covering({name: SCENARIOS[name] for name in names}, dict.fromkeys(names, 1.0)))
 
 

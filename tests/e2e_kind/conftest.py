@@ -25,7 +25,6 @@ PREFIX = "SIMKUBELET_E2E_KIND_PREFIX"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--every-story", action="store_true", help="play all portable stories")
     parser.addoption("--record", action="store_true", help="keep what the clusters record of equal stories")
 
 

@@ -46,6 +46,7 @@ _PANIC: Final = re.compile(r"panic: (.*?)( \[recovered.*)?$")
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
     Capability.FAKE_NUMA_NODES,
+    Capability.MESSAGE_LIMIT,
     Capability.ADVANCE_TIME,
     Capability.MEASURE_PLUGINS,
     # A plugin is a pod there.

@@ -37,7 +37,6 @@ _OURS: Final = (
     "simkubelet/host.py",
     "simkubelet/apis",
     "simkubelet/_internal/__init__.py",
-    "simkubelet/_internal/folder_events.py",
     "simkubelet/_internal/lazy.py",
     "simkubelet/model/__init__.py",
     "simkubelet/model/errors.py",

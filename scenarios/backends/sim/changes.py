@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from simkubelet.cluster import Key, Objects, Store
 from simkubelet.devices import CHECKPOINT_NAME
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import DevicesListed
-from simkubelet.model.pod import Pod
 from simkubelet.runtime import Cri
 
 from ...story.specs import MANIFESTS
@@ -49,7 +47,6 @@ from ...story.verbs.node_action import (
     StopKubelet,
     SyncNodeStatus,
 )
-from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import (
     CheckpointChanged,
     CommandRun,
@@ -305,33 +302,3 @@ async def run_command(action: RunCommand, trace: Trace) -> None:
         last = written.decode(errors="replace").strip().rpartition("\n")[2]
         raise HostError(f"runCommand: {action.command[0]} ended with status {process.returncode}: {last}")
     trace.append(CommandRun(action.command))
-
-
-def bind(pod: Pod, node: str, store: Store) -> None:
-    """Bind a pod to a node.
-
-    Raises:
-        InputError: It is bound already.
-    """
-    if pod.node_name is not None:
-        raise InputError(
-            f"pod '{pod.key}' is bound to node '{pod.node_name}' already; give its manifest a 'schedulerName' that "
-            "no scheduler here has"
-        )
-    store.bind(pod.uid, node)
-
-
-def change_metadata(action: MetadataAction, key: Key, objects: Objects) -> None:
-    """Set or remove labels or annotations of the object at a place.
-
-    Raises:
-        InputError: It is not there.
-    """
-    body = objects.get(key)
-    if body is None:
-        raise InputError(f"no {action.subject} is there now")
-    metadata = body["metadata"]
-    entries = {**(metadata.get(action.part) or {}), **action.entries}
-    left = {name: value for name, value in entries.items() if value is not None}
-    others = {name: value for name, value in metadata.items() if name != action.part}
-    objects.replace(key, {**body, "metadata": {**others, **({action.part: left} if left else {})}})

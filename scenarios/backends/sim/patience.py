@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Final
 
@@ -119,6 +119,7 @@ class SimPatience:
         observed: How much of the trace the story has seen.
         within_s: How long the wait is.
         real_time: Measures the real time of the wait; a new stopwatch where it is left out.
+        before_leap: Awaited before node time leaps, for what else must have come to its end by then.
     """
 
     def __init__(
@@ -128,7 +129,9 @@ class SimPatience:
         observed: Callable[[], int],
         within_s: float,
         real_time: FairTime | None = None,
+        before_leap: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        self._before_leap = before_leap
         self._clock = clock
         self._trace = trace
         self._observed = observed
@@ -159,6 +162,8 @@ class SimPatience:
         return len(self._trace) > self._observed()
 
     async def _leap(self) -> bool:
+        if self._before_leap is not None:
+            await self._before_leap()
         is_new = any(event.kind in _FROM_PROCESSES for event in self._trace[self._looked_at :])
         if is_new and not self._has_final_limit:
             self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)

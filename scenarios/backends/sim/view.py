@@ -6,25 +6,40 @@ The PodResources API is asked as a monitoring agent asks it: over its socket, an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.node import Node
-from simkubelet.model.pod import Pod
+from simkubelet.model.pod import Pod, PodUID
 from simkubelet.model.pod_status import ContainerStatus
 from simkubelet.model.resources import ResourceName
 
 from ...trace.snapshot import KubeletState, NodeView, PodEvent, PodView
 from ..world.pod_resources import PodResourcesAnswers, ask
 
-if TYPE_CHECKING:
-    from simkubelet.cluster import Store
-    from simkubelet.remote import RemoteCluster
-
 _PAUSE_S: Final = 0.02
 """For each call; the kubelet answers a hundred calls in a second."""
+
+
+class RecordedEvent(Protocol):
+    """An Event about a pod."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+class PodEvents(Protocol):
+    """Who knows the Events about pods."""
+
+    def events_of(self, uid: PodUID, /) -> Iterable[RecordedEvent]:
+        """Return those about a pod."""
+        ...
 
 
 def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic: str | None) -> NodeView:
@@ -42,7 +57,7 @@ def node_view(name: str, kubernetes: str, node: Node, *, is_running: bool, panic
     )
 
 
-def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store | RemoteCluster) -> PodView:
+def pod_view(pod: Pod, kubelet: Kubelet | None, cluster: PodEvents) -> PodView:
     """A pod as the cluster and its node's kubelet know it; `kubelet` is None while it is bound to no node."""
     containers = kubelet.containers_of(pod) if kubelet else {}
     held = kubelet.devices_of(pod) if kubelet else {}
@@ -57,7 +72,7 @@ def pod_view(pod: Pod, kubelet: Kubelet | None, store: Store | RemoteCluster) ->
         options={name: container.options for name, container in containers.items()},
         labels=pod.manifest["metadata"].get("labels") or {},
         annotations=pod.manifest["metadata"].get("annotations") or {},
-        events=tuple(PodEvent(event.type, event.reason, event.message) for event in store.events_of(pod.uid)),
+        events=tuple(PodEvent(event.type, event.reason, event.message) for event in cluster.events_of(pod.uid)),
         restarts=sum(status.restart_count for status in statuses),
         health=_health(statuses),
     )

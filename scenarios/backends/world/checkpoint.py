@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
+from simkubelet.model.errors import InputError
 
 from ...story.verbs.node_action import CheckpointState
 from ...trace.snapshot import CheckpointView
@@ -47,16 +48,23 @@ def checkpoint_view(file: CheckpointFile, pods: Mapping[str, str]) -> Checkpoint
 
 
 def changed_checkpoint(text: str, to: CheckpointState) -> str | None:
-    """What becomes of a checkpoint's text; None where the file is to be removed."""
+    """What becomes of a checkpoint's text; None where the file is to be removed.
+
+    Raises:
+        InputError: The text has to be changed, and is not that of a kubelet any more.
+    """
     match to:
         case CheckpointState.REMOVED:
             return None
         case CheckpointState.EMPTY:
             return ""
-        case CheckpointState.CORRUPT:
-            return _with_another_checksum(text)
-        case CheckpointState.PRE_1_20:
-            return _without_numa_nodes(text)
+    try:
+        return _with_another_checksum(text) if to is CheckpointState.CORRUPT else _without_numa_nodes(text)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(
+            f"changeCheckpoint: a step before has made the checkpoint unreadable, so it cannot become '{to}'; let the "
+            "kubelet write it first"
+        ) from None
 
 
 def _with_another_checksum(text: str) -> str:

@@ -90,13 +90,13 @@ class Use(NamedTuple):
     cpu_s: float
 
 
-_NO_USE: Final = Use(0, 0, 0, 0.0)
+NO_USE: Final = Use(0, 0, 0, 0.0)
 
 
 def use_of_marked(mark: str) -> Use:
     """What the processes with a mark use; those that have ended meanwhile use nothing."""
     uses = [_use(pid) for pid in _marked(mark)]
-    return Use(*(sum(column) for column in zip(*uses, strict=True))) if uses else _NO_USE
+    return Use(*(sum(column) for column in zip(*uses, strict=True))) if uses else NO_USE
 
 
 def _use(pid: int) -> Use:
@@ -107,7 +107,7 @@ def _use(pid: int) -> Use:
         fields = (folder / "stat").read_text(errors="replace").rpartition(") ")[2].split()
         pages = int((folder / "statm").read_text().split()[1])
     except OSError:
-        return _NO_USE
+        return NO_USE
     cpu_s = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"), cpu_s)
 

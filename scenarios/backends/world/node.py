@@ -157,6 +157,7 @@ class SimNode:
             feature_gates=self.spec.feature_gates,
             runtime=RuntimeKind(self.spec.runtime.value),
             static_pod_path=self.files.place(MANIFESTS),
+            max_message_bytes=self.spec.max_message_bytes,
         )
 
     def _machine(self, gpus: GpuSpec) -> Machine:

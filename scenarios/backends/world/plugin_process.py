@@ -1,8 +1,9 @@
 """A plugin's process and its supervisor, which starts it again when it ends, as the kubelet does for a DaemonSet.
 
 A story may keep it from running, end it and start it again, and give the scriptable plugin commands. The process has
-a mark in its environment that whatever it starts inherits, so all of that ends with it. What it writes goes into a log
-file of the node. A plugin that ends by itself before it has ever registered is broken: its story cannot go on.
+a mark in its environment that whatever it starts inherits, so all of that ends with it (`child`). What it writes goes
+into a log file of the node. A plugin that ends by itself before it has ever registered is broken: its story cannot go
+on.
 
 Source of the back-off: client-go flowcontrol/backoff.go as the kubelet uses it (v1.34.4): the first restart is at once,
 then 10 s doubling to 5 min, forgotten after 10 min of running.
@@ -12,24 +13,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, Final
 
-from simkubelet.host import with_first_limit
 from simkubelet.model.clock import Clock
-from simkubelet.model.errors import HostError, InputError, PluginError
+from simkubelet.model.errors import InputError, PluginError
 
 from ...trace.events import PluginExited, PluginMeasured, PluginPaused, PluginResumed, PluginSignalled, PluginStarted
 from ...trace.snapshot import PluginState, PluginView
 from ...trace.trace import Record
+from .child import Child, PluginCommand, Spawn, spawn_process
 from .logs import exit_message
-from .marked_processes import MARK, catches, kill_marked, owns_socket, signal_marked, use_of_marked
-from .plugin_reports import LINE_LIMIT_BYTES, CallLog, StubControl
+from .marked_processes import NO_USE
+from .plugin_reports import CallLog, StubControl, StubEndedError
 
 _FIRST_BACKOFF_S: Final = 10.0
 _MAX_BACKOFF_S: Final = 300.0
@@ -37,24 +36,6 @@ TERMINATION_GRACE_S: Final = 5.0
 """How long a plugin may take to end after SIGTERM."""
 _KILL_GRACE_S: Final = 60.0
 """A guard only: what is killed ends by itself, on a busy machine later than after some seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginCommand:
-    """How a plugin is run: `argv` and `env` are complete, `log` takes what it writes.
-
-    `takes_commands` says that it reads commands and reports, see `StubControl`; `is_tapped` that a tap reports instead.
-    `folder` is its working directory, that of this process where it is None.
-    """
-
-    name: str
-    node: str
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    log: Path
-    takes_commands: bool = False
-    is_tapped: bool = False
-    folder: Path | None = None
 
 
 class PluginProcess:
@@ -65,9 +46,12 @@ class PluginProcess:
         clock: The node's time, for the back-off.
         trace: Gets what happens.
         is_wanted: Whether it runs from the beginning.
+        spawn: Starts its process.
     """
 
-    def __init__(self, command: PluginCommand, clock: Clock, trace: Record, is_wanted: bool = True) -> None:
+    def __init__(
+        self, command: PluginCommand, clock: Clock, trace: Record, is_wanted: bool = True, spawn: Spawn = spawn_process
+    ) -> None:
         self.command = command
         self.registrations = 0
         self._clock = clock
@@ -76,12 +60,13 @@ class PluginProcess:
         self._starts = 0
         self._log_begin = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
-        self._mark = f"{command.node}/{command.name}/{command.log}"
+        self._spawn = spawn
         self._exit_status: int | None = None
         self._exit_s: float | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._control: StubControl | None = None
         self._pause: asyncio.Task[None] | None = None
+        self._restart_at = 0.0
         self.may_restart = asyncio.Event()
         """A kubelet is there to restart it when it has ended; so it is in the beginning."""
         self.may_restart.set()
@@ -94,6 +79,11 @@ class PluginProcess:
     def is_wanted(self) -> bool:
         """Whether it runs, or will again by itself."""
         return self._wanted.is_set()
+
+    @property
+    def is_backing_off(self) -> bool:
+        """Whether it has ended and is started again when node time has passed; a kubelet is there for that."""
+        return self._pause is not None and self.may_restart.is_set() and self._restart_at > self._clock.now()
 
     @property
     def _has_registered(self) -> bool:
@@ -201,36 +191,43 @@ class PluginProcess:
             InputError: there is no process.
         """
         await self._until_up()
-        number = signal.Signals[f"SIG{name}"]
         self._trace.append(PluginSignalled(self.command.name, self.command.node, name))
-        if self._process is not None and catches(self._process.pid, number):
-            self._process.send_signal(number)
+        if self._process is not None:
+            self._process.send_signal(signal.Signals[f"SIG{name}"])
 
     def measure(self) -> None:
         """Record what its processes use now."""
-        used = use_of_marked(self._mark)
+        used = NO_USE if self._process is None else self._process.use()
         self._trace.append(PluginMeasured(self.command.name, self.command.node, *used))
 
     async def _signal(self, number: signal.Signals) -> None:
         await self._until_up()
-        signal_marked(self._mark, number)
+        if self._process is not None:
+            self._process.signal_all(number)
 
     async def send_command(self, command: Mapping[str, Any]) -> None:
         """Give the scriptable plugin a command; return when it has begun to obey.
 
         Raises:
             InputError: this plugin takes no commands, or does not run.
+            StubEndedError: it ends before it answers; raised when its process has ended.
             PluginError: it does not answer.
         """
         if not self.command.takes_commands:
             raise InputError(f"plugin '{self.command.name}' is no stub here, so it takes no commands")
         await self._until_up()
-        if self._control is not None:
+        if self._control is None:
+            return
+        try:
             await self._control.send_command(command)
+        except StubEndedError:
+            # Its output ends a little before it does; the next command is for its next process.
+            await self._down.wait()
+            raise
 
     def owns(self, socket_name: str) -> bool:
         """Whether a process of this plugin listens on a Unix socket of this file name."""
-        return self._process is not None and owns_socket(self._mark, socket_name)
+        return self._process is not None and self._process.owns(socket_name)
 
     async def _until_up(self) -> None:
         """Wait for its process.
@@ -246,6 +243,7 @@ class PluginProcess:
 
     async def _back_off(self, delay_s: float) -> None:
         """Wait before the next start, or until the plugin is stopped."""
+        self._restart_at = self._clock.now() + delay_s
         self._pause = asyncio.ensure_future(self._until_due(delay_s))
         try:
             await asyncio.wait([self._pause])
@@ -261,7 +259,9 @@ class PluginProcess:
         """Run the process once; return its status, negative for a signal."""
         self._starts += 1
         self._call_log.begin_process()
-        self._process = process = await self._spawn()
+        with self.command.log.open("ab") as log:
+            self._log_begin = log.tell()
+            self._process = process = await self._spawn(self.command, log)
         self._state = PluginState.RUNNING
         self._trace.append(PluginStarted(self.command.name, self.command.node, self._starts))
         if self.command.takes_commands:
@@ -273,7 +273,7 @@ class PluginProcess:
             if self._control is not None:
                 await self._control.listen()
             status = await process.wait()
-            await kill_marked(self._mark)
+            await process.kill_all()
             self._exit_status = status
             self._trace.append(PluginExited(self.command.name, self.command.node, status, self._exit_message()))
         finally:
@@ -290,55 +290,22 @@ class PluginProcess:
     def _ignored(self, report: Mapping[str, Any]) -> None:
         """Leave it to the tap, which sees the same."""
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        try:
-            with self.command.log.open("ab") as log:
-                self._log_begin = log.tell()
-                return await asyncio.create_subprocess_exec(
-                    *with_first_limit(self.command.argv),
-                    stdin=asyncio.subprocess.PIPE if self.command.takes_commands else asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE if self.command.takes_commands else log,
-                    stderr=log,
-                    limit=LINE_LIMIT_BYTES,
-                    cwd=self.command.folder,
-                    env={**self.command.env, MARK: self._mark},
-                    start_new_session=True,
-                )
-        except asyncio.CancelledError:
-            # The process has been killed, what it had started by then has not.
-            await kill_marked(self._mark)
-            raise
-        except (FileNotFoundError, PermissionError) as error:
-            raise InputError(f"plugin '{self.command.name}': cannot run {self.command.argv[0]}: {error}") from None
-        except ValueError as error:
-            raise InputError(f"plugin '{self.command.name}': cannot be run so: {error}") from None
-        except OSError as error:
-            raise HostError(f"plugin '{self.command.name}': cannot start a process: {error}") from None
-
     async def _end(self, grace_s: float = TERMINATION_GRACE_S) -> None:
         """Ask the plugin to end where there is a grace, then make it."""
         process, self._process = self._process, None
         if process is None:
             self._exit_s = 0.0
             return
-        # The first process by its handle: a program may overwrite its environment, the mark with it. And only once: a
-        # second signal would come when it handles none any more, and change its exit status.
         began_s = time.monotonic()
         if grace_s:
-            # A paused process handles nothing until it goes on. The handle's second signal would first look whether the
-            # first has ended the process, and take the exit status from asyncio.
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-                os.kill(process.pid, signal.SIGCONT)
-            signal_marked(self._mark, signal.SIGTERM, signal.SIGCONT, but=process.pid)
+            process.terminate_all()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace_s):
                     await process.wait()
             self._exit_s = time.monotonic() - began_s
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        process.kill()
         async with asyncio.timeout(_KILL_GRACE_S):
-            await kill_marked(self._mark)
+            await process.kill_all()
             await process.wait()
         self._state = PluginState.EXITED
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from simkubelet.model.errors import PluginError
 
@@ -92,6 +92,28 @@ class CallLog:
             self._trace.append(ContractBroken(self._plugin, self._node, rule, detail))
 
 
+class Input(Protocol):
+    """The standard input of a process."""
+
+    def write(self, data: bytes, /) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+class Piped(Protocol):
+    """A process with pipes for standard input and output."""
+
+    @property
+    def stdin(self) -> Input | None: ...
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+
+
+class StubEndedError(PluginError):
+    """A stub has ended before it took a command; its next process can be given it."""
+
+
 class StubControl:
     """The pipe to one process of the scriptable plugin; `listen` has to run beside it.
 
@@ -103,13 +125,11 @@ class StubControl:
         on_report: Called with each line that answers no command: see `plugin.stub.control`.
     """
 
-    def __init__(
-        self, name: str, process: asyncio.subprocess.Process, on_report: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, name: str, process: Piped, on_report: Callable[[Mapping[str, Any]], None]) -> None:
         self._name = name
         self._process = process
         self._on_report = on_report
-        self._answers: asyncio.Queue[Mapping[str, Any]] = asyncio.Queue()
+        self._answers: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._ready = asyncio.Event()
 
     async def listen(self) -> None:
@@ -123,12 +143,15 @@ class StubControl:
                 self._on_report(written)
             else:
                 self._answers.put_nowait(written)
+        self._ready.set()
+        self._answers.put_nowait(None)
 
     async def send_command(self, command: Mapping[str, Any]) -> None:
         """Give a command and wait until the stub has taken it.
 
         Raises:
-            PluginError: it refuses the command, does not answer, or is gone.
+            StubEndedError: it ends before it answers.
+            PluginError: it refuses the command, or does not answer.
         """
         assert self._process.stdin is not None  # noqa: S101  # a pipe was asked for
         try:
@@ -137,7 +160,11 @@ class StubControl:
                 self._process.stdin.write(json.dumps(command).encode() + b"\n")
                 await self._process.stdin.drain()
                 answer = await self._answers.get()
-        except (TimeoutError, ConnectionError):
+        except ConnectionError:
+            answer = None
+        except TimeoutError:
             raise PluginError(f"plugin '{self._name}' does not take the command {command['command']}") from None
+        if answer is None:
+            raise StubEndedError(f"plugin '{self._name}' has ended before it took the command {command['command']}")
         if "error" in answer:
             raise PluginError(f"plugin '{self._name}': {answer['error']}")

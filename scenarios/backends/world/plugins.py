@@ -11,7 +11,7 @@ import asyncio
 import errno
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,8 +39,10 @@ from ...story.verbs.plugin_action import (
 from ...tap.tap import Tap
 from ...trace.snapshot import PluginView
 from ...trace.trace import Record
+from .child import PluginCommand, spawn_process
 from .node import SimNode
-from .plugin_process import PluginCommand, PluginProcess
+from .plugin_process import PluginProcess
+from .stub_task import spawn_task
 
 if TYPE_CHECKING:
     from fakegpu import Machine
@@ -54,6 +56,7 @@ class SimPlugins:
         replacements: Plugin name -> argv that takes the place of its own program.
         clock: The nodes' time.
         trace: Gets what happens.
+        tasks: The names of stubs that are tasks of this process.
     """
 
     def __init__(
@@ -62,11 +65,13 @@ class SimPlugins:
         replacements: Mapping[str, tuple[str, ...]],
         clock: Clock,
         trace: Record,
+        tasks: Set[str] = frozenset(),
     ) -> None:
         self._specs = specs
         self._replacements = replacements
         self._clock = clock
         self._trace = trace
+        self._tasks = tasks
         self._folders: dict[str, Path] = {}
         self._processes: dict[tuple[str, str], PluginProcess] = {}
         self._taps: dict[tuple[str, str], Tap] = {}
@@ -84,16 +89,15 @@ class SimPlugins:
         """All of them, node after node."""
         return tuple(self._processes.values())
 
-    def add_node(self, node: SimNode) -> None:
-        """Prepare the plugins of a node.
+    def add_node(self, node: SimNode) -> list[PluginProcess]:
+        """Prepare the plugins of a node; the caller runs them.
 
         Raises:
             InputError: A tap's folder cannot be made.
             HostError: A foreign program cannot be given the node's paths.
         """
         self._folders[node.name] = node.plugin_folder
-        for spec in self._specs:
-            self.add(node, spec)
+        return [self.add(node, spec) for spec in self._specs]
 
     def add(self, node: SimNode, spec: PluginSpec) -> PluginProcess:
         """Prepare one plugin of a node that was added; the caller runs it.
@@ -105,7 +109,8 @@ class SimPlugins:
         if (node.name, spec.name) in self._processes:
             raise InputError(f"plugin '{spec.name}' is on node '{node.name}' already; give each plugin its own name")
         command = plugin_command(node, spec, self._replacements.get(spec.name))
-        process = PluginProcess(command, self._clock, self._trace, is_wanted=spec.start == "with-node")
+        spawn = spawn_task if spec.name in self._tasks else spawn_process
+        process = PluginProcess(command, self._clock, self._trace, spec.start == "with-node", spawn)
         self._processes[node.name, spec.name] = process
         if spec.tap:
             self._add_tap(spec, node, process)
@@ -169,6 +174,11 @@ class SimPlugins:
                 tap.send_command(action.command)
             case CommandAction():
                 await process.send_command(action.command)
+
+    def needs_restart(self, action: PluginAction, node: str) -> bool:
+        """Whether a step needs a plugin's process that is started again only when node time has passed."""
+        needs_process = not isinstance(action, StartPlugin | StopPlugin | MeasurePlugin)
+        return needs_process and self._processes[node, action.plugin].is_backing_off
 
     def allow_restarts(self, node: str, may_restart: bool) -> None:
         """Say whether a kubelet is there that starts a node's plugins again when they have ended."""

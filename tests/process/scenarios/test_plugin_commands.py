@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
+from scenarios.backends.world.child import PluginCommand
+from scenarios.backends.world.plugin_process import PluginProcess
 from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
 from simkubelet.model.clock import ManualClock

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.world.plugin_process import PluginCommand, PluginProcess
+from scenarios.backends.world.child import PluginCommand
+from scenarios.backends.world.plugin_process import PluginProcess
 from scenarios.trace.events import PluginSignalled
 from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
@@ -35,6 +36,11 @@ class Supervised:
     def start(self, *, registered: bool = True) -> None:
         self.plugin.registrations = int(registered)
         self.task = asyncio.create_task(self.plugin.run())
+
+    @property
+    def pid(self) -> int:
+        """The process that the supervisor has started."""
+        return self.plugin._process._process.pid
 
     async def until(self, kind: str, count: int = 1) -> list[Entry]:
         """Wait for so many events of a kind."""
@@ -141,7 +147,7 @@ async def test_nothing_that_the_plugin_started_outlives_it(supervise: Any, tmp_p
 
     if ending == "plugin dies":
         await mine.until("plugin-started")
-        os.kill(mine.plugin._process.pid, signal.SIGKILL)
+        os.kill(mine.pid, signal.SIGKILL)
         await mine.until("plugin-exited")
     else:
         await mine.stop()
@@ -192,7 +198,7 @@ async def test_paused_plugin_stands_still_until_it_is_resumed(supervise: Any) ->
     mine = supervise("exec sleep infinity")
     mine.start()
     await mine.until("plugin-started")
-    pid = mine.plugin._process.pid
+    pid = mine.pid
 
     await mine.plugin.pause()
     await asyncio.to_thread(os.waitid, os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)

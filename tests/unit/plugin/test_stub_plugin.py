@@ -18,6 +18,7 @@ from simkubelet.apis import deviceplugin as api
 from simkubelet.apis import pluginregistration
 from simkubelet.apis.grpcwire.client import RpcError
 from simkubelet.apis.grpcwire.messages import Code
+from tests.support.bare_connection import BareConnection
 from tests.support.grpc_peers import DEVICE_PLUGIN, WATCHED_REGISTRATION, calls
 from tests.support.patience import LIMIT_S, until
 
@@ -229,7 +230,9 @@ async def test_stream_that_ends_with_its_server_is_not_lost(kubelet: Any, kubele
     async with running(stub) as run:
         await notes.answer()
         async with calls_to(stub, kubelet_dir) as plugin:
-            await plugin.ListAndWatch(api.Empty()).read()
+            # A stream that nothing refers to any more is cancelled by its caller.
+            stream = plugin.ListAndWatch(api.Empty())
+            await stream.read()
             await kubelet.stop()
             await kubelet.start()
             await notes.answer()
@@ -256,6 +259,26 @@ async def test_stub_that_hangs_serves_on_and_misses_the_kubelet(kubelet: Any, ku
         await notes.answer()
 
         assert kubelet.requests.qsize() == 2
+
+
+async def test_stub_that_hangs_sees_a_streams_end_before_the_next_kubelet(kubelet: Any, kubelet_dir: Path) -> None:
+    notes = Notes()
+    hangs = replace(behaviour(Registers.ALWAYS), on_lost_stream=OnLostStream.HANG)
+    stub = Stub(hangs, kubelet_dir, notes)
+    async with running(stub):
+        await notes.answer()
+        with BareConnection(kubelet_dir / "stub.sock") as caller:
+            stream = caller.begin("ListAndWatch", api.Empty())
+            await asyncio.to_thread(caller.message, stream)
+            # The event loop has no turn between these and the end of the connection.
+            (kubelet_dir / api.KUBELET_SOCKET_NAME).rename(kubelet_dir / "last")
+            (kubelet_dir / "last").rename(kubelet_dir / api.KUBELET_SOCKET_NAME)
+        for _ in range(3):
+            # By now a stub that goes on has registered.
+            await stub.register()
+            await notes.answer()
+
+        assert kubelet.requests.qsize() == 4
 
 
 async def test_devices_follow_their_files(kubelet: Any, kubelet_dir: Path, tmp_path: Path) -> None:

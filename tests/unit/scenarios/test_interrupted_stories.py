@@ -23,10 +23,10 @@ from scenarios.story.document import Document, load
 
 STORY = """
 name: restarts
-description: A kubelet starts, restarts and stops
+description: A kubelet starts, restarts twice and stops
 nodes: [{name: node-1}]
 steps:
-  - restartKubelet: {}
+  - restartKubelet: {times: 2}
 """
 
 

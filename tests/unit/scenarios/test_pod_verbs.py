@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from scenarios.backends.kind.changes import restore_node
 from scenarios.backends.kind.daemon_set import ACCOUNT, Place, add_account, daemon_set, remove_account
 from scenarios.backends.kind.image import PluginImage
 from scenarios.backends.kind.pods import placed
-from scenarios.backends.sim.changes import bind, change_metadata
+from scenarios.backends.sim.cluster import SimCluster, check_unbound
 from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations import PodExpectation
@@ -23,12 +24,10 @@ from scenarios.story.specs import PluginSpec
 from scenarios.story.verbs.pod_action import Annotate, Apply, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
-from simkubelet.cluster import Objects, Store, WallTime
-from simkubelet.cluster.objects.objects import Key
-from simkubelet.cluster.objects.pod_json import pod_key
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.node import NodeStatus
+from simkubelet.model.pod import Pod
 
 NAMES = {"node-1": "dev-control-plane"}
 
@@ -47,49 +46,49 @@ class ScriptedApi(ClusterApi):
 
 
 @pytest.fixture
-def store() -> Store:
-    store = Store(Objects(WallTime(ManualClock())), lambda event: None)
+async def cluster() -> SimCluster:
+    cluster = SimCluster("1.34", False, ManualClock(), lambda event: None, asyncio.TaskGroup())
     spec = {"schedulerName": "mine", "containers": [{"name": "main", "image": "i"}]}
-    store.create_pod({"metadata": {"name": "p", "annotations": {"a": "1", "b": "2"}}, "spec": spec})
-    return store
+    await cluster.create_pod({"metadata": {"name": "p", "annotations": {"a": "1", "b": "2"}}, "spec": spec})
+    return cluster
 
 
-def pod(store: Store) -> Any:
-    found = store.pod_named("p")
+def pod(cluster: SimCluster) -> Pod:
+    found = cluster.api.pod_named("p")
     assert found is not None
     return found
 
 
-def test_a_pod_is_bound_once(store: Store) -> None:
-    bind(pod(store), "node-1", store)
+async def test_a_pod_is_bound_once(cluster: SimCluster) -> None:
+    check_unbound(pod(cluster))
+    await cluster.bind(pod(cluster), "node-1")
 
-    assert pod(store).node_name == "node-1"
+    assert pod(cluster).node_name == "node-1"
     with pytest.raises(InputError, match="is bound to node 'node-1' already"):
-        bind(pod(store), "node-1", store)
+        check_unbound(pod(cluster))
 
 
-def test_annotations_are_set_and_removed(store: Store) -> None:
-    change_metadata(Annotate(pod="p", annotations={"a": None, "b": "3", "c": "4"}), pod_key(pod(store)), store.objects)
+async def test_annotations_are_set_and_removed(cluster: SimCluster) -> None:
+    await cluster.change_metadata(Annotate(pod="p", annotations={"a": None, "b": "3", "c": "4"}), pod(cluster))
 
-    assert pod(store).manifest["metadata"]["annotations"] == {"b": "3", "c": "4"}
+    assert pod(cluster).manifest["metadata"]["annotations"] == {"b": "3", "c": "4"}
 
 
-def test_labels_of_a_node_are_set_and_removed(store: Store) -> None:
-    store.register_node("node-1", NodeStatus())
-    place = Key("nodes", "", "node-1")
+async def test_labels_of_a_node_are_set_and_removed(cluster: SimCluster) -> None:
+    cluster.api.register_node("node-1", NodeStatus())
 
-    change_metadata(Label(node="node-1", labels={"rack": "7", "zone": "a"}), place, store.objects)
-    change_metadata(Label(node="node-1", labels={"rack": None, "none": None}), place, store.objects)
+    await cluster.change_metadata(Label(node="node-1", labels={"rack": "7", "zone": "a"}), "node-1")
+    await cluster.change_metadata(Label(node="node-1", labels={"rack": None, "none": None}), "node-1")
 
-    node = store.node("node-1")
+    node = cluster.api.node("node-1")
     assert node is not None
     assert (node.labels.get("zone"), node.labels.get("rack"), "none" in node.labels) == ("a", None, False)
     assert node.labels["kubernetes.io/hostname"] == "node-1"
 
 
-def test_a_node_that_is_gone_cannot_be_labelled(store: Store) -> None:
+async def test_a_node_that_is_gone_cannot_be_labelled(cluster: SimCluster) -> None:
     with pytest.raises(InputError, match="no node node-1 is there now"):
-        change_metadata(Label(node="node-1", labels={"a": "b"}), Key("nodes", "", "node-1"), store.objects)
+        await cluster.change_metadata(Label(node="node-1", labels={"a": "b"}), "node-1")
 
 
 async def test_on_a_cluster_a_pod_is_bound_by_its_binding() -> None:

@@ -70,3 +70,12 @@ def test_old_format_is_refused_by_the_others(folder: Path) -> None:
 def test_checkpoint_that_was_never_written_cannot_be_changed(tmp_path: Path, to: CheckpointState) -> None:
     with pytest.raises(InputError, match="changeCheckpoint: the kubelet has written none yet"):
         change_checkpoint(tmp_path, to)
+
+
+@pytest.mark.parametrize("to", [CheckpointState.CORRUPT, CheckpointState.PRE_1_20])
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"Data": {"PodDeviceEntries": [{"DeviceIDs": []}]}}'])
+def test_unreadable_one_cannot_be_changed(folder: Path, text: str, to: CheckpointState) -> None:
+    (folder / CHECKPOINT_NAME).write_text(text)
+
+    with pytest.raises(InputError, match=f"unreadable, so it cannot become '{to}'"):
+        change_checkpoint(folder, to)

@@ -250,6 +250,11 @@ MANUAL = "plugins: [{name: p, builtin: gopher, start: manual}]\n"
             id="NUMA nodes",
         ),
         pytest.param(
+            "nodes: [{name: a, maxMessageBytes: 8388608}]\nsteps:\n- advance: 1s",
+            {"MESSAGE_LIMIT", "ADVANCE_TIME"},
+            id="larger messages",
+        ),
+        pytest.param(
             "nodes: [{name: a, runtime: process}]\nsteps:\n- advance: 1s",
             {"PROCESS_RUNTIME", "ADVANCE_TIME"},
             id="processes",

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from scenarios.backends.kind.backend import CAPABILITIES, KindBackend
-from scenarios.backends.sim.backend import SimBackend
+from scenarios.backends.sim.world import SimulatedWorld
 from scenarios.story.model import Step
 from scenarios.story.part import Action
 from scenarios.story.verbs import VERBS
@@ -23,7 +23,7 @@ def has_handler(backend: type, action: type[Action]) -> bool:
 def test_verb_has_a_handler_where_it_can_be_performed(verb: str) -> None:
     action = VERBS[verb]
 
-    assert has_handler(SimBackend, action)
+    assert has_handler(SimulatedWorld, action)
     assert has_handler(KindBackend, action) or action.capability not in CAPABILITIES
 
 

@@ -1,0 +1,1 @@
+"""Stories on simulated nodes that join the cluster of an API server elsewhere."""

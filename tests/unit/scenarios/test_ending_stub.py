@@ -1,0 +1,88 @@
+"""A stub that ends while it is given commands; its process is one of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from scenarios.backends.world.child import PluginCommand
+from scenarios.backends.world.marked_processes import NO_USE, Use
+from scenarios.backends.world.plugin_process import PluginProcess
+from scenarios.backends.world.plugin_reports import StubEndedError
+from scenarios.trace.trace import Trace
+from simkubelet.model.clock import ManualClock
+
+
+class Process:
+    """Answers no command: its output ends at the first one, it itself when `ended` is set."""
+
+    def __init__(self) -> None:
+        self.stdout = asyncio.StreamReader()
+        self.stdout.feed_data(json.dumps({"ready": True}).encode() + b"\n")
+        self.ended = asyncio.Event()
+        self.commands = 0
+
+    @property
+    def stdin(self) -> Process:
+        return self
+
+    def write(self, data: bytes) -> None:
+        self.commands += 1
+        self.stdout.feed_eof()
+
+    async def drain(self) -> None: ...
+
+    async def wait(self) -> int:
+        await self.ended.wait()
+        return -signal.SIGKILL
+
+    def kill(self) -> None:
+        self.ended.set()
+
+    async def kill_all(self) -> None: ...
+
+    def terminate_all(self) -> None:
+        self.kill()
+
+    def send_signal(self, number: signal.Signals) -> None: ...
+
+    def signal_all(self, number: signal.Signals) -> None: ...
+
+    def use(self) -> Use:
+        return NO_USE
+
+    def owns(self, socket_name: str) -> bool:
+        return False
+
+
+async def test_command_to_an_ending_stub_waits_until_it_has_ended(tmp_path: Path) -> None:
+    processes: list[Process] = []
+
+    async def spawn(command: PluginCommand, log: BinaryIO) -> Process:
+        processes.append(Process())
+        return processes[-1]
+
+    clock = ManualClock()
+    command = PluginCommand("gpu", "node-1", ("stub",), {}, tmp_path / "gpu.log", takes_commands=True)
+    plugin = PluginProcess(command, clock, Trace(now=clock.now), spawn=spawn)
+    running = asyncio.create_task(plugin.run())
+    first = asyncio.create_task(plugin.send_command({"command": "list", "devices": []}))
+
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert processes[0].stdout.at_eof()
+    assert not first.done()
+    processes[0].ended.set()
+    with pytest.raises(StubEndedError):
+        await first
+    with pytest.raises(StubEndedError):
+        await asyncio.gather(plugin.send_command({"command": "list", "devices": []}), plugin.kill())
+
+    assert [process.commands for process in processes] == [1, 1]
+    running.cancel()
+    await asyncio.wait([running])
