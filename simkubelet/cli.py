@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from plugin import cli as plugin_commands
     from scenarios import cli as story_commands
+    from scenarios.campaign import cli as campaign_commands
     from scenarios.conform import cli as conform_commands
     from scenarios.play import cli as play_commands
     from scenarios.up import cli as cluster_commands
@@ -29,6 +30,7 @@ else:
 
     plugin_commands = LazyModule("plugin", "cli")
     story_commands = LazyModule("scenarios", "cli")
+    campaign_commands = LazyModule("scenarios", "campaign.cli")
     conform_commands = LazyModule("scenarios", "conform.cli")
     play_commands = LazyModule("scenarios", "play.cli")
     cluster_commands = LazyModule("scenarios", "up.cli")
@@ -40,6 +42,7 @@ _SCENARIO_COMMANDS: dict[str, Callable[[], click.Command]] = {
     "run": lambda: play_commands.run,
     "replay": lambda: play_commands.replay,
     "conform": lambda: conform_commands.conform,
+    "campaign": lambda: campaign_commands.campaign,
     "list": lambda: story_commands.list_stories,
     "bugs": lambda: story_commands.bugs,
     "show": lambda: story_commands.show,
@@ -94,6 +97,7 @@ def commands() -> None:
       simkubelet show kubelet-restart         read one
       simkubelet run my-story.yaml            play your own
       simkubelet conform -- ./my-plugin       check your device plugin
+      simkubelet campaign --time 10m          play random stories
       simkubelet up --profile h100-80gb       run a cluster for kubectl, until Ctrl-C
       simkubelet plugin nvidia --help         run a device plugin by hand
     """  # noqa: D301  # click's mark for lines that stay as they are

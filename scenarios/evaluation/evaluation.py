@@ -32,6 +32,7 @@ from ..story.part import DataPath, format_duration
 from ..trace.events import PluginMeasured
 from ..trace.snapshot import RULES, CheckpointView, Ids, NodeView, PluginView, PodEvent, PodView, Snapshot, together
 from ..trace.trace import Trace, merged
+from .consistency import inconsistencies
 from .mismatch import (
     Mismatch,
     Mismatches,
@@ -96,6 +97,8 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
         actual = trace.capacity_history(wanted.node, resource)
         if actual not in _histories(history):
             yield from differs(("capacityHistory", resource), history, actual)
+    if wanted.consistent:
+        yield from inconsistencies(node, snapshot, trace)
 
 
 def _checkpoint(wanted: NodeExpectation, node: NodeView) -> Mismatches:

@@ -71,7 +71,7 @@ class Expectation(Part):
     @property
     def asks_pod_resources(self) -> bool:
         """Whether it takes a look at the PodResources API."""
-        return not {"pod_resources", "pod_resources_get"}.isdisjoint(self.model_fields_set)
+        return not {"pod_resources", "pod_resources_get", "consistent"}.isdisjoint(self.model_fields_set)
 
     @property
     def needed(self) -> frozenset[Capability]:
@@ -108,6 +108,9 @@ class NodeExpectation(Expectation):
         connected: Resource -> how many healthy devices a plugin has listed to the kubelet that runs now; `absent` where
             no plugin is connected to it.
         same_devices: Resources whose latest list has the ids of the first list in this story.
+        consistent: `true`: all that can be seen of the node agrees. No device is in two pods; the published amounts,
+            GetAllocatableResources and the checkpoint have what connected plugins listed last; the checkpoint and List
+            of the PodResources API have what running pods hold.
     """
 
     subject_key = "node"
@@ -127,6 +130,7 @@ class NodeExpectation(Expectation):
     panic: StrictStr | None = None
     connected: Mapping[ResourceName, Quantity] = Field(default_factory=dict)
     same_devices: tuple[ResourceName, ...] = ()
+    consistent: Literal[True] | None = None
 
     @property
     def pods_to_get(self) -> tuple[str, ...]:
@@ -134,7 +138,7 @@ class NodeExpectation(Expectation):
 
     @property
     def reads_checkpoint(self) -> bool:
-        return self.checkpoint is not None
+        return self.checkpoint is not None or self.consistent is not None
 
 
 class ExpectedOptions(FilledPart):

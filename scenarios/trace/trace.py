@@ -94,7 +94,7 @@ class Broadcast:
 
 
 class Trace:
-    """An append-only list of `Entry`s.
+    """An append-only list of `Entry`s; positions in it count from the first entry, also after `forget`.
 
     Args:
         now: Node time in seconds, from any zero point; real time where it is left out.
@@ -107,6 +107,7 @@ class Trace:
         self._began = now()
         self._really_began = real()
         self._entries: list[Entry] = []
+        self._forgotten = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._followers: list[Follower] = []
 
@@ -117,7 +118,7 @@ class Trace:
     def append(self, event: Event) -> None:
         """Record an event now and wake who waits; an `Observer` for the parts of a node."""
         time_s, real_s = round(self._now() - self._began, 6), round(self._real() - self._really_began, 6)
-        entry = Entry(len(self._entries), time_s, event, real_s)
+        entry = Entry(len(self), time_s, event, real_s)
         self._entries.append(entry)
         for follower in self._followers:
             follower(entry)
@@ -125,9 +126,14 @@ class Trace:
             if not waiter.done():
                 waiter.set_result(None)
 
+    def forget(self) -> None:
+        """Forget all entries until now, for a run that has no end; what asks about them finds none from here."""
+        self._forgotten = len(self)
+        self._entries.clear()
+
     async def longer_than(self, length: int) -> None:
         """Wait until more than `length` events are recorded; returns at once where they are. Never times out."""
-        while len(self._entries) <= length:
+        while len(self) <= length:
             waiter = asyncio.get_running_loop().create_future()
             self._waiters.add(waiter)
             try:
@@ -136,7 +142,7 @@ class Trace:
                 self._waiters.discard(waiter)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return self._forgotten + len(self._entries)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(tuple(self._entries))
@@ -146,7 +152,13 @@ class Trace:
     @overload
     def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
     def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
-        return tuple(self._entries[index]) if isinstance(index, slice) else self._entries[index]
+        if isinstance(index, slice):
+            kept = (place - self._forgotten for place in range(len(self))[index])
+            return tuple(self._entries[place] for place in kept if place >= 0)
+        place = range(len(self))[index] - self._forgotten
+        if place < 0:
+            raise IndexError(f"entry {place + self._forgotten} was forgotten")
+        return self._entries[place]
 
     def of(self, kind: type[E]) -> Iterator[E]:
         """The events of a class, oldest first."""

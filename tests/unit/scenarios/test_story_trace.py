@@ -42,6 +42,21 @@ def test_recorded_event_does_not_change_with_its_source() -> None:
     assert trace[0].event == status({GPU: 8})
 
 
+def test_forgotten_entries_leave_positions_as_they_were() -> None:
+    trace = Trace()
+    for index in range(3):
+        trace.append(StepStarted(index, "a step"))
+    trace.forget()
+    trace.append(StepStarted(3, "a step"))
+
+    (kept,) = trace
+    assert (len(trace), kept.seq, trace[3], trace[-1]) == (4, 3, kept, kept)
+    assert (trace[1:], trace[:3], trace[3:]) == ((kept,), (), (kept,))
+    assert list(trace.of(StepStarted)) == [kept.event]
+    with pytest.raises(IndexError, match="entry 2 was forgotten"):
+        trace[2]
+
+
 async def test_waiter_wakes_when_an_event_is_recorded() -> None:
     trace = Trace()
     waiter = asyncio.create_task(trace.longer_than(0))

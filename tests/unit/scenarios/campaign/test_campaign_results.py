@@ -1,0 +1,116 @@
+"""The file of a campaign: what it keeps, what it refuses, and where a campaign goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scenarios.campaign.player import Played
+from scenarios.campaign.results import Results
+from scenarios.campaign.shrinker import Shrunk
+from simkubelet.model.errors import InputError
+
+Play = Callable[..., Played]
+
+
+def test_opened_again_it_goes_on_with_its_seed_and_what_is_missing(results: Results, file: Path, play: Play) -> None:
+    results.add([play(0), play(1), play(4)])
+
+    with Results(file, None, 99) as again:
+        assert (again.seed, again.count) == (7, 3)
+        assert list(again.missing(6)) == [2, 3, 5]
+        assert list(islice(again.missing(None), 4)) == [2, 3, 5, 6]
+
+
+@given(played=st.sets(st.integers(0, 30)), most=st.integers(0, 35))
+def test_every_story_is_either_played_or_missing(played: set[int], most: int) -> None:
+    with Results(Path(":memory:"), 7, 0) as results:
+        results.add([Played(number, "passed", "", 3, 0.1, 0.0) for number in played])
+
+        assert list(results.missing(most)) == sorted(set(range(most)) - played)
+
+
+def test_story_that_comes_twice_counts_once_as_it_came_first(results: Results, play: Play) -> None:
+    results.add([play(3)])
+    results.add([play(3, reason="now it fails"), play(4)])
+
+    assert results.count == 2
+    assert results.outcomes() == {"passed": 2}
+    assert results.findings() == []
+
+
+def test_batch_that_is_interrupted_leaves_nothing(results: Results, play: Play) -> None:
+    def interrupted() -> Iterator[Played]:
+        yield play(0)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        results.add(interrupted())
+
+    assert results.count == 0
+    results.add([play(0)])
+    assert results.count == 1
+
+
+def test_failures_with_the_same_signature_are_one_finding(results: Results, play: Play) -> None:
+    results.add([play(2, "red-1 in p1 and in p3"), play(1), play(5, "blue-0 in p2 and in s4"), play(8, "another")])
+
+    frequent, rare = results.findings()
+
+    assert (frequent.count, frequent.number, frequent.reason, frequent.shrunk) == (2, 2, "red-1 in p1 and in p3", None)
+    assert (rare.count, rare.number, rare.reason) == (1, 8, "another")
+
+
+def test_smallest_story_stays_with_its_finding(results: Results, file: Path, play: Play) -> None:
+    results.add([play(2, "red-1 in p1 and in p3")])
+    shrunk = Shrunk("seed-7-story-2", "name: seed-7-story-2\n", 2, is_repeated=True)
+    results.add_finding(results.findings()[0].signature, shrunk)
+
+    with Results(file, 7, 0) as again:
+        (finding,) = again.findings()
+
+    assert finding.shrunk == shrunk
+
+
+def test_another_seed_for_the_file_is_refused(results: Results, file: Path) -> None:
+    with pytest.raises(InputError, match=r"has a campaign with seed 7; continue it without --seed, or name another"):
+        Results(file, 8, 0)
+
+
+def test_file_that_is_no_database_is_refused(file: Path) -> None:
+    file.write_text("a shopping list, which is long enough to be looked at\n" * 20)
+
+    with pytest.raises(InputError, match="is no file of a campaign"):
+        Results(file, None, 0)
+
+
+def test_database_of_another_program_is_refused_and_stays_as_it_is(file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE shopping (what TEXT)")
+    other.close()
+    before = file.read_bytes()
+
+    with pytest.raises(InputError, match="has tables of something else"):
+        Results(file, None, 0)
+
+    assert file.read_bytes() == before
+
+
+def test_file_of_another_version_is_refused(results: Results, file: Path) -> None:
+    with sqlite3.connect(file) as other:
+        other.execute("UPDATE campaign SET format = 'simkubelet campaign 9'")
+    other.close()
+
+    with pytest.raises(InputError, match="is of another version or kind of campaign"):
+        Results(file, None, 0)
+
+
+def test_file_in_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be opened"):
+        Results(tmp_path / "missing" / "campaign.sqlite", None, 0)
