@@ -56,6 +56,7 @@ IN_ENVIRONMENT = nox.session(venv_backend="none", requires=["environment"])
 ONE_PART = nox.session(venv_backend="none", requires=["environment"], default=False)
 """The session `tests` runs these with the others."""
 QUICK = "quick"
+WORKLOADS = "tests/join/test_real_workloads.py"
 SANITIZED_TESTS = [
     *(
         f"tests/unit/fakegpu/test_fakegpu_{topic}.py"
@@ -158,9 +159,15 @@ def name_control_plane(session: nox.Session) -> None:
     (session.env["SIMKUBELET_CONTROL_PLANE"],) = built_with_go(session, build_control_plane)
 
 
+def name_workloads(session: nox.Session) -> None:
+    """Build a control plane, get NVIDIA's manifest, and name both to the tests."""
+    name_control_plane(session)
+    session.env["SIMKUBELET_NVIDIA_MANIFEST"] = str(build_nvidia_plugin.manifest())
+
+
 def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
-    """Build the real device manager of a Kubernetes minor and the real scheduler, and name them to the tests."""
-    names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN"))
+    """Build the real managers of a Kubernetes minor and the real scheduler, and name them to the tests."""
+    names = tuple(f"SIMKUBELET_ORACLE{name}" for name in ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN", "_DRA"))
     session.env.update(zip(names, built_with_go(session, build_oracle, "--kubernetes", minor), strict=True))
     session.env["SIMKUBELET_ORACLE_VERSION"] = minor
 
@@ -330,7 +337,17 @@ def asan(session: nox.Session) -> None:
 def join(session: nox.Session) -> None:
     """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
     get_programs(session, name_control_plane)
-    session.run(BIN / "pytest", "tests/join", "tests/process/scenarios/up/test_join.py", *EACH_FILE, *session.posargs)
+    chosen = ("tests/join", "--ignore", WORKLOADS, "tests/process/scenarios/up/test_join.py")
+    session.run(BIN / "pytest", *chosen, *EACH_FILE, *session.posargs)
+
+
+@nox.session(default=False, requires=["environment"])
+def workloads(session: nox.Session) -> None:
+    """Run an operator of kopf, and NVIDIA's manifest of its plugin, on nodes that joined a real control plane."""
+    get_programs(session, name_workloads)
+    install(session, *groups("workloads"))
+    session.env["SIMKUBELET_KOPF"] = str(Path(session.bin, "kopf"))
+    session.run(BIN / "pytest", WORKLOADS, *session.posargs, external=True)
 
 
 @IN_ENVIRONMENT
@@ -429,7 +446,26 @@ def protos(session: nox.Session) -> None:
     session.run("python", "-m", "tools.generate.protos", *session.posargs)
 
 
+@nox.session(default=False)
+def fuzz(session: nox.Session) -> None:
+    """Look for inputs that a reader fails at: `-- TARGET --seconds 600`; `-- --help` lists the targets."""
+    install(session, "--editable", ".", *groups("fuzz"))
+    session.run("python", "-m", "tests.fuzz", *session.posargs, env=files_in_memory())
+
+
 @nox.session(default=False, venv_backend="none", requires=["environment"])
 def bench(session: nox.Session) -> None:
     """Measure and print JSON lines; arguments after `--` choose the benchmarks."""
     session.run(BIN / "python", "-m", "bench", *session.posargs)
+
+
+@nox.session(default=False, venv_backend="none", requires=["environment"])
+def endurance(session: nox.Session) -> None:
+    """Let one node with ten plugins live through a day of faults; `-- --faults 1000 --hours 1 --seed 7` for less."""
+    session.run(BIN / "python", "-m", "tools.endurance", *session.posargs)
+
+
+@nox.session(default=False, venv_backend="none", requires=["environment"])
+def kills(session: nox.Session) -> None:
+    """Kill -9 at random moments and compare with a journal; `-- kubelet fakegpu --kills 100` for less."""
+    session.run(BIN / "python", "-m", "tools.kills", *session.posargs)

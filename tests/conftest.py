@@ -24,6 +24,7 @@ WAITING = (
     "test_conformance_checks",
     "test_nvidia_stories",
     "test_plugin_reliability",
+    "test_campaigns",
 )
 """Tests that wait for most of their time, and modules of such tests; the longest first."""
 COMPUTING = (
@@ -41,6 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--flake", type=int, default=0, metavar="TIMES", help="run each chosen test so many times, to find a flaky one"
     )
+    parser.addoption("--every-story", action="store_true", help="play all portable stories on clusters")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ Exit status 3 where the build is impossible here: no Go, no C compiler, or the m
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -56,6 +57,16 @@ def build() -> Path:
         BuildError: Go is missing or the build failed.
     """
     return PLUGIN.build(find_go(), CACHE)
+
+
+def manifest() -> Path:
+    """Return NVIDIA's manifest of the plugin's DaemonSet, a file of the module that is built.
+
+    Raises:
+        BuildError: Go is missing, or the module cannot be had.
+    """
+    found = json.loads(PLUGIN.run([find_go(), "mod", "download", "-json", "github.com/NVIDIA/k8s-device-plugin"]))
+    return Path(found["Dir"], "deployments", "static", "nvidia-device-plugin.yml")
 
 
 def main() -> int:
