@@ -10,13 +10,16 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Final
 
 from simkubelet.model.errors import HostError, SimkubeletError
 
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _END_GRACE_S: Final = 5.0
+_RUN_GRACE_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 0.05
 _GONE: Final = "a node's container was ended under the story"
 _FIXES = {
@@ -98,18 +101,43 @@ async def _started(argv: Sequence[str], has_input: bool) -> asyncio.subprocess.P
 
 
 async def _end(running: asyncio.subprocess.Process) -> None:
-    """End a command and what it has started: kind's own docker commands would go on without it, and make containers."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_END_GRACE_S):
-                await running.communicate()
-                while True:
-                    os.killpg(running.pid, 0)
-                    await asyncio.sleep(_LOOK_AGAIN_S)
-        except TimeoutError:
-            os.killpg(running.pid, signal.SIGKILL)
-    await running.wait()
+    """End a command and what it has started: kind's own docker commands would go on without it.
+
+    Its ``docker run`` do go on to their end: the daemon makes the container of one that was ended half way all the
+    same, and later than whoever deletes the containers looks for them.
+    """
+    begin, told = time.monotonic(), set[int]()
+    rest = asyncio.ensure_future(running.communicate())
+    while members := _members(running.pid):
+        took = time.monotonic() - begin
+        for pid in members:
+            with contextlib.suppress(ProcessLookupError):
+                if took > (_RUN_GRACE_S if _makes_container(pid) else _END_GRACE_S):
+                    os.kill(pid, signal.SIGKILL)
+                elif pid not in told and not _makes_container(pid):
+                    told.add(pid)
+                    os.kill(pid, signal.SIGTERM)
+        await asyncio.sleep(_LOOK_AGAIN_S)
+    await rest
+
+
+def _members(group: int) -> list[int]:
+    """Ids of the processes of a group that have not ended. Source: proc(5), fields 3 and 5 of /proc/PID/stat."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, its_group = stat.read_text(errors="replace").rpartition(") ")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                members.append(int(stat.parent.name))
+    return members
+
+
+def _makes_container(pid: int) -> bool:
+    """Whether a process is ``docker run``, which may be a script of that name."""
+    try:
+        return b"run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:3]
+    except OSError:
+        return False
 
 
 def _named(argv: Sequence[str]) -> str:

@@ -97,22 +97,24 @@ def test_a_cluster_that_cannot_be_created_is_deleted_and_the_cause_is_reported(m
     assert not machine.left()
 
 
-def test_an_interrupted_creation_ends_what_kind_has_started_before_the_cluster_is_deleted(
+def test_an_interrupted_creation_makes_its_containers_before_the_cluster_is_deleted(
     machine: Machine, tmp_path: Path
 ) -> None:
-    begun = tmp_path / "begun"
+    begun, told = tmp_path / "begun", tmp_path / "told"
     os.mkfifo(begun)
-    machine.has("docker", _DAEMON_UP)
-    late = f"sh -c \"trap 'echo made >>{machine.calls}; exit' TERM; echo >{begun}; while :; do sleep 0.1; done\""
-    machine.has("kind", f"case $1 in create) {late} & wait;; esac")
+    os.mkfifo(told)
+    makes = f"""trap 'echo ended >>{machine.calls}; exit' TERM; read line <{told}; echo made >>{machine.calls}"""
+    waits = f"""trap 'echo x >{told}; exit' TERM; echo x >{begun}; while :; do sleep 0.1; done"""
+    machine.has("docker", f"{_DAEMON_UP}; case $1 in run) {makes};; exec) {waits};; esac")
+    machine.has("kind", "case $1 in create) docker run a-node & docker exec a-node & wait;; esac")
     run = machine.start("--keep")
     begun.read_text()
 
     run.send_signal(signal.SIGINT)
-    _, told = run.communicate(timeout=LIMIT_S)
+    _, said = run.communicate(timeout=LIMIT_S)
 
     assert run.returncode == 130
-    assert "interrupted; everything was ended" in told
+    assert "interrupted; everything was ended" in said
     *_, last_of_kind, deletion = machine.calls.read_text().splitlines()
     assert last_of_kind == "made"
     assert deletion.startswith(f"kind delete cluster --name {machine.cluster}")
