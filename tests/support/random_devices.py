@@ -194,7 +194,11 @@ changes = st.lists(
 def changed(whole: Mapping[str, Any], drawn: Sequence[Change]) -> dict[str, Any]:
     """An object in which fields are left out or have other values, lists their items again, and maps one more key."""
     found = copy.deepcopy(dict(whole))
+    more = [change for change in drawn if change.what == "more"]
     for change in drawn:
+        if change in more[1:]:
+            # Lists in long lists would be millions of items.
+            continue
         places = [place for part in ("spec", "status") for place in _places(found.get(part))]
         if places:
             parent, key = places[change.place % len(places)]
@@ -214,7 +218,8 @@ def _change(parent: Any, key: Any, change: Change) -> None:
         pool = _QUANTITIES if _QUANTITY.fullmatch(old) else _TEXTS
         parent[key] = pool[change.value % len(pool)]
     elif isinstance(old, list):
-        parent[key] = [] if is_empty else old * (1 + _TIMES_MORE[change.value % len(_TIMES_MORE)])
+        times = _TIMES_MORE[change.value % len(_TIMES_MORE)] if change.what == "more" else -is_empty
+        parent[key] = old * (1 + times)
     elif isinstance(old, dict) and key in _MAPS:
         one = next(iter(old.values()), "x")
         parent[key] = {} if is_empty else {**old, _TEXTS[change.value % len(_TEXTS)]: copy.deepcopy(one)}
