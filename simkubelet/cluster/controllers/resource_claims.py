@@ -12,7 +12,7 @@ claim.go; client-go/util/workqueue, ``DefaultTypedControllerRateLimiter`` (kuber
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..._internal.change import Change, first_done
@@ -69,7 +69,7 @@ class ResourceClaimController:
         while True:
             seen = self._change.count
             self._settle()
-            waits = [self._change.wait(seen)]
+            waits: list[Awaitable[object]] = [self._change.wait(seen)]
             if self._due:
                 waits.append(self._clock.sleep(max(0.0, min(self._due.values()) - self._clock.now())))
             await first_done(*waits)

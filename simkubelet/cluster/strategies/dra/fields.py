@@ -313,10 +313,11 @@ def validate_binding_conditions(fields: Fields, path: str) -> list[FieldError]:
             if conditions is failures and condition in wanted:
                 why = "bindingFailureConditions must not overlap with bindingConditions"
                 errors.append(FieldError.invalid(where, condition, why))
-    for name, other, has_own, has_other in (
-        (*names, bool(wanted), bool(failures)),
-        (*reversed(names), bool(failures), bool(wanted)),
+    first, second = names
+    for name, other, is_missing in (
+        (first, second, bool(failures) and not wanted),
+        (second, first, bool(wanted) and not failures),
     ):
-        if has_other and not has_own:
+        if is_missing:
             errors.append(FieldError.invalid(f"{path}.{name}", fields.get(name), f"{name} are required to use {other}"))
     return errors
