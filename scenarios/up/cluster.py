@@ -28,6 +28,7 @@ from simkubelet.cluster import (
     NodeLogs,
     Objects,
     PodGarbageCollector,
+    ResourceClaimController,
     Scheduler,
     Store,
     TaintEviction,
@@ -88,11 +89,12 @@ class LiveCluster:
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
         self._store = Store(self._objects, self.live.observe)
+        release = version(spec.nodes[0].kubernetes)
         self.api = ApiServer(
             self._objects,
-            all_strategies(self._objects),
+            all_strategies(self._objects, release),
             logs=NodeLogs(self.live.kubelets, lambda: datetime.now(UTC)),
-            version=version(spec.nodes[0].kubernetes).kubelet_version,
+            version=release.kubelet_version,
             port=spec.port,
             plain=spec.is_plain,
             name=spec.name,
@@ -142,6 +144,7 @@ class LiveCluster:
         keep(PodGarbageCollector(self._store, clock).run())
         keep(Scheduler(self._store, clock, kubernetes).run())
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
+        keep(ResourceClaimController(self.api.registry, clock, self._store.recorder).run())
         keep(GarbageCollector(self.api.registry).run())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)
 

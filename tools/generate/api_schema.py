@@ -40,6 +40,7 @@ ROOTS: Final = {
     "apis__coordination.k8s.io__v1": ("Lease",),
     "apis__events.k8s.io__v1": ("Event",),
     "apis__rbac.authorization.k8s.io__v1": ("ClusterRole", "ClusterRoleBinding"),
+    "apis__resource.k8s.io__v1": ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
     "apis__scheduling.k8s.io__v1": ("PriorityClass",),
 }
 

@@ -26,6 +26,8 @@ __all__ = ["ProtobufError", "read_protobuf"]
 _MAGIC: Final = b"k8s\x00"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_POINTERS: Final = ("io.k8s.api.resource.v1.DeviceAttribute",)
+"""Messages whose texts are only written where they are set."""
 
 
 class ProtobufError(Exception):
@@ -86,6 +88,8 @@ def _message(content: bytes, schema: Schema, name: str) -> JSON:
             found.setdefault(field, {})[key] = _field_value(entry.get(2, b""), inner["additionalProperties"])
         else:
             found[field] = _field_value(value, inner)
+    if name in _POINTERS:
+        return found
     # Go writes empty texts and lists of numbers as they are: what JSON leaves out is left out here.
     return {field: value for field, value in found.items() if value not in ("", None)}
 

@@ -196,10 +196,29 @@ def _node(obj: JSON, age: Age) -> list[Any]:
     ]
 
 
+def _name_and_age(obj: JSON, age: Age) -> list[Any]:
+    return [obj["metadata"]["name"], age(obj["metadata"].get("creationTimestamp"))]
+
+
 def _priority_class(obj: JSON, age: Age) -> list[Any]:
     metadata, is_default = obj["metadata"], obj.get("globalDefault", False)
     created = age(metadata.get("creationTimestamp"))
     return [metadata["name"], obj.get("value", 0), is_default, created, obj.get("preemptionPolicy", "")]
+
+
+def _resource_claim(obj: JSON, age: Age) -> list[Any]:
+    metadata, status = obj["metadata"], obj.get("status") or {}
+    states = ["deleted"] if metadata.get("deletionTimestamp") else []
+    if status.get("allocation") is not None:
+        states += ["allocated", *(["reserved"] if status.get("reservedFor") else ())]
+    return [metadata["name"], ",".join(states or ["pending"]), age(metadata.get("creationTimestamp"))]
+
+
+def _resource_slice(obj: JSON, age: Age) -> list[Any]:
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
+    pool = (spec.get("pool") or {}).get("name", "")
+    created = age(metadata.get("creationTimestamp"))
+    return [metadata["name"], spec.get("nodeName", ""), spec.get("driver", ""), pool, created]
 
 
 def _secret(obj: JSON, age: Age) -> list[Any]:
@@ -243,6 +262,7 @@ _TABLES: Final[dict[str, tuple[list[JSON], Cells]]] = {
         + _columns("+Containers", "+Images", "+Selector"),
         _daemon_set,
     ),
+    "deviceclasses.resource.k8s.io": (_columns("Name", "Age"), _name_and_age),
     "events": (
         _columns("Last Seen", "Type", "Reason", "Object", "+Subobject", "+Source", "Message")
         + _columns("+First Seen", "+Count", "+Name"),
@@ -264,6 +284,9 @@ _TABLES: Final[dict[str, tuple[list[JSON], Cells]]] = {
         _columns("Name", "#Value", "?Global-Default", "Age", "PreemptionPolicy"),
         _priority_class,
     ),
+    "resourceclaims.resource.k8s.io": (_columns("Name", "State", "Age"), _resource_claim),
+    "resourceclaimtemplates.resource.k8s.io": (_columns("Name", "Age"), _name_and_age),
+    "resourceslices.resource.k8s.io": (_columns("Name", "Node", "Driver", "Pool", "Age"), _resource_slice),
     "secrets": (_columns("Name", "Type", "Data", "Age"), _secret),
     "serviceaccounts": (_columns("Name", "Secrets", "Age"), _service_account),
 }

@@ -2,8 +2,9 @@
 
 Events have two forms: core's, in which they are stored, and that of events.k8s.io.
 
-Source: api/discovery; the ``*SelectableFields`` functions in pkg/registry/core/*/strategy.go;
-pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent`` (kubernetes v1.34.4).
+Source: api/discovery; the ``*SelectableFields`` functions in pkg/registry/{core,resource}/*/strategy.go;
+pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent``; pkg/apis/resource/v1/conversion.go
+(kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceV
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _ALL_BUT_DELETECOLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS: Final = ("get", "patch", "update")
+_RESOURCE: Final = "resource.k8s.io"
 
 
 def new_event(core: JSON) -> JSON:
@@ -132,6 +134,7 @@ class Kind:
         returns_deleted: a DELETE is answered with the object instead of a Status.
         check_name: the faults of a name, each a sentence.
         selectable: the fields besides name and namespace that a field selector may name, read from what is stored.
+        not_selectable: what is said of any other field.
         stored_as: the `key_kind` of the kind in whose form objects are stored, where that is another one.
         from_stored: what is stored, in this kind's form.
         to_stored: the other way.
@@ -150,6 +153,7 @@ class Kind:
     returns_deleted: bool = False
     check_name: Callable[[str], list[str]] = is_dns_subdomain
     selectable: _SelectableFields | None = None
+    not_selectable: str = "field label not supported"
     stored_as: str = ""
     from_stored: Callable[[JSON], JSON] = _as_it_is
     to_stored: Callable[[JSON], JSON] = _as_it_is
@@ -203,7 +207,7 @@ class Kind:
         if getter is not None:
             return getter(obj)
         if self.selectable:
-            raise StatusError.bad_request(f"field label not supported: {field}")
+            raise StatusError.bad_request(f"{self.not_selectable}: {field}")
         known = 'only "metadata.name", "metadata.namespace"'
         raise StatusError.bad_request(f'"{field}" is not a known field selector: {known}')
 
@@ -297,6 +301,28 @@ KINDS: Final = (
         "rbac.authorization.k8s.io", "v1", "clusterroles", "clusterrole", "ClusterRole",
         namespaced=False,
         check_name=is_path_segment,
+    ),
+    Kind(
+        _RESOURCE, "v1", "deviceclasses", "deviceclass", "DeviceClass", namespaced=False, returns_deleted=True
+    ),
+    Kind(
+        _RESOURCE, "v1", "resourceclaims", "resourceclaim", "ResourceClaim",
+        subresources=(_status_of("ResourceClaim"),),
+        returns_deleted=True,
+    ),
+    Kind(
+        _RESOURCE, "v1", "resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate",
+        returns_deleted=True,
+    ),
+    Kind(
+        _RESOURCE, "v1", "resourceslices", "resourceslice", "ResourceSlice",
+        namespaced=False,
+        returns_deleted=True,
+        selectable={
+            "spec.driver": _field_at("spec", "driver"),
+            "spec.nodeName": _field_at("spec", "nodeName"),
+        },
+        not_selectable=f"field label not supported for {_RESOURCE}/v1, Kind=ResourceSlice",
     ),
     Kind(
         "scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",
