@@ -26,6 +26,8 @@ from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocate
 from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
 from .devices.pod_devices import Allocation, DeviceID, DeviceRunOptions, response_data
 from .devices.topology_hints import DeviceHintProvider
+from .dra.claim_info import ClaimInfo
+from .dra.container_claims import DynamicDevice
 from .dra.manager import DraManager
 from .model.clock import Clock
 from .model.config import KubeletConfig
@@ -225,6 +227,13 @@ class ContainerManager:
             for resource, healthy in devices.healthy.items()
             if resource in devices.devices
         }
+
+    def dynamic_resources(self, pod: Pod, container: str) -> Sequence[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
+        """The claims of a container, each with its devices.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetDynamicResources``.
+        """
+        return () if self.dra is None else self.dra.claims.dynamic_resources(pod, container)
 
     def allocated_resources_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
         """The health of the devices that a pod's app containers hold: container -> resources by name, then claims.

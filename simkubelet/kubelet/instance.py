@@ -251,4 +251,4 @@ class _PodResourcesSource:
         return self._containers.allocatable_devices()
 
     def dynamic_resources(self, pod: Pod, container: str) -> Iterable[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
-        return () if self._containers.dra is None else self._containers.dra.claims.dynamic_resources(pod, container)
+        return self._containers.dynamic_resources(pod, container)
