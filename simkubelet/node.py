@@ -37,6 +37,7 @@ from .runtime.cri import Cri, RuntimeState
 __all__ = [
     "DEVICE_PLUGINS",
     "KUBELET_FOLDERS",
+    "PLUGINS",
     "PLUGINS_REGISTRY",
     "POD_RESOURCES",
     "NodeContext",
@@ -53,10 +54,11 @@ _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
 DEVICE_PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
-_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+PLUGINS: Final = "plugins"
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
 """The kubelet's folders that are directly in the node's own folder here."""
 KUBELET_FOLDERS: Final = frozenset(
-    str(_KUBELET / name) for name in ("", "plugins", "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+    str(_KUBELET / name) for name in ("", PLUGINS, "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
 )
 """What every node has once a kubelet ran there, also where nothing stands for it here.
 
