@@ -37,12 +37,14 @@ from .runtime.cri import Cri, RuntimeState
 __all__ = [
     "DEVICE_PLUGINS",
     "KUBELET_FOLDERS",
+    "PLUGINS",
     "PLUGINS_REGISTRY",
     "POD_RESOURCES",
     "NodeContext",
     "NodeLease",
     "NodePublisher",
     "node_path",
+    "socket_path",
 ]
 
 _COMPONENT: Final = "kubelet"
@@ -52,10 +54,11 @@ _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
 DEVICE_PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
-_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+PLUGINS: Final = "plugins"
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
 """The kubelet's folders that are directly in the node's own folder here."""
 KUBELET_FOLDERS: Final = frozenset(
-    str(_KUBELET / name) for name in ("", "plugins", "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+    str(_KUBELET / name) for name in ("", PLUGINS, "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
 )
 """What every node has once a kubelet ran there, also where nothing stands for it here.
 
@@ -93,6 +96,17 @@ def node_path(directory: Path, path: str) -> Path:
     if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
         return directory.joinpath(*below_kubelet)
     return directory / "root" / path.lstrip("/")
+
+
+def socket_path(directory: Path, path: str) -> str:
+    """Where a socket is on this host that a plugin names: in a view of the node its path is one of the node.
+
+    Args:
+        directory: see `node_path`.
+        path: absolute, on the node or below `directory`.
+    """
+    is_of_node = PurePosixPath(path).is_relative_to(_KUBELET) and not PurePosixPath(path).is_relative_to(directory)
+    return str(node_path(directory, path)) if is_of_node else path
 
 
 class NodePublisher:
