@@ -2,7 +2,8 @@
 
 The kubelet's parts import this and not `cluster`, so they run against anything that has these methods: `cluster.Store`
 implements them over the objects of a simulated cluster, `remote.RemoteCluster` over the HTTP API of any cluster.
-Nothing here waits except `PodWatch.change`: a cluster that is elsewhere is read from copies and written to by queues.
+Only `PodWatch.change` and the methods of `ResourceApi` wait: a cluster that is elsewhere is read from copies and
+written to by queues, but for claims and slices the server itself is asked.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from .model.node import Node, NodeStatus
 from .model.pod import Pod, PodUID
 from .model.pod_status import PodStatus
 
-__all__ = ["ClusterApi", "PodWatch", "ResourceApi"]
+__all__ = ["ClaimNotReadError", "ClusterApi", "PodWatch", "ResourceApi"]
+
+
+class ClaimNotReadError(Exception):
+    """A ResourceClaim could not be read; the message is that of the server or of the connection."""
 
 
 class PodWatch:
@@ -43,7 +48,30 @@ class PodWatch:
         return tuple(changed)
 
 
-class ClusterApi(Protocol):
+class ResourceApi(Protocol):
+    """What the DRA manager of a kubelet asks of its cluster: it reads the server itself, never a copy."""
+
+    async def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        """Return a ResourceClaim; None where there is none.
+
+        Raises:
+            ClaimNotReadError: the server does not answer, or refuses.
+        """
+        ...
+
+    async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
+        """Delete the ResourceSlices whose fields have these values, as a delete of the collection does.
+
+        Args:
+            selector: field -> value, such as ``spec.nodeName`` -> the kubelet's node.
+
+        Returns:
+            Whether that is done; False where the server does not do it now, or the node has no object yet.
+        """
+        ...
+
+
+class ClusterApi(ResourceApi, Protocol):
     """The cluster of a kubelet."""
 
     # Objects that pods refer to
@@ -136,23 +164,4 @@ class ClusterApi(Protocol):
 
     def forget_events(self, node: str, component: str) -> None:
         """Start to count Events from zero: the component has restarted, so its next Event repeats none."""
-        ...
-
-
-class ResourceApi(Protocol):
-    """What the DRA manager of a kubelet asks of its cluster: it reads the server itself, never a copy."""
-
-    async def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
-        """Return a ResourceClaim; None where there is none."""
-        ...
-
-    async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
-        """Delete the ResourceSlices whose fields have these values, as a delete of the collection does.
-
-        Args:
-            selector: field -> value, such as ``spec.nodeName`` -> the kubelet's node.
-
-        Returns:
-            Whether that is done; False where the server does not do it now, or the node has no object yet.
-        """
         ...

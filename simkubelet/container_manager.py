@@ -1,4 +1,4 @@
-"""The device side of one kubelet instance: device manager, allocation, Registration, checkpoint, topology.
+"""The device side of one kubelet instance: device manager, allocation, Registration, checkpoint, topology, claims.
 
 It knows pods only as those that it is asked to give devices to, so it can be driven without a node around it, as
 `simkubelet.stdio` does.
@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
@@ -23,8 +24,11 @@ from .devices.device_manager import DeviceManager
 from .devices.endpoint import AlreadyConnectedError, Endpoint
 from .devices.health_updates import HEALTH_UPDATE_QUEUE, HealthUpdates, allocated_resources_status, pods_with_changes
 from .devices.plugin_folder import CheckpointNotWrittenError, PluginFolder
-from .devices.pod_devices import Allocation, DeviceID, response_data
+from .devices.pod_devices import Allocation, DeviceID, DeviceRunOptions, response_data
 from .devices.topology_hints import DeviceHintProvider
+from .dra.claim_info import ClaimInfo
+from .dra.container_claims import DynamicDevice
+from .dra.manager import DraManager
 from .model.clock import Clock
 from .model.config import KubeletConfig
 from .model.events import (
@@ -69,6 +73,7 @@ class ContainerManager:
         running_at_start: (pod, container) of all that the runtime reported as running when the kubelet started.
         exited_at_start: (pod, container) of all of which it reported a run that had ended, restarted since or not.
         observe: called with what happens between kubelet and plugins.
+        dra: the DRA manager, with whose loops it begins and ends; None for a kubelet without one.
     """
 
     def __init__(
@@ -82,7 +87,9 @@ class ContainerManager:
         running_at_start: Collection[tuple[PodUID, str]],
         exited_at_start: Collection[tuple[PodUID, str]] = (),
         observe: Observer,
+        dra: DraManager | None = None,
     ) -> None:
+        self.dra = dra
         self._folder = folder
         self._config = config
         self._clock = clock
@@ -128,21 +135,29 @@ class ContainerManager:
         """
         self._folder.clean(self._config.version)
         self.registration.start()
+        if self.dra is not None:
+            self.dra.start()
 
     async def stop(self) -> None:
         """Disconnect every plugin and stop listening; may be called twice and from any state."""
         self._save_if_due()
         await self.registration.stop()
+        if self.dra is not None:
+            await self.dra.stop()
 
     def cut(self) -> None:
         """Take and write nothing from here on; `abandon` has to follow."""
         self._is_save_due = False
         self.registration.cut()
+        if self.dra is not None:
+            self.dra.cut()
 
     async def abandon(self) -> None:
         """End as in a killed kubelet: connections break, the socket's file stays, nothing is written any more."""
         self._is_save_due = False
         await self.registration.abandon()
+        if self.dra is not None:
+            await self.dra.stop()
 
     async def admit(self, pod: Pod) -> Rejection | None:
         """Give the containers of a pod their devices, where the topology policy lets them; None admits the pod.
@@ -155,6 +170,20 @@ class ContainerManager:
             return await self.topology.admit(pod, self.allocator.allocate)
         finally:
             self.metrics.pod_admitted(time.perf_counter() - began)
+
+    async def run_options(self, pod: Pod, container: Container) -> DeviceRunOptions:
+        """What to add to a container that is about to start: the CDI devices of its claims, then devices of plugins.
+
+        Raises:
+            DynamicResourcesError: a claim is not in the cache.
+            AllocationError: PreStartContainer or a late Allocate failed.
+            KubeletPanicError: see `Allocator.run_options`.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetResources``.
+        """
+        claimed = [] if self.dra is None else self.dra.claims.cdi_devices(pod, container.name)
+        options = await self.allocator.run_options(pod, container)
+        return replace(options, cdi_devices=(*claimed, *options.cdi_devices)) if claimed else options
 
     def capacity(self) -> DeviceCapacity:
         """Return the devices for the node status; forgets resources whose plugin has been gone for the grace period.
@@ -199,12 +228,21 @@ class ContainerManager:
             if resource in devices.devices
         }
 
+    def dynamic_resources(self, pod: Pod, container: str) -> Sequence[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
+        """The claims of a container, each with its devices.
+
+        Source: kubelet/cm/container_manager_linux.go, ``GetDynamicResources``.
+        """
+        return () if self.dra is None else self.dra.claims.dynamic_resources(pod, container)
+
     def allocated_resources_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
-        """The health of the devices that a pod's app containers hold: container -> resources by name.
+        """The health of the devices that a pod's app containers hold: container -> resources by name, then claims.
 
         See `devices.health_updates`; the kubelet asks for it where the gate ResourceHealthStatus is on.
         """
-        return allocated_resources_status(self.devices, pod)
+        held = allocated_resources_status(self.devices, pod)
+        claimed = {} if self.dra is None else self.dra.claims.health_status(pod)
+        return {name: (*held.get(name, ()), *claimed.get(name, ())) for name in (*held, *claimed)}
 
     def _was_running(self, pod: PodUID, container: str) -> bool:
         """Whether a container is taken for running when it is asked for again after a restart of the kubelet.

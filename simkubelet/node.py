@@ -43,6 +43,7 @@ __all__ = [
     "NodeLease",
     "NodePublisher",
     "node_path",
+    "socket_path",
 ]
 
 _COMPONENT: Final = "kubelet"
@@ -93,6 +94,17 @@ def node_path(directory: Path, path: str) -> Path:
     if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
         return directory.joinpath(*below_kubelet)
     return directory / "root" / path.lstrip("/")
+
+
+def socket_path(directory: Path, path: str) -> str:
+    """Where a socket is on this host that a plugin names: in a view of the node its path is one of the node.
+
+    Args:
+        directory: see `node_path`.
+        path: absolute, on the node or below `directory`.
+    """
+    is_of_node = PurePosixPath(path).is_relative_to(_KUBELET) and not PurePosixPath(path).is_relative_to(directory)
+    return str(node_path(directory, path)) if is_of_node else path
 
 
 class NodePublisher:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from .._internal.change import Change
 from ..cluster_api import ClusterApi, PodWatch
@@ -37,6 +37,9 @@ from .strategies.pod_validation import not_simulated
 from .strategies.priority_classes import PriorityError
 
 __all__ = ["Store"]
+
+_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+_SLICES: Final = "resourceslices.resource.k8s.io"
 
 
 class Store(ClusterApi):
@@ -70,6 +73,25 @@ class Store(ClusterApi):
 
     def read_object(self, kind: str, namespace: str, name: str) -> JSON | None:
         return self.objects.get(Key(kind, namespace, name))
+
+    async def resource_claim(self, namespace: str, name: str) -> JSON | None:
+        return self.objects.get(Key(_CLAIMS, namespace, name))
+
+    async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
+        node = selector.get("spec.nodeName")
+        if node is not None and self.node(node) is None:
+            return False
+        for one in self.objects.all_of(_SLICES):
+            if all(_field(one, path) == value for path, value in selector.items()):
+                self._remove_slice(one)
+        return True
+
+    def _remove_slice(self, one: JSON) -> None:
+        key = Key(_SLICES, "", one["metadata"]["name"])
+        if one["metadata"].get("finalizers"):
+            self.objects.replace(key, with_deletion(one, 0, self.objects.wall_time))
+        else:
+            self.objects.remove(key)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -340,6 +362,14 @@ class Store(ClusterApi):
         others = (self._pods[uid].manifest.get("status") or {} for uid in self._on_node.get(pod.node_name or "", ()))
         used = (str(each.get("podIP")) for each in others)
         return pod_address(pod, status, self.node(pod.node_name or ""), used, HOST)
+
+
+def _field(stored: Mapping[str, Any], path: str) -> object:
+    """A field of an object, by its names with dots between; empty where there is none."""
+    value: Any = stored
+    for name in path.split("."):
+        value = (value or {}).get(name)
+    return value or ""
 
 
 def _with_condition(status: PodStatus, condition: Condition) -> PodStatus:

@@ -62,7 +62,7 @@ class ContainerClaims:
         self._version = version
 
     def cdi_devices(self, pod: Pod, container: str) -> list[str]:
-        """The CDI devices of a container, after those of device plugins.
+        """The CDI devices of a container, which come before those of device plugins.
 
         Raises:
             DynamicResourcesError: a claim is not in the cache; the container cannot be created.

@@ -28,7 +28,7 @@ from ..apis.dra import (
 )
 from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from ..apis.grpcwire.client import RpcError
-from ..cluster_api import ResourceApi
+from ..cluster_api import ClaimNotReadError, ResourceApi
 from ..golang.message import UnreadableMessageError, read_message
 from ..model.clock import Clock
 from ..model.errors import KubeletPanicError
@@ -36,8 +36,9 @@ from ..model.pod import Pod, PodUID
 from ..model.version import Difference, Version
 from .checkpoint import BadCheckpointError, ClaimsNotWrittenError, load, save
 from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .container_claims import ContainerClaims
 from .health import DriverHealth
-from .plugins import DriverPlugin, DriverPlugins
+from .plugins import DriverPlugin, DriverPlugins, Locate, as_it_is
 from .pod_claims import DynamicResourcesError, not_prepared, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
@@ -100,9 +101,12 @@ class DraManager:
         unix_time: the date of now on the node, in seconds since 1970.
         follows_health: whether the gate ResourceHealthStatus is on.
         wipes: what removes ResourceSlices.
+        within: the node's folder; no driver outside is reached. None for no limit.
+        locate: where an endpoint that a driver names is on this host.
 
     Attributes:
         cache: the claims.
+        claims: what containers get of them.
         health: the health of the drivers' devices.
         plugins: the drivers' plugins.
         updates: lists of pods whose devices have changed their health; at most a hundred wait.
@@ -123,6 +127,8 @@ class DraManager:
         unix_time: Callable[[], float],
         follows_health: bool,
         wipes: SliceWipes,
+        within: Path | None = None,
+        locate: Locate = as_it_is,
     ) -> None:
         try:
             self.cache = ClaimInfoCache(load(folder, version))
@@ -138,7 +144,10 @@ class DraManager:
         self._loop: asyncio.Task[None] | None = None
         self._is_over = False
         self.health = DriverHealth(folder, unix_time)
-        self.plugins = DriverPlugins(wipes, version, tasks, self._watch_health if follows_health else None)
+        self.claims = ContainerClaims(self.cache, self.health, version)
+        self.plugins = DriverPlugins(
+            wipes, version, tasks, self._watch_health if follows_health else None, within=within, locate=locate
+        )
         self.updates: asyncio.Queue[Sequence[PodUID]] = asyncio.Queue(_MOST_UPDATES)
 
     def start(self) -> None:
@@ -146,12 +155,18 @@ class DraManager:
         self._wipes.start()
         self._loop = self._group.create_task(self._reconcile_each_minute(), name="claims of pods that are gone")
 
+    def cut(self) -> None:
+        """Begin nothing more; `stop` has to follow."""
+        self._is_over = True
+        self._wipes.stop()
+        if self._loop is not None:
+            self._loop.cancel()
+
     async def stop(self) -> None:
         """Disconnect all drivers, as a process that ends: files stay as they are. May be called twice at any time."""
-        self._is_over = True
+        self.cut()
         loop, self._loop = self._loop, None
         if loop is not None:
-            loop.cancel()
             await asyncio.gather(loop, return_exceptions=True)
         await self.plugins.stop()
 
@@ -193,7 +208,10 @@ class DraManager:
         self, pod: Pod, name: str, *, is_generated: bool
     ) -> tuple[ClaimInfo, Mapping[str, DriverPlugin]]:
         """What is to be known of a claim, and the plugins of its drivers; nothing is kept yet."""
-        claim = await self._cluster.resource_claim(pod.namespace, name)
+        try:
+            claim = await self._cluster.resource_claim(pod.namespace, name)
+        except ClaimNotReadError as error:
+            raise DynamicResourcesError(f"fetch ResourceClaim {name}: {error}") from None
         if claim is None:
             raise DynamicResourcesError(
                 f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
@@ -287,6 +305,10 @@ class DraManager:
         for uid, answer in response.claims.items():
             _check_answer("NodeUnprepareResources", uid, answer, by_uid)
         _check_complete("NodeUnprepareResources", infos, response.claims)
+
+    def might_need_to_unprepare(self, pod: PodUID) -> bool:
+        """Whether a pod still uses a claim that this kubelet knows."""
+        return bool(self.cache.of_pod(pod))
 
     async def reconcile(self, active: Collection[PodUID]) -> None:
         """Unprepare the claims of pods that are not active any more; what fails is tried again the next time."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
@@ -24,7 +25,7 @@ from ..registration.plugin_client import PluginChannel
 from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
-__all__ = ["DriverPlugin", "DriverPlugins", "WatchHealth"]
+__all__ = ["DriverPlugin", "DriverPlugins", "Locate", "WatchHealth", "as_it_is"]
 
 M = TypeVar("M", bound=Message)
 
@@ -41,12 +42,12 @@ class DriverPlugin:
         is_connected: whether there is a connection now.
     """
 
-    def __init__(self, driver: str, endpoint: str, service: str, version: Version) -> None:
+    def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
         self.is_connected = False
-        self._channel = PluginChannel(endpoint, version)
+        self._channel = channel
 
     async def call(self, method: str, request: Message, answer: type[M]) -> M:
         """Ask the plugin; a call without a connection fails at once, and each one ends after 45 real seconds.
@@ -85,6 +86,15 @@ class DriverPlugin:
         await self._channel.close()
 
 
+Locate = Callable[[str], str]
+"""Path of a socket as a driver names it -> where it is on this host."""
+
+
+def as_it_is(path: str) -> str:
+    """Where a socket is that drivers name as it is on this host."""
+    return path
+
+
 WatchHealth = Callable[[DriverPlugin], Coroutine[Any, Any, None]]
 """Follows the health of a plugin's devices as long as the plugin is registered."""
 
@@ -97,15 +107,26 @@ class DriverPlugins:
         version: the minor it behaves as.
         tasks: owns the connections.
         watch_health: None where the kubelet does not follow the health of devices.
+        within: the node's folder; no driver outside is reached. None for no limit.
+        locate: where an endpoint that a driver names is on this host.
     """
 
     def __init__(
-        self, wipes: SliceWipes, version: Version, tasks: asyncio.TaskGroup, watch_health: WatchHealth | None
+        self,
+        wipes: SliceWipes,
+        version: Version,
+        tasks: asyncio.TaskGroup,
+        watch_health: WatchHealth | None,
+        *,
+        within: Path | None = None,
+        locate: Locate = as_it_is,
     ) -> None:
         self._wipes = wipes
         self._version = version
         self._group = tasks
         self._watch_health = watch_health
+        self._within = within
+        self._locate = locate
         self._plugins: dict[str, list[DriverPlugin]] = {}
         self._tasks: dict[DriverPlugin, list[asyncio.Task[None]]] = {}
 
@@ -149,7 +170,8 @@ class DriverPlugins:
             return f"endpoint {endpoint} already registered for DRA driver plugin {name}"
         # The order is the plugin's, not that of the services.
         service = next(version for version in versions if version in SERVICES)
-        plugin = DriverPlugin(name, endpoint, service, self._version)
+        channel = PluginChannel(self._locate(endpoint), self._version, within=self._within)
+        plugin = DriverPlugin(name, endpoint, service, channel)
         self._plugins.setdefault(name, []).append(plugin)
         works = [plugin.keep_connected(lambda: self._sync(name))]
         if self._watch_health is not None:

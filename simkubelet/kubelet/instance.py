@@ -19,10 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..apis.dra import DRA_PLUGIN_TYPE
 from ..apis.pluginregistration import DEVICE_PLUGIN_TYPE
 from ..container_manager import ContainerManager
 from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
+from ..dra.claim_info import ClaimInfo
+from ..dra.container_claims import DynamicDevice
+from ..dra.manager import HAS_DRA_MANAGER, DraManager
+from ..dra.slice_wipes import SliceWipes
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.events import PluginSocketFound
@@ -31,12 +36,12 @@ from ..model.resources import ResourceName
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
-from ..node import PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher
+from ..node import PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher, socket_path
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
 from ..registration.plugin_manager import PluginManager
-from ..registration.plugin_registration import DevicePluginHandler
+from ..registration.plugin_registration import DevicePluginHandler, PluginTypeHandler
 from ..runtime.container_records import ContainerRecords
 from ..runtime.cri import RuntimeState
 
@@ -44,7 +49,11 @@ __all__ = ["KubeletInstance"]
 
 
 class KubeletInstance:
-    """What a kubelet process holds in memory, and its loops; see `Kubelet` for the arguments."""
+    """What a kubelet process holds in memory, and its loops; see `Kubelet` for the arguments.
+
+    Raises:
+        BadCheckpointError: the kubelet does not start on the DRA manager's checkpoint.
+    """
 
     def __init__(
         self,
@@ -56,6 +65,7 @@ class KubeletInstance:
         publisher: NodePublisher,
         state: RuntimeState,
         on_panic: Callable[[KubeletPanicError], None],
+        unix_time: Callable[[], float],
     ) -> None:
         self._on_panic = on_panic
         self._folder = folder
@@ -72,6 +82,7 @@ class KubeletInstance:
             running_at_start=frozenset() if records.cri.of_lists else records.running(),
             exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
             observe=context.observe,
+            dra=self._dra_manager(directory, config, active, unix_time) if HAS_DRA_MANAGER.at(config.version) else None,
         )
         volumes = Volumes(directory, context.cluster)
         self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
@@ -80,6 +91,24 @@ class KubeletInstance:
         self._services = _NodeServices(directory, config, context, self.containers, self.pods, records)
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
+
+    def _dra_manager(
+        self, directory: Path, config: KubeletConfig, active: ActivePods, unix_time: Callable[[], float]
+    ) -> DraManager:
+        context = self._context
+        return DraManager(
+            directory,
+            context.cluster,
+            config.version,
+            clock=context.clock,
+            tasks=context.tasks,
+            active_pods=lambda: active if self.containers.allocator.are_sources_ready else None,
+            unix_time=unix_time,
+            follows_health=config.is_on("ResourceHealthStatus"),
+            wipes=SliceWipes(config.node, context.cluster, clock=context.clock, tasks=context.tasks),
+            within=directory.resolve(),
+            locate=partial(socket_path, directory),
+        )
 
     async def serve(self) -> None:
         """Serve plugins and monitoring agents.
@@ -156,9 +185,12 @@ class _NodeServices:
         self._version = config.version
         self._metrics = containers.metrics
         self._records = records
+        handlers: dict[str, PluginTypeHandler] = {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)}
+        if containers.dra is not None:
+            handlers[DRA_PLUGIN_TYPE] = containers.dra.plugins
         self.plugin_manager = PluginManager(
             directory / PLUGINS_REGISTRY,
-            {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)},
+            handlers,
             version=config.version,
             clock=context.clock,
             tasks=context.tasks,
@@ -217,3 +249,6 @@ class _PodResourcesSource:
 
     def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
         return self._containers.allocatable_devices()
+
+    def dynamic_resources(self, pod: Pod, container: str) -> Iterable[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
+        return self._containers.dynamic_resources(pod, container)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
+from ..dra.checkpoint import BadCheckpointError
 from ..model.clock import Clock
 from ..model.config import KubeletConfig, RuntimeKind
 from ..model.errors import InputError, KubeletPanicError
@@ -59,6 +61,7 @@ class Kubelet:
         self._runtime = runtime or new_runtime(directory, config, context.clock)
         self.runtime = ContainerRecords(config.node, self._runtime, context.clock, context.observe, context.tasks)
         self._context = context
+        self._began = time.time() - context.clock.now()
         self._instance: KubeletInstance | None = None
         self._publisher: NodePublisher | None = None
         self._waiting: asyncio.Task[None] | None = None
@@ -87,6 +90,8 @@ class Kubelet:
         Raises:
             InputError: the folder cannot hold sockets.
             HostError: the socket cannot be made.
+
+        A kubelet that cannot read the DRA manager's checkpoint ends at once: `is_running` is False then.
 
         Source: kubelet/kubelet.go, ``Run``: ``updateRuntimeUp`` starts the device manager, then comes
         ``syncNodeStatus``; kubelet_node_status.go, ``registerWithAPIServer``; config/apiserver.go,
@@ -128,9 +133,9 @@ class Kubelet:
     async def _serve(
         self, publisher: NodePublisher, state: RuntimeState, while_starting: StartPause, pods: Sequence[str]
     ) -> None:
-        instance = KubeletInstance(
-            self._directory, self.folder, self.runtime, self.config, self._context, publisher, state, self._crash
-        )
+        instance = self._new_instance(publisher, state)
+        if instance is None:
+            return
         try:
             await instance.serve()
             self._instance = instance
@@ -143,6 +148,21 @@ class Kubelet:
         if self._instance is instance:
             # It has not crashed meanwhile.
             instance.begin(pods)
+
+    def _new_instance(self, publisher: NodePublisher, state: RuntimeState) -> KubeletInstance | None:
+        """An instance on what the folder holds; None where the process ends at once instead.
+
+        Source: cmd/kubelet/app/server.go, ``Run`` (kubernetes v1.34.4).
+        """
+        parts = self._directory, self.folder, self.runtime, self.config, self._context, publisher, state
+        try:
+            return KubeletInstance(*parts, self._crash, self._unix_time)
+        except BadCheckpointError as error:
+            self._context.observe(KubeletCrashed(self.node, f"failed to run Kubelet: {error}"))
+            return None
+
+    def _unix_time(self) -> float:
+        return self._began + self._context.clock.now()
 
     async def stop(self) -> None:
         """End the instance, if there is one: streams are cut, containers and plugins go on."""

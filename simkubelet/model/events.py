@@ -55,7 +55,7 @@ class KubeletStopped:
 
 @dataclass(frozen=True, slots=True)
 class KubeletCrashed:
-    """A kubelet process ended by itself; `reason` is the first line of its panic."""
+    """A kubelet process ended by itself; `reason` is the first line of its panic, or why it did not start."""
 
     kind: ClassVar[str] = "kubelet-crashed"
     node: str

@@ -148,6 +148,13 @@ FEATURE_GATES: Final[Mapping[str, Gate]] = {
             removed="1.34",
         ),
         Gate(
+            "PodResources lists the claims of containers",
+            {"1.26": None, "1.27": False, "1.34": True},
+            "pkg/features/kube_features.go; apis/podresources/server_v1.go, ``getContainerResources`` "
+            "(kubernetes v1.26.15, v1.27.16, v1.33.13, v1.34.4)",
+            name="KubeletPodResourcesDynamicResources",
+        ),
+        Gate(
             "PodResources answers Get",
             {"1.26": None, "1.27": False, "1.34": True},
             "pkg/features/kube_features.go (kubernetes v1.26.15, v1.27.16, v1.33.13, v1.34.4)",

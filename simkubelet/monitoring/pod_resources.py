@@ -21,6 +21,8 @@ from ..apis.grpcwire.messages import Code
 from ..apis.grpcwire.served_call import CallError
 from ..apis.grpcwire.server import GrpcServer
 from ..devices.pod_devices import NO_NUMA_NODE, DeviceID
+from ..dra.claim_info import ClaimInfo
+from ..dra.container_claims import DynamicDevice
 from ..golang.message import served_method
 from ..model.config import KubeletConfig
 from ..model.errors import HostError
@@ -109,6 +111,8 @@ class PodResourcesServer:
         self._metrics = metrics
         self.is_get_on = not _GET_ASKS_ITS_GATE.at(version) or config.is_on("KubeletPodResourcesGet")
         """Whether Get answers; its metrics are there with it only."""
+        self._lists_claims = config.is_on("KubeletPodResourcesDynamicResources")
+        self._lists_sidecars = _LISTS_SIDECARS.at(version)
         self._lists_active = config.is_on("KubeletPodResourcesListUseActivePods")
         self._limit = RateLimit(_CALLS_PER_SECOND, _BURST) if _LIMITS_POD_RESOURCES_RATE.at(version) else None
         self._server: GrpcServer | None = None
@@ -157,8 +161,7 @@ class PodResourcesServer:
         self._metrics.pod_resources_called(_V1, PodResourcesMethod.LIST)
         pods = self._provider.active_pods() if self._lists_active else self._provider.pods()
         self._provider.update_allocated_devices()
-        sidecars = _LISTS_SIDECARS.at(self._version)
-        messages = [_pod_resources(pod, self._provider, lists_sidecars=sidecars) for pod in pods]
+        messages = [self._pod_resources(pod) for pod in pods]
         return v1.ListPodResourcesResponse(pod_resources=messages)
 
     async def Get(self, request: v1.GetPodResourcesRequest) -> v1.GetPodResourcesResponse:
@@ -172,8 +175,7 @@ class PodResourcesServer:
         pod = next((pod for pod in self._provider.pods() if (pod.namespace, pod.name) == wanted), None)
         if pod is None:
             raise self._failed_get(f"pod {request.pod_name} in namespace {request.pod_namespace} not found")
-        message = _pod_resources(pod, self._provider, lists_sidecars=_LISTS_SIDECARS.at(self._version))
-        return v1.GetPodResourcesResponse(pod_resources=message)
+        return v1.GetPodResourcesResponse(pod_resources=self._pod_resources(pod))
 
     async def GetAllocatableResources(self, request: v1.AllocatableResourcesRequest) -> v1.AllocatableResourcesResponse:
         self._admit()
@@ -192,6 +194,29 @@ class PodResourcesServer:
         self._provider.update_allocated_devices()
         messages = [_pod_resources_v1alpha1(pod, self._provider) for pod in pods]
         return v1alpha1.ListPodResourcesResponse(pod_resources=messages)
+
+    def _pod_resources(self, pod: Pod) -> v1.PodResources:
+        """What a pod holds, by container: sidecars if they are listed, then app containers."""
+        kinds = (ContainerKind.SIDECAR, ContainerKind.APP) if self._lists_sidecars else (ContainerKind.APP,)
+        containers = [
+            v1.ContainerResources(
+                name=container.name,
+                devices=container_devices(self._provider.devices_of(pod.uid, container.name)),
+                dynamic_resources=self._dynamic_resources(pod, container.name),
+            )
+            for container in pod.containers
+            if container.kind in kinds
+        ]
+        return v1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+
+    def _dynamic_resources(self, pod: Pod, container: str) -> list[v1.DynamicResource]:
+        claims = self._provider.dynamic_resources(pod, container) if self._lists_claims else ()
+        return [
+            v1.DynamicResource(
+                claim_name=info.name, claim_namespace=info.namespace, claim_resources=map(_claim_resource, devices)
+            )
+            for info, devices in claims
+        ]
 
     def _admit(self) -> None:
         """Refuse a call when there were too many."""
@@ -220,6 +245,9 @@ class PodResourcesProvider(Protocol):
 
     def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
         """Resource -> id -> NUMA nodes of each healthy device, None for one without topology."""
+
+    def dynamic_resources(self, pod: Pod, container: str) -> Iterable[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
+        """The claims of a container, each with its devices; none where the kubelet has no DRA manager."""
 
 
 def container_devices(held: Mapping[ResourceName, Mapping[int, Sequence[DeviceID]]]) -> list[v1.ContainerDevices]:
@@ -250,17 +278,17 @@ def allocatable_devices(
     ]
 
 
-def _pod_resources(pod: Pod, provider: PodResourcesProvider, *, lists_sidecars: bool) -> v1.PodResources:
-    """What a pod holds, by container: sidecars if they are listed, then app containers."""
-    kinds = (ContainerKind.SIDECAR, ContainerKind.APP) if lists_sidecars else (ContainerKind.APP,)
-    containers = [
-        v1.ContainerResources(
-            name=container.name, devices=container_devices(provider.devices_of(pod.uid, container.name))
-        )
-        for container in pod.containers
-        if container.kind in kinds
-    ]
-    return v1.PodResources(name=pod.name, namespace=pod.namespace, containers=containers)
+def _claim_resource(device: DynamicDevice) -> v1.ClaimResource:
+    """A device of a claim.
+
+    Source: kubelet/cm/container_manager_linux.go, ``GetDynamicResources`` (kubernetes v1.34.4).
+    """
+    return v1.ClaimResource(
+        cdi_devices=[v1.CDIDevice(name=name) for name in device.cdi_ids],
+        driver_name=device.driver,
+        pool_name=device.pool,
+        device_name=device.name,
+    )
 
 
 def _pod_resources_v1alpha1(pod: Pod, provider: PodResourcesProvider) -> v1alpha1.PodResources:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..container_manager import ContainerManager
+from ..dra.manager import DraManager
 from ..model.config import KubeletConfig
 from ..model.errors import KubeletPanicError
 from ..model.pod import ContainerKind, Pod, PodUID
@@ -119,6 +120,8 @@ class Pods:
         if self._tools.statuses.reports_health:
             self._listen(self._follow_health())
             self._listen(self._sync_again())
+            if self._containers.dra is not None:
+                self._listen(self._follow_claims(self._containers.dra))
         while True:
             await self._state.until_well()
             seen = self._watch.change.count
@@ -159,6 +162,12 @@ class Pods:
         """Sync the pods that the device manager reports for a change of health."""
         while True:
             for uid in await self._containers.health_updates.get():
+                self._wake(uid)
+
+    async def _follow_claims(self, dra: DraManager) -> None:
+        """Sync the pods that the DRA manager reports for a change of health."""
+        while True:
+            for uid in await dra.updates.get():
                 self._wake(uid)
 
     async def _sync_again(self) -> None:

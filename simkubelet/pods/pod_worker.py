@@ -10,6 +10,7 @@ kuberuntime/kuberuntime_manager.go, ``SyncPod`` (kubernetes v1.34.4).
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from typing import Final, Protocol
 from .._internal.change import Change
 from ..cluster_api import ClusterApi
 from ..container_manager import ContainerManager
+from ..dra.pod_claims import DynamicResourcesError
 from ..golang.text import go_duration
 from ..model.clock import Clock
 from ..model.config import KubeletConfig
@@ -60,6 +62,9 @@ ENDS_DELETED_PODS: Final = Difference(
 )
 
 _RETRY_S: Final = 10.0
+"""The pause after a sync that failed. Source: kubelet/pod_workers.go, ``completeWork``, without its jitter."""
+_RESYNC_S: Final = 60.0
+"""The pause after one that did not: that claims could not be prepared is no failure of the sync."""
 _RELIST_S: Final = 1.0
 """When a new sandbox is noticed, which is reason to look at its pod again."""
 _LONGEST_RETRY_S: Final = 60.0
@@ -67,6 +72,8 @@ _SHORTEST_GRACE_S: Final = 1.0
 _CONFIG_ERROR: Final = "CreateContainerConfigError"
 _BACK_OFF: Final = "CrashLoopBackOff"
 _RPC_ERROR: Final = re.compile(r"^rpc error: code = \w+ desc = ")
+
+_log = logging.getLogger(__name__)
 
 
 class RecordEvent(Protocol):
@@ -183,7 +190,8 @@ class PodWorker:
             return None
         if not actions.makes_sandbox:
             return await self._start(actions)
-        self._make_sandbox()
+        if not await self._make_sandbox():
+            return _RESYNC_S
         retry_s = await self._start(actions)
         return None if retry_s is None else min(retry_s, _RELIST_S)
 
@@ -202,11 +210,24 @@ class PodWorker:
             retry.failed(clock)
         return retry.due - clock.now()
 
-    def _make_sandbox(self) -> None:
+    async def _make_sandbox(self) -> bool:
+        """Have the pod's claims prepared, then give it a sandbox; False where it gets none.
+
+        What is begun is finished: a deletion that comes meanwhile waits until the drivers have answered.
+        """
         if self._records.had_sandbox(self.pod.uid):
             text = "Pod sandbox changed, it will be killed and re-created."
             self._tools.record(self.pod, "Normal", "SandboxChanged", text)
+        dra = self._tools.containers.dra
+        try:
+            if dra is not None:
+                await dra.prepare(self.pod)
+        except DynamicResourcesError as error:
+            text = f"Failed to prepare dynamic resources: {error}"
+            self._tools.record(self.pod, "Warning", "FailedPrepareDynamicResources", text)
+            return False
         self._records.make_sandbox(self.pod)
+        return True
 
     async def _start(self, actions: PodActions) -> float | None:
         retries = []
@@ -249,9 +270,9 @@ class PodWorker:
         version = self._tools.config.version
         created = _CREATED_EVENT.at(version).format(name=container.name)
         try:
-            options = await self._tools.containers.allocator.run_options(self.pod, container)
+            options = await self._tools.containers.run_options(self.pod, container)
             env = environment(self.pod, container, self._tools.cluster)
-        except (AllocationError, MissingVariableError) as error:
+        except (AllocationError, DynamicResourcesError, MissingVariableError) as error:
             # Of an error that is a gRPC status, only the description is shown.
             message = _RPC_ERROR.sub("", str(error))
             self._tools.record(self.pod, "Warning", "Failed", f"Error: {message}", container.name)
@@ -305,8 +326,23 @@ class PodWorker:
                 has_ended = await self._until_shortened(ending, seen, grace_s)
             finally:
                 ending.cancel()
+        await self._unprepare()
         self.is_ending = False
         self._publish(self._final_status())
+
+    async def _unprepare(self) -> None:
+        """Have the pod's claims unprepared, however long that takes: before, its end is not published."""
+        dra = self._tools.containers.dra
+        while dra is not None:
+            seen = self._change.count
+            try:
+                await dra.unprepare(self.pod)
+            except DynamicResourcesError as error:
+                _log.error("Error syncing pod, skipping err=%s pod=%s/%s", error, self.pod.namespace, self.pod.name)
+            else:
+                return
+            self._publish(self._before_the_end(self._status()))
+            await self._rest(seen, _RETRY_S)
 
     async def _until_shortened(self, ending: asyncio.Task[None], seen: int, grace_s: float) -> bool:
         """Wait until all containers have ended, which is True, or a shorter grace is asked for."""

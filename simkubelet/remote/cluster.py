@@ -8,21 +8,22 @@ of a single node it has that node's name as selector, of several it is about all
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from types import MappingProxyType, TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from ..cluster.objects.events import KubeEvent
 from ..cluster.objects.nodes import KubeletEndpoint
 from ..cluster.objects.objects import JSON, WallTime
-from ..cluster_api import ClusterApi, PodWatch
+from ..cluster_api import ClaimNotReadError, ClusterApi, PodWatch
 from ..model.clock import Clock
 from ..model.events import Observer
 from ..model.node import Node, NodeStatus
 from ..model.pod import Pod, PodUID
 from ..model.pod_status import PodStatus
 from ..model.version import Version
-from .client import ApiClient
+from .client import ApiClient, ApiError
 from .events import RemoteEvents
 from .nodes import RemoteNodes
 from .pods import RemotePods
@@ -30,6 +31,10 @@ from .references import References
 from .reflector import Follower, Reflector
 
 __all__ = ["RemoteCluster"]
+
+_RESOURCES: Final = "/apis/resource.k8s.io/v1"
+
+_log = logging.getLogger(__name__)
 
 
 class RemoteCluster(ClusterApi):
@@ -135,6 +140,23 @@ class RemoteCluster(ClusterApi):
 
     def read_object(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         return self._references.read(kind, namespace, name)
+
+    async def resource_claim(self, namespace: str, name: str) -> Mapping[str, Any] | None:
+        try:
+            return await self._client.find(f"{_RESOURCES}/namespaces/{namespace}/resourceclaims/{name}")
+        except ApiError as error:
+            raise ClaimNotReadError(str(error)) from None
+
+    async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
+        if self._nodes.node(selector["spec.nodeName"]) is None:
+            return False
+        fields = ",".join(f"{name}={value}" for name, value in sorted(selector.items()))
+        try:
+            await self._client.call("DELETE", f"{_RESOURCES}/resourceslices", query={"fieldSelector": fields})
+        except ApiError as error:
+            _log.info("ResourceSlices of %s cannot be deleted: %s", fields, error)
+            return False
+        return True
 
     def pod(self, uid: PodUID) -> Pod | None:
         return self._pods.pod(uid)

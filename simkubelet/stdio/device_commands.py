@@ -15,6 +15,8 @@ from ..apis import podresources as v1
 from ..apis.deviceplugin import Device
 from ..apis.grpcwire.served_call import CallError
 from ..devices.pod_devices import NO_NUMA_NODE, Allocation, DeviceID
+from ..dra.claim_info import ClaimInfo
+from ..dra.container_claims import DynamicDevice
 from ..model.metrics import Metrics
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
@@ -217,6 +219,9 @@ class _Books:
 
     def allocatable_devices(self) -> Mapping[ResourceName, Mapping[DeviceID, Sequence[int] | None]]:
         return self._node.manager.allocatable_devices()
+
+    def dynamic_resources(self, pod: Pod, container: str) -> Iterable[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
+        return self._node.manager.dynamic_resources(pod, container)
 
 
 def _pod(message: v1.PodResources) -> dict[str, Any]:

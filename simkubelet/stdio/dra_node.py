@@ -105,7 +105,7 @@ class DraNode:
     @property
     def claims(self) -> ContainerClaims:
         """What containers get of the claims of the manager that runs."""
-        return ContainerClaims(self.manager.cache, self.manager.health, self.version)
+        return self.manager.claims
 
     def change(self, fields: Fields) -> None:
         """Take the settings of the next start."""

@@ -53,6 +53,9 @@ class Books:
     def allocatable_devices(self) -> Any:
         return self.healthy
 
+    def dynamic_resources(self, pod: Pod, container: str) -> Any:
+        return ()
+
 
 @pytest.fixture
 def books() -> Books:
