@@ -88,11 +88,12 @@ class LiveCluster:
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
         self._store = Store(self._objects, self.live.observe)
+        release = version(spec.nodes[0].kubernetes)
         self.api = ApiServer(
             self._objects,
-            all_strategies(self._objects),
+            all_strategies(self._objects, release),
             logs=NodeLogs(self.live.kubelets, lambda: datetime.now(UTC)),
-            version=version(spec.nodes[0].kubernetes).kubelet_version,
+            version=release.kubelet_version,
             port=spec.port,
             plain=spec.is_plain,
             name=spec.name,

@@ -193,7 +193,8 @@ class SimCluster:
 
         logs = NodeLogs(kubelets, lambda: datetime.now(UTC))
         objects = self.api.objects
-        server = ApiServer(objects, all_strategies(objects), logs=logs, version=self._version.kubelet_version)
+        strategies = all_strategies(objects, self._version)
+        server = ApiServer(objects, strategies, logs=logs, version=self._version.kubelet_version)
         try:
             await server.start()
         except OSError as error:

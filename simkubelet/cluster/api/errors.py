@@ -68,6 +68,10 @@ class FieldError:
     def too_long(cls, path: str, limit: int) -> FieldError:
         return cls("FieldValueTooLong", path, None, f"may not be more than {limit} byte{'' if limit == 1 else 's'}")
 
+    @classmethod
+    def too_many(cls, path: str, count: int, limit: int) -> FieldError:
+        return cls("FieldValueTooMany", path, count, f"must have at most {limit} item{'' if limit == 1 else 's'}")
+
     @property
     def body(self) -> str:
         """All but the path."""

@@ -17,6 +17,7 @@ __all__ = [
     "validate_affinity",
     "validate_label_selector",
     "validate_labels",
+    "validate_node_selector",
     "validate_spread_constraints",
 ]
 
@@ -51,17 +52,25 @@ def _validate_node_affinity(affinity: _Fields, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     required = affinity.get(_REQUIRED)
     if required is not None:
-        where = f"{path}.{_REQUIRED}.nodeSelectorTerms"
-        terms = required.get("nodeSelectorTerms") or ()
-        if not terms:
-            errors.append(FieldError.required(where, "must have at least one node selector term"))
-        for place, term in enumerate(terms):
-            errors += _validate_node_term(term, f"{where}[{place}]", checks_values=True)
+        errors += validate_node_selector(required, f"{path}.{_REQUIRED}")
     for place, each in enumerate(affinity.get(_PREFERRED) or ()):
         where = f"{path}.{_PREFERRED}[{place}]"
         errors += _validate_weight(each, where)
         errors += _validate_node_term(each.get("preference") or {}, f"{where}.preference", checks_values=False)
     return errors
+
+
+def validate_node_selector(selector: _Fields, path: str) -> list[FieldError]:
+    """What is wrong with a node selector."""
+    where = f"{path}.nodeSelectorTerms"
+    terms = selector.get("nodeSelectorTerms") or ()
+    if not terms:
+        return [FieldError.required(where, "must have at least one node selector term")]
+    return [
+        error
+        for place, term in enumerate(terms)
+        for error in _validate_node_term(term, f"{where}[{place}]", checks_values=True)
+    ]
 
 
 def _validate_weight(term: _Fields, path: str) -> list[FieldError]:

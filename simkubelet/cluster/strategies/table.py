@@ -14,11 +14,14 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from ...model.version import DEFAULT, Version, version
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_subdomain, is_path_segment
 from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Objects
 from .daemonsets import DaemonSetStrategy
+from .dra.gates import gates_of
+from .dra.strategies import device_strategies
 from .events import CoreEventStrategy, EventStrategy
 from .nodes import NodeStrategy
 from .pods import PodStrategy
@@ -48,10 +51,16 @@ _SERVICE_ACCOUNT: Final = "ServiceAccount"
 _PEOPLE: Final = ("User", "Group")
 
 
-def all_strategies(objects: Objects) -> Mapping[str, Strategy]:
-    """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects."""
+def all_strategies(objects: Objects, release: Version | None = None) -> Mapping[str, Strategy]:
+    """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects.
+
+    Args:
+        objects: of the cluster.
+        release: of its control plane; the default version's where it is None.
+    """
     return {
         **basic_strategies(),
+        **device_strategies(objects, gates_of(release or version(DEFAULT))),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
         "pods": PodStrategy(objects),

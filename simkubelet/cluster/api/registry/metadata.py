@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ....golang.text import json_string
@@ -22,6 +23,7 @@ __all__ = [
     "check_place",
     "check_uid",
     "set_namespace",
+    "validate_annotations",
     "validate_metadata",
     "validate_metadata_update",
 ]
@@ -148,16 +150,20 @@ def validate_metadata_update(new: JSON, old: JSON) -> list[FieldError]:
     return errors + _validate_common(metadata)
 
 
+def validate_annotations(annotations: Mapping[str, str], path: str) -> list[FieldError]:
+    """What is wrong with annotations."""
+    errors = [FieldError.invalid(path, key, fault) for key in annotations for fault in is_qualified_name(key.lower())]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT_BYTES:
+        errors.append(FieldError.too_long(path, _ANNOTATIONS_LIMIT_BYTES))
+    return errors
+
+
 def _validate_common(metadata: JSON) -> list[FieldError]:
     errors = []
     for key, value in (metadata.get("labels") or {}).items():
         errors += [FieldError.invalid("metadata.labels", key, fault) for fault in is_qualified_name(key)]
         errors += [FieldError.invalid("metadata.labels", value, fault) for fault in is_label_value(value)]
-    annotations = metadata.get("annotations") or {}
-    for key in annotations:
-        errors += [FieldError.invalid("metadata.annotations", key, fault) for fault in is_qualified_name(key.lower())]
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT_BYTES:
-        errors.append(FieldError.too_long("metadata.annotations", _ANNOTATIONS_LIMIT_BYTES))
+    errors += validate_annotations(metadata.get("annotations") or {}, "metadata.annotations")
     for owner in metadata.get("ownerReferences") or ():
         errors += _validate_owner(owner, "metadata.ownerReferences")
     for finalizer in metadata.get("finalizers") or ():

@@ -8,12 +8,20 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_dns_label", "is_dns_subdomain", "is_label_value", "is_path_segment", "is_qualified_name"]
+__all__ = [
+    "is_c_identifier",
+    "is_dns_label",
+    "is_dns_subdomain",
+    "is_label_value",
+    "is_path_segment",
+    "is_qualified_name",
+]
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE: Final = f"({_QUALIFIED})?"
+_C_IDENTIFIER: Final = "[A-Za-z_][A-Za-z0-9_]*"
 
 _LABEL_RULE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
@@ -25,6 +33,10 @@ _SUBDOMAIN_RULE: Final = (
 )
 _QUALIFIED_RULE: Final = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
+_C_IDENTIFIER_RULE: Final = (
+    "a valid C identifier must start with alphabetic character or '_', "
+    "followed by a string of alphanumeric characters or '_'"
 )
 _LABEL_VALUE_RULE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
@@ -50,6 +62,13 @@ def is_dns_subdomain(text: str) -> list[str]:
     if not re.fullmatch(_SUBDOMAIN, text):
         faults.append(_rule(_SUBDOMAIN_RULE, _SUBDOMAIN, "example.com"))
     return faults
+
+
+def is_c_identifier(text: str) -> list[str]:
+    """What keeps a text from being a name in C."""
+    if re.fullmatch(_C_IDENTIFIER, text):
+        return []
+    return [_rule(_C_IDENTIFIER_RULE, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def is_path_segment(text: str) -> list[str]:

@@ -1,0 +1,202 @@
+"""Fields of resource.k8s.io that are dropped while their feature gate is off, unless the old object has them.
+
+The fields of a gate are dropped without a word. Tolerations and ``distinctAttribute`` are not dropped in 1.34, though
+their gates are off.
+
+Source: ``dropDisabledFields`` in pkg/registry/resource/{deviceclass,resourceclaim,resourceclaimtemplate,
+resourceslice}/strategy.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+from ....model.version import Difference, Version
+from ...objects.objects import JSON
+
+__all__ = [
+    "DEVICE_STATUS",
+    "drop_claim_fields",
+    "drop_class_fields",
+    "drop_slice_fields",
+    "drop_template_fields",
+    "gates_of",
+    "is_in_use",
+]
+
+_SOURCE: Final = "pkg/features/kube_features.go (kubernetes v1.37.2)"
+
+_ADMIN_ACCESS: Final = Difference(
+    "the API server keeps `adminAccess` of claims", {"1.26": False, "1.34": True}, _SOURCE
+)
+_PRIORITIZED_LIST: Final = Difference(
+    "the API server keeps `firstAvailable` of claims", {"1.26": False, "1.34": True}, _SOURCE
+)
+_DEVICE_STATUS: Final = Difference(
+    "the API server keeps `status.devices` of claims", {"1.26": False, "1.33": True}, _SOURCE
+)
+_LATER: Final = Difference(
+    "the API server keeps taints, shared counters, consumable capacity, binding conditions and "
+    "`extendedResourceName` of devices, claims and classes",
+    {"1.26": False, "1.36": True},
+    _SOURCE,
+)
+
+DEVICE_STATUS: Final = "DRAResourceClaimDeviceStatus"
+_BINDING: Final = "DRADeviceBindingConditions"
+_CAPACITY: Final = "DRAConsumableCapacity"
+_BY_GATE: Final = {
+    "DRAAdminAccess": _ADMIN_ACCESS,
+    "DRAPrioritizedList": _PRIORITIZED_LIST,
+    DEVICE_STATUS: _DEVICE_STATUS,
+    "DRADeviceTaints": _LATER,
+    "DRAPartitionableDevices": _LATER,
+    _CAPACITY: _LATER,
+    _BINDING: _LATER,
+    "DRAExtendedResource": _LATER,
+}
+_Places: TypeAlias = Iterable[tuple[JSON, Sequence[str]]]
+"""Parts of an object, and the names of a gate's fields in each."""
+
+
+def gates_of(release: Version) -> frozenset[str]:
+    """The gates of devices that are on by default."""
+    return frozenset(name for name, difference in _BY_GATE.items() if difference.at(release))
+
+
+def drop_claim_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+    """Drop the fields of a ResourceClaim whose gates are off."""
+    for gate, places in (
+        ("DRAPrioritizedList", _alternatives),
+        ("DRAAdminAccess", _admin_access),
+        (DEVICE_STATUS, _device_status),
+        (_BINDING, _claim_conditions),
+        (_CAPACITY, _claim_capacity),
+    ):
+        is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
+        if not is_on and not (old is not None and is_in_use(gate, old)):
+            _drop(places(new))
+
+
+def drop_template_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+    """Drop the fields of a ResourceClaimTemplate whose gates are off."""
+    drop_claim_fields(new["spec"], None if old is None else old["spec"], gates)
+
+
+def drop_class_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+    """Drop the fields of a DeviceClass whose gates are off."""
+    is_used = old is not None and "extendedResourceName" in (old.get("spec") or {})
+    if "DRAExtendedResource" not in gates and not is_used:
+        new["spec"].pop("extendedResourceName", None)
+
+
+def drop_slice_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
+    """Drop the fields of a ResourceSlice whose gates are off."""
+    for gate, places in (
+        ("DRADeviceTaints", _taints),
+        ("DRAPartitionableDevices", _partitions),
+        (_BINDING, _device_conditions),
+        (_CAPACITY, _device_capacity),
+    ):
+        is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
+        if not is_on and not (old is not None and _has_any(places(old))):
+            _drop(places(new))
+
+
+def is_in_use(gate: str, claim: JSON) -> bool:
+    """Whether a ResourceClaim has fields of a gate."""
+    if gate == _CAPACITY:
+        constraints = (_claim_devices(claim).get("constraints") or (),)
+        if any("distinctAttribute" in one for each in constraints for one in each):
+            return True
+    places = {
+        "DRAPrioritizedList": _alternatives,
+        "DRAAdminAccess": _admin_access,
+        DEVICE_STATUS: _device_status,
+        _BINDING: _claim_conditions,
+        _CAPACITY: _claim_capacity,
+    }
+    return _has_any(places[gate](claim))
+
+
+def _drop(places: _Places) -> None:
+    for part, names in places:
+        for name in names:
+            part.pop(name, None)
+
+
+def _has_any(places: _Places) -> bool:
+    return any(part.get(name) not in (None, []) for part, names in places for name in names)
+
+
+def _claim_devices(claim: JSON) -> JSON:
+    found: JSON = (claim.get("spec") or {}).get("devices") or {}
+    return found
+
+
+def _requests(claim: JSON) -> Sequence[JSON]:
+    return _claim_devices(claim).get("requests") or ()
+
+
+def _results(claim: JSON) -> Sequence[JSON]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or ()
+
+
+def _alternatives(claim: JSON) -> _Places:
+    return [(request, ("firstAvailable",)) for request in _requests(claim)]
+
+
+def _admin_access(claim: JSON) -> _Places:
+    exact = [request["exactly"] for request in _requests(claim) if request.get("exactly") is not None]
+    return [(part, ("adminAccess",)) for part in (*exact, *_results(claim))]
+
+
+def _device_status(claim: JSON) -> _Places:
+    return [(claim.get("status") or {}, ("devices",))]
+
+
+def _claim_conditions(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    yield (claim.get("status") or {}).get("allocation") or {}, ("allocationTimestamp",)
+    for result in _results(claim):
+        yield result, ("bindingConditions", "bindingFailureConditions")
+
+
+def _claim_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    for request in _requests(claim):
+        yield request.get("exactly") or {}, ("capacity",)
+        for alternative in request.get("firstAvailable") or ():
+            yield alternative, ("capacity",)
+    for result in _results(claim):
+        yield result, ("shareID", "consumedCapacity")
+    for device in (claim.get("status") or {}).get("devices") or ():
+        yield device, ("shareID",)
+
+
+def _slice_devices(slice_: JSON) -> Sequence[JSON]:
+    return (slice_.get("spec") or {}).get("devices") or ()
+
+
+def _taints(slice_: JSON) -> _Places:
+    return [(device, ("taints",)) for device in _slice_devices(slice_)]
+
+
+def _partitions(slice_: JSON) -> _Places:
+    of_device = ("consumesCounters", "nodeName", "nodeSelector", "allNodes")
+    return [
+        (slice_["spec"], ("sharedCounters", "perDeviceNodeSelection")),
+        *((device, of_device) for device in _slice_devices(slice_)),
+    ]
+
+
+def _device_conditions(slice_: JSON) -> _Places:
+    names = ("bindingConditions", "bindingFailureConditions", "bindsToNode")
+    return [(device, names) for device in _slice_devices(slice_)]
+
+
+def _device_capacity(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    for device in _slice_devices(slice_):
+        yield device, ("allowMultipleAllocations",)
+        for capacity in (device.get("capacity") or {}).values():
+            yield capacity, ("requestPolicy",)

@@ -1,0 +1,91 @@
+"""Parts of objects as messages of the API server show them: by the names of its own types, with all that is not set.
+
+Source: pkg/apis/resource/types.go, pkg/apis/core/types.go (kubernetes v1.34.4); the types have no JSON names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...objects.objects import JSON
+
+__all__ = ["METADATA_FIELDS", "internal"]
+
+METADATA_FIELDS: Final = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+"""The fields of ``metadata`` in the order of their type."""
+
+_REQUEST: Final = (
+    "DeviceClassName Selectors:[]DeviceSelector AllocationMode Count:int AdminAccess:* Tolerations:[]DeviceToleration "
+    "Capacity:*CapacityRequirements"
+)
+_TYPES: Final[Mapping[str, str]] = {
+    "AllocationResult": "Devices:DeviceAllocationResult NodeSelector:*NodeSelector AllocationTimestamp:*",
+    "CELDeviceSelector": "Expression",
+    "CapacityRequirements": "Requests:[]",
+    "DeviceAllocationConfiguration": "Source Requests:[] Opaque:*OpaqueDeviceConfiguration",
+    "DeviceAllocationResult": "Results:[]DeviceRequestAllocationResult Config:[]DeviceAllocationConfiguration",
+    "DeviceAttribute": "IntValue:* BoolValue:* StringValue:* VersionValue:*",
+    "DeviceClaim": "Requests:[]DeviceRequest Constraints:[]DeviceConstraint Config:[]DeviceClaimConfiguration",
+    "DeviceClaimConfiguration": "Requests:[] Opaque:*OpaqueDeviceConfiguration",
+    "DeviceConstraint": "Requests:[] MatchAttribute:* DistinctAttribute:*",
+    "DeviceRequest": "Name Exactly:*ExactDeviceRequest FirstAvailable:[]DeviceSubRequest",
+    "DeviceRequestAllocationResult": (
+        "Request Driver Pool Device AdminAccess:* Tolerations:[]DeviceToleration BindingConditions:[] "
+        "BindingFailureConditions:[] ShareID:* ConsumedCapacity:[]"
+    ),
+    "DeviceSelector": "CEL:*CELDeviceSelector",
+    "DeviceSubRequest": f"Name {_REQUEST.replace('AdminAccess:* ', '')}",
+    "DeviceToleration": "Key Operator Value Effect TolerationSeconds:*",
+    "ExactDeviceRequest": _REQUEST,
+    "NodeSelector": "NodeSelectorTerms:[]NodeSelectorTerm",
+    "NodeSelectorRequirement": "Key Operator Values:[]",
+    "NodeSelectorTerm": "MatchExpressions:[]NodeSelectorRequirement MatchFields:[]NodeSelectorRequirement",
+    "OpaqueDeviceConfiguration": "Driver Parameters:*",
+    "ResourceClaimSpec": "Devices:DeviceClaim",
+}
+"""Type -> its fields in order: texts, or after a colon a number, a pointer, a list, or the fields of another type."""
+_JSON_NAMES: Final = {
+    "CEL": "cel",
+    "IntValue": "int",
+    "BoolValue": "bool",
+    "StringValue": "string",
+    "VersionValue": "version",
+}
+
+
+def internal(type_: str, value: JSON | None) -> JSON:
+    """A part of an object in the form of this internal type."""
+    found: JSON = {}
+    for field in _TYPES[type_].split():
+        name, _, of = field.partition(":")
+        inner = (value or {}).get(_JSON_NAMES.get(name, name[0].lower() + name[1:]))
+        found[name] = _shown(inner, of)
+    return found
+
+
+def _shown(value: Any, of: str) -> Any:
+    inner = of.lstrip("*[]")
+    if of.startswith("[]"):
+        return [internal(inner, one) for one in value] if value and inner else value or None
+    if of.startswith("*"):
+        return internal(inner, value) if value is not None and inner else value
+    if of == "int":
+        return value or 0
+    return internal(of, value) if of else value or ""

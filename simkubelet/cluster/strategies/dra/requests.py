@@ -1,0 +1,189 @@
+"""What an API server refuses in requests for devices: in the specs of ResourceClaims and their templates.
+
+Source: pkg/apis/resource/validation/validation.go, ``validateDeviceClaim``; pkg/apis/core/validation/validation.go,
+``ValidateTemplateObjectMeta`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, TypeAlias
+
+from ...api.errors import FieldError
+from ...api.registry.metadata import validate_annotations
+from ...api.registry.names import is_dns_subdomain
+from ..scheduling_validation import validate_labels
+from .fields import (
+    CONFIGS_AT_MOST,
+    REQUESTS_AT_MOST,
+    Fields,
+    validate_configuration,
+    validate_full_name,
+    validate_label,
+    validate_list,
+    validate_selectors,
+    validate_set,
+    validate_toleration,
+)
+from .internal_form import METADATA_FIELDS
+
+__all__ = [
+    "RequestNames",
+    "request_names",
+    "validate_claim_spec",
+    "validate_request_name",
+    "validate_requests_of",
+    "validate_template_spec",
+]
+
+RequestNames: TypeAlias = Mapping[str, Collection[str]]
+"""The names of a claim's requests, each with those of its alternatives."""
+
+_CONSTRAINTS_AT_MOST: Final = 32
+_ALTERNATIVES_AT_MOST: Final = 8
+_ALL: Final = "All"
+_EXACT_COUNT: Final = "ExactCount"
+_ONE_OF: Final = "exactly one of `exactly` or `firstAvailable` is required"
+_NO_REQUEST: Final = (
+    "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+)
+_CAPACITY: Final = "DRAConsumableCapacity"
+_OF_TEMPLATES: Final = ("annotations", "labels")
+
+
+def validate_claim_spec(spec: Fields, path: str, gates: Collection[str], *, stored: bool) -> list[FieldError]:
+    """What is wrong with a claim's spec; `stored` where it cannot have changed since it was accepted."""
+    devices = spec.get("devices") or {}
+    names, where = request_names(spec), f"{path}.devices"
+    return [
+        *validate_set(
+            devices.get("requests"),
+            REQUESTS_AT_MOST,
+            _validate_request,
+            lambda request: str(request.get("name") or ""),
+            f"{where}.requests",
+            "name",
+        ),
+        *validate_list(
+            devices.get("constraints"),
+            _CONSTRAINTS_AT_MOST,
+            lambda constraint, at: _validate_constraint(constraint, at, names, gates),
+            f"{where}.constraints",
+        ),
+        *validate_list(
+            devices.get("config"),
+            CONFIGS_AT_MOST,
+            lambda config, at: [
+                *validate_requests_of(config, at, names),
+                *validate_configuration(config, at, stored=stored),
+            ],
+            f"{where}.config",
+        ),
+    ]
+
+
+def validate_template_spec(spec: Fields, path: str, gates: Collection[str], *, stored: bool) -> list[FieldError]:
+    """What is wrong with a template's spec: of the metadata for claims it may have labels and annotations only."""
+    metadata, where = spec.get("metadata") or {}, f"{path}.metadata"
+    return [
+        *validate_annotations(metadata.get("annotations") or {}, f"{where}.annotations"),
+        *validate_labels(metadata.get("labels") or {}, f"{where}.labels"),
+        *(
+            FieldError.forbidden(f"{where}.{name}", "cannot be set")
+            for name in METADATA_FIELDS
+            if name not in _OF_TEMPLATES and metadata.get(name) not in (None, "", 0, [])
+        ),
+        *validate_claim_spec(spec.get("spec") or {}, f"{path}.spec", gates, stored=stored),
+    ]
+
+
+def request_names(spec: Fields) -> RequestNames:
+    """The names that constraints, configurations and results may use."""
+    return {
+        request.get("name") or "": {each.get("name") or "" for each in request.get("firstAvailable") or ()}
+        for request in (spec.get("devices") or {}).get("requests") or ()
+    }
+
+
+def validate_requests_of(fields: Fields, path: str, names: RequestNames) -> list[FieldError]:
+    """The ``requests`` of a constraint or a configuration."""
+    return validate_set(
+        fields.get("requests"),
+        REQUESTS_AT_MOST,
+        lambda name, at: validate_request_name(name, at, names),
+        lambda name: str(name),
+        f"{path}.requests",
+    )
+
+
+def validate_request_name(name: str, path: str, names: RequestNames) -> list[FieldError]:
+    """The name of one of a claim's requests, or of one of its alternatives."""
+    request, slash, alternative = name.partition("/")
+    no_request = FieldError.invalid(path, name, _NO_REQUEST)
+    if "/" in alternative:
+        return [no_request]
+    errors = [error for part in name.split("/") for error in validate_label(part, path)]
+    is_known = request in names and (not slash or alternative in names[request])
+    return errors if is_known else [*errors, no_request]
+
+
+def _validate_request(request: Fields, path: str) -> list[FieldError]:
+    exactly, alternatives = request.get("exactly"), request.get("firstAvailable") or ()
+    errors = validate_label(request.get("name") or "", f"{path}.name")
+    errors += validate_set(
+        alternatives,
+        _ALTERNATIVES_AT_MOST,
+        lambda each, at: [
+            *validate_label(each.get("name") or "", f"{at}.name"),
+            *_validate_choice(each, at),
+        ],
+        lambda each: str(each.get("name") or ""),
+        f"{path}.firstAvailable",
+        "name",
+    )
+    if exactly is not None:
+        errors += _validate_choice(exactly, f"{path}.exactly")
+    if exactly is None and not alternatives:
+        errors.append(FieldError.required(path, _ONE_OF))
+    if exactly is not None and alternatives:
+        errors.append(FieldError.invalid(path, None, f"{_ONE_OF}, but multiple fields are set"))
+    return errors
+
+
+def _validate_choice(request: Fields, path: str) -> list[FieldError]:
+    """What a request and each of its alternatives have: a class, selectors, how many devices, tolerations."""
+    class_name = request.get("deviceClassName") or ""
+    errors = [] if class_name else [FieldError.required(f"{path}.deviceClassName")]
+    errors += [
+        FieldError.invalid(f"{path}.deviceClassName", class_name, fault)
+        for fault in (is_dns_subdomain(class_name) if class_name else ())
+    ]
+    errors += validate_selectors(request.get("selectors"), f"{path}.selectors")
+    errors += _validate_count(request.get("allocationMode") or "", request.get("count") or 0, path)
+    # Their number has no limit in 1.34.
+    return errors + validate_list(request.get("tolerations"), -1, validate_toleration, f"{path}.tolerations")
+
+
+def _validate_count(mode: str, count: int, path: str) -> list[FieldError]:
+    match mode:
+        case "All":
+            why = "must not be specified when allocationMode is 'All'"
+            return [FieldError.invalid(f"{path}.count", count, why)] if count else []
+        case "ExactCount":
+            return [FieldError.invalid(f"{path}.count", count, "must be greater than zero")] if count <= 0 else []
+        case _:
+            return [FieldError.not_supported(f"{path}.allocationMode", mode, (_ALL, _EXACT_COUNT))]
+
+
+def _validate_constraint(
+    constraint: Fields, path: str, names: RequestNames, gates: Collection[str]
+) -> list[FieldError]:
+    errors = validate_requests_of(constraint, path, names)
+    for name in ("matchAttribute", "distinctAttribute"):
+        if constraint.get(name) is not None:
+            return errors + validate_full_name(constraint[name], f"{path}.{name}")
+    if _CAPACITY in gates:
+        # None is set; the message is the real one's.
+        why = 'exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set'
+        return [*errors, FieldError.required(path, why)]
+    return [*errors, FieldError.required(f"{path}.matchAttribute")]

@@ -1,0 +1,254 @@
+"""What an API server refuses in a ResourceSlice.
+
+Source: pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ...api.errors import FieldError
+from ..scheduling_validation import validate_node_selector
+from .capacity import validate_capacity
+from .fields import (
+    Fields,
+    validate_binding_conditions,
+    validate_driver_name,
+    validate_label,
+    validate_list,
+    validate_map,
+    validate_name,
+    validate_pool_name,
+    validate_set,
+    validate_subdomain,
+    validate_taint,
+)
+from .internal_form import internal
+
+__all__ = ["validate_slice_spec"]
+
+_DEVICES_AT_MOST: Final = 128
+_ATTRIBUTES_AT_MOST: Final = 32
+_TAINTS_AT_MOST: Final = 4
+_DEVICE_COUNTERS_AT_MOST: Final = 32
+_SLICE_COUNTERS_AT_MOST: Final = 1024
+_SHARED_COUNTERS_AT_MOST: Final = 32
+_VALUE_AT_MOST: Final = 64
+_LONGEST_NAME: Final = 63 + 1 + 32
+_LONGEST_LABEL: Final = 63
+_IMMUTABLE: Final = "field is immutable"
+_NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+_NODES_OF_DEVICE: Final = (
+    "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true "
+    "in the ResourceSlice spec"
+)
+_NO_NODES_OF_DEVICE: Final = (
+    "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the "
+    "ResourceSlice spec"
+)
+_NOT_FALSE: Final = "must be either unset or set to true"
+_NUMBER: Final = r"(0|[1-9]\d*)"
+_PRE_RELEASE: Final = r"(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
+_BUILD: Final = "[0-9a-zA-Z-]+"
+_VERSION: Final = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(-{_PRE_RELEASE}(\.{_PRE_RELEASE})*)?(\+{_BUILD}(\.{_BUILD})*)?", re.ASCII
+)
+
+
+def validate_slice_spec(spec: Fields, old: Fields | None, path: str) -> list[FieldError]:
+    """What is wrong with a slice's spec; `old` is None where the slice is new."""
+    errors = validate_driver_name(spec.get("driver") or "", f"{path}.driver")
+    errors += _validate_pool(spec.get("pool") or {}, f"{path}.pool")
+    if old is not None:
+        errors += _validate_settled(spec, old, path)
+    errors += _validate_nodes(spec, path)
+    errors += _validate_devices(spec, f"{path}.devices")
+    shared, where = spec.get("sharedCounters") or (), f"{path}.sharedCounters"
+    if (count := _counters(shared)) > _SHARED_COUNTERS_AT_MOST:
+        why = f"the total number of shared counters must not exceed {_SHARED_COUNTERS_AT_MOST}"
+        errors.append(FieldError.invalid(where, count, why))
+    return errors + validate_set(
+        shared, -1, _validate_counter_set, lambda one: str(one.get("name") or ""), where, "name"
+    )
+
+
+def _validate_pool(pool: Fields, path: str) -> list[FieldError]:
+    errors = validate_pool_name(pool.get("name") or "", f"{path}.name")
+    count, generation = pool.get("resourceSliceCount") or 0, pool.get("generation") or 0
+    if count <= 0:
+        errors.append(FieldError.invalid(f"{path}.resourceSliceCount", count, "must be greater than zero"))
+    if generation < 0:
+        why = "must be greater than or equal to zero"
+        errors.append(FieldError.invalid(f"{path}.generation", generation, why))
+    return errors
+
+
+def _validate_settled(spec: Fields, old: Fields, path: str) -> list[FieldError]:
+    new_pool, old_pool = spec.get("pool") or {}, old.get("pool") or {}
+    values = (
+        ("pool.name", new_pool.get("name") or "", old_pool.get("name") or ""),
+        ("driver", spec.get("driver") or "", old.get("driver") or ""),
+        ("nodeName", spec.get("nodeName"), old.get("nodeName")),
+    )
+    return [FieldError.invalid(f"{path}.{name}", new, _IMMUTABLE) for name, new, before in values if new != before]
+
+
+def _validate_nodes(spec: Fields, path: str) -> list[FieldError]:
+    """Where the devices of a slice are: one of four fields says it."""
+    node, selector = spec.get("nodeName"), spec.get("nodeSelector")
+    errors, chosen = _validate_node_name(node, f"{path}.nodeName", "must be either unset or set to a non-empty string")
+    if selector is not None:
+        chosen.append("nodeSelector")
+        errors += validate_node_selector(selector, f"{path}.nodeSelector")
+        terms = selector.get("nodeSelectorTerms") or ()
+        if len(terms) != 1:
+            shown = internal("NodeSelector", dict(selector))["NodeSelectorTerms"]
+            why = "must have exactly one node selector term"
+            errors.append(FieldError.invalid(f"{path}.nodeSelector.nodeSelectorTerms", shown, why))
+    for name in ("allNodes", "perDeviceNodeSelection"):
+        if spec.get(name):
+            chosen.append(name)
+        elif spec.get(name) is not None:
+            errors.append(FieldError.invalid(f"{path}.{name}", False, _NOT_FALSE))
+    return errors + _one_of(chosen, path, _NODES, f"{_NODES}, but multiple fields are set")
+
+
+def _validate_node_name(name: str | None, path: str, empty: str) -> tuple[list[FieldError], list[str]]:
+    """What is wrong with a node's name, and the name of its field where it counts as set."""
+    if name is None:
+        return [], []
+    return (validate_subdomain(name, path), ["nodeName"]) if name else ([FieldError.invalid(path, name, empty)], [])
+
+
+def _one_of(chosen: Sequence[str], path: str, none: str, several: str) -> list[FieldError]:
+    if not chosen:
+        return [FieldError.required(path, none)]
+    shown = ", ".join(f"`{name}`" for name in chosen)
+    return [FieldError.invalid(path, f"{{{shown}}}", several)] if len(chosen) > 1 else []
+
+
+def _validate_devices(spec: Fields, path: str) -> list[FieldError]:
+    devices: Sequence[Fields] = spec.get("devices") or ()
+    shared = {one.get("name") or "": one.get("counters") or {} for one in spec.get("sharedCounters") or ()}
+    errors = validate_set(
+        devices,
+        _DEVICES_AT_MOST,
+        lambda device, at: _validate_device(device, at, shared, has_own_nodes=bool(spec.get("perDeviceNodeSelection"))),
+        lambda device: str(device.get("name") or ""),
+        path,
+        "name",
+    )
+    count = sum(_counters(device.get("consumesCounters") or ()) for device in devices)
+    if count > _SLICE_COUNTERS_AT_MOST:
+        why = f"the total number of counters in devices must not exceed {_SLICE_COUNTERS_AT_MOST}"
+        errors.append(FieldError.invalid(path, count, why))
+    return errors
+
+
+def _counters(sets: Sequence[Fields]) -> int:
+    return sum(len(one.get("counters") or ()) for one in sets)
+
+
+def _validate_device(
+    device: Fields, path: str, shared: Mapping[str, Fields], *, has_own_nodes: bool
+) -> list[FieldError]:
+    attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
+    errors = validate_label(device.get("name") or "", f"{path}.name")
+    if (count := len(attributes) + len(capacity)) > _ATTRIBUTES_AT_MOST:
+        why = f"the total number of attributes and capacities must not exceed {_ATTRIBUTES_AT_MOST}"
+        errors.append(FieldError.invalid(path, count, why))
+    errors += validate_map(attributes, _LONGEST_NAME, validate_name, _validate_attribute, f"{path}.attributes")
+    is_shared = bool(device.get("allowMultipleAllocations"))
+    errors += validate_map(
+        capacity,
+        _LONGEST_NAME,
+        validate_name,
+        lambda one, at: validate_capacity(one, at, is_shared=is_shared),
+        f"{path}.capacity",
+    )
+    errors += validate_list(device.get("taints"), _TAINTS_AT_MOST, validate_taint, f"{path}.taints")
+    errors += _validate_consumption(device.get("consumesCounters") or (), path, shared)
+    if has_own_nodes:
+        errors += _validate_nodes_of_device(device, path)
+    elif any(device.get(name) is not None for name in ("nodeName", "nodeSelector", "allNodes")):
+        errors.append(FieldError.invalid(path, None, _NO_NODES_OF_DEVICE))
+    return errors + validate_binding_conditions(device, path)
+
+
+def _validate_attribute(attribute: Fields, path: str) -> list[FieldError]:
+    errors = []
+    chosen = [name for name in ("int", "bool", "string", "version") if attribute.get(name) is not None]
+    for name in ("string", "version"):
+        value = attribute.get(name)
+        if value is None:
+            continue
+        if name == "version" and not _VERSION.fullmatch(value):
+            why = "must be a string compatible with semver.org spec 2.0.0"
+            errors.append(FieldError.invalid(f"{path}.version", value, why))
+        if len(value.encode()) > _VALUE_AT_MOST:
+            errors.append(FieldError.too_long(f"{path}.{name}", _VALUE_AT_MOST))
+    why = "exactly one value must be specified"
+    if not chosen:
+        errors.append(FieldError.required(path, why))
+    if len(chosen) > 1:
+        errors.append(FieldError.invalid(path, internal("DeviceAttribute", dict(attribute)), why))
+    return errors
+
+
+def _validate_consumption(consumed: Sequence[Fields], path: str, shared: Mapping[str, Fields]) -> list[FieldError]:
+    """What a device takes of the counters that its slice's devices share."""
+    where = f"{path}.consumesCounters"
+    errors = validate_set(
+        consumed,
+        -1,
+        lambda one, at: [
+            *([] if one.get("counterSet") else [FieldError.required(f"{at}.counterSet")]),
+            *_validate_counters(one, at),
+        ],
+        lambda one: str(one.get("counterSet") or ""),
+        where,
+        "counterSet",
+    )
+    if (count := _counters(consumed)) > _DEVICE_COUNTERS_AT_MOST:
+        why = f"the total number of counters must not exceed {_DEVICE_COUNTERS_AT_MOST}"
+        errors.append(FieldError.invalid(path, count, why))
+    for place, one in enumerate(consumed):
+        name, known = one.get("counterSet") or "", shared.get(one.get("counterSet") or "")
+        if known is None:
+            why = "must reference a counterSet defined in the ResourceSlice sharedCounters"
+            errors.append(FieldError.invalid(f"{where}[{place}].counterSet", name, why))
+            continue
+        why = "must reference a counter defined in the ResourceSlice sharedCounters"
+        errors += [
+            FieldError.invalid(f"{where}[{place}].counters", counter, why)
+            for counter in sorted(one.get("counters") or ())
+            if counter not in known
+        ]
+    return errors
+
+
+def _validate_counter_set(counters: Fields, path: str) -> list[FieldError]:
+    name = counters.get("name") or ""
+    errors = validate_label(name, f"{path}.name") if name else [FieldError.required(f"{path}.name")]
+    return errors + _validate_counters(counters, path)
+
+
+def _validate_counters(fields: Fields, path: str) -> list[FieldError]:
+    counters, where = fields.get("counters") or {}, f"{path}.counters"
+    if not counters:
+        return [FieldError.required(where)]
+    return validate_map(counters, _LONGEST_LABEL, validate_label, lambda counter, at: [], where)
+
+
+def _validate_nodes_of_device(device: Fields, path: str) -> list[FieldError]:
+    errors, chosen = _validate_node_name(device.get("nodeName"), f"{path}.nodeName", "must not be empty")
+    if device.get("nodeSelector") is not None:
+        chosen.append("nodeSelector")
+        errors += validate_node_selector(device["nodeSelector"], f"{path}.nodeSelector")
+    if device.get("allNodes"):
+        chosen.append("allNodes")
+    elif device.get("allNodes") is not None:
+        errors.append(FieldError.invalid(f"{path}.allNodes", False, _NOT_FALSE))
+    return errors + _one_of(chosen, path, _NODES_OF_DEVICE, _NODES_OF_DEVICE)

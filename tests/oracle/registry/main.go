@@ -1,0 +1,22 @@
+// Command registry writes objects of resource.k8s.io as the real API server does, JSON line by JSON line: it decodes
+// and defaults them, and asks the real strategies. Nothing is stored.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"simkubelet/oracle/wire"
+)
+
+func main() {
+	r := newRegistry()
+	loop := wire.Loop{Handlers: map[string]wire.Handler{
+		"create": wire.Handle(r.create),
+		"update": wire.Handle(r.update),
+	}}
+	if err := loop.Run(os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "error: %v\n", err)
+		os.Exit(2)
+	}
+}

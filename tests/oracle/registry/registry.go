@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/kubernetes/pkg/api/legacyscheme"
+	_ "k8s.io/kubernetes/pkg/apis/core/install"
+	_ "k8s.io/kubernetes/pkg/apis/resource/install"
+	"k8s.io/kubernetes/pkg/registry/resource/deviceclass"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceclaim"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceclaimtemplate"
+	"k8s.io/kubernetes/pkg/registry/resource/resourceslice"
+
+	"simkubelet/oracle/wire"
+)
+
+// adminNamespace is the one whose label lets claims ask for admin access.
+const adminNamespace = "admin"
+
+type strategy interface {
+	rest.RESTCreateStrategy
+	rest.RESTUpdateStrategy
+}
+
+type registry struct {
+	strategies map[string]strategy
+	ofStatus   map[string]strategy
+}
+
+type request struct {
+	Kind   string          `json:"kind"`
+	Object json.RawMessage `json:"object"`
+	Old    json.RawMessage `json:"old"`
+	Status bool            `json:"status"`
+	Gates  map[string]bool `json:"gates"`
+}
+
+func newRegistry() *registry {
+	namespaces := fake.NewSimpleClientset(
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceDefault}},
+		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name:   adminNamespace,
+			Labels: map[string]string{resourceapi.DRAAdminNamespaceLabelKey: "true"},
+		}},
+	).CoreV1().Namespaces()
+	claims := resourceclaim.NewStrategy(namespaces)
+	return &registry{
+		strategies: map[string]strategy{
+			"DeviceClass":           deviceclass.Strategy,
+			"ResourceClaim":         claims,
+			"ResourceClaimTemplate": resourceclaimtemplate.NewStrategy(namespaces),
+			"ResourceSlice":         resourceslice.Strategy,
+		},
+		ofStatus: map[string]strategy{"ResourceClaim": resourceclaim.NewStatusStrategy(claims)},
+	}
+}
+
+func (r *registry) create(asked request) (wire.Answer, error) {
+	defer setGates(asked.Gates)()
+	object, ctx, err := decoded(asked.Kind, asked.Object)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := meta.Accessor(object)
+	if err != nil {
+		return nil, err
+	}
+	rest.FillObjectMetaSystemFields(metadata)
+	return answer(object, rest.BeforeCreate(r.strategies[asked.Kind], ctx, object))
+}
+
+func (r *registry) update(asked request) (wire.Answer, error) {
+	defer setGates(asked.Gates)()
+	object, ctx, err := decoded(asked.Kind, asked.Object)
+	if err != nil {
+		return nil, err
+	}
+	old, _, err := decoded(asked.Kind, asked.Old)
+	if err != nil {
+		return nil, err
+	}
+	strategies := r.strategies
+	if asked.Status {
+		strategies = r.ofStatus
+	}
+	return answer(object, rest.BeforeUpdate(strategies[asked.Kind], ctx, object, old))
+}
+
+// decoded gives an object of a request in the internal form with its defaults, and the request's context.
+func decoded(kind string, body []byte) (runtime.Object, context.Context, error) {
+	gvk := resourceapi.SchemeGroupVersion.WithKind(kind)
+	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode(body, &gvk, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("unreadable: %w", err)
+	}
+	metadata, err := meta.Accessor(object)
+	if err != nil {
+		return nil, nil, err
+	}
+	return object, genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace()), nil
+}
+
+func answer(object runtime.Object, refused error) (wire.Answer, error) {
+	var status apierrors.APIStatus
+	if errors.As(refused, &status) {
+		details := status.Status()
+		return wire.Answer{
+			"ok": false, "error": details.Message, "code": details.Code, "reason": details.Reason,
+			"causes": details.Details.Causes,
+		}, nil
+	}
+	if refused != nil {
+		return nil, refused
+	}
+	kept, err := runtime.Encode(legacyscheme.Codecs.LegacyCodec(resourceapi.SchemeGroupVersion), object)
+	if err != nil {
+		return nil, err
+	}
+	return wire.Answer{"object": json.RawMessage(kept)}, nil
+}
+
+// setGates sets feature gates, and gives what sets them back.
+func setGates(wanted map[string]bool) func() {
+	gates := utilfeature.DefaultMutableFeatureGate
+	var set, back []string
+	for name, on := range wanted {
+		for feature := range gates.GetAll() {
+			if string(feature) == name {
+				set = append(set, fmt.Sprintf("%s=%t", name, on))
+				back = append(back, fmt.Sprintf("%s=%t", name, gates.Enabled(feature)))
+			}
+		}
+	}
+	apply := func(values []string) {
+		if len(values) > 0 {
+			if err := gates.Set(strings.Join(values, ",")); err != nil {
+				panic(err)
+			}
+		}
+	}
+	apply(set)
+	return func() { apply(back) }
+}

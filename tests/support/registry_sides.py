@@ -1,0 +1,94 @@
+"""Writes of objects of resource.k8s.io, answered by the real API server's code and by ours.
+
+`ours` answers a command as ``tests/oracle/registry`` does; `comparable` leaves out what is not compared: dates, uids,
+and the order of what is wrong, which follows a Go map in part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from simkubelet.cluster.api.decoding.decoding import Decoder
+from simkubelet.cluster.api.errors import StatusError
+from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.registry import Registry
+from simkubelet.cluster.objects.objects import JSON, Objects, WallTime, copied
+from simkubelet.cluster.strategies.dra.gates import gates_of
+from simkubelet.cluster.strategies.dra.strategies import device_strategies
+from simkubelet.model.clock import ManualClock
+from simkubelet.model.version import DEFAULT, version
+
+__all__ = ["GATES", "comparable", "ours"]
+
+GATES: Final = (
+    "DRAAdminAccess",
+    "DRAPrioritizedList",
+    "DRAResourceClaimDeviceStatus",
+    "DRADeviceTaints",
+    "DRAPartitionableDevices",
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRAExtendedResource",
+)
+_KINDS: Final = {
+    kind.kind: kind
+    for kind in (
+        kind_named(f"{plural}.resource.k8s.io")
+        for plural in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices")
+    )
+}
+_ADMIN: Final = {"resource.kubernetes.io/admin-access": "true"}
+_OF_STORAGE: Final = ("uid", "creationTimestamp", "resourceVersion")
+
+
+def ours(command: Mapping[str, Any]) -> JSON:
+    """The answer of our API server to ``create`` or ``update``."""
+    kind = _KINDS[command["kind"]]
+    objects = Objects(WallTime(ManualClock()))
+    for name, labels in (("default", {}), ("admin", _ADMIN)):
+        objects.create(kind_named("namespaces").key("", name), {"metadata": {"labels": labels}})
+    gates = {name for name in GATES if command.get("gates", {}).get(name, name in gates_of(version(DEFAULT)))}
+    registry = Registry(objects, device_strategies(objects, gates))
+    decoder = Decoder.of(kind, "Ignore", [])
+
+    def decoded(body: JSON) -> JSON:
+        found = decoder.completed(decoder.patched({"kind": kind.kind, **copied(body)}, ""))
+        registry.strategy(kind).default(found)
+        return found
+
+    try:
+        new = decoded(command["object"])
+        namespace = new["metadata"].get("namespace", "")
+        if command["cmd"] == "create":
+            return {"ok": True, "object": kind.present(registry.create(kind, namespace, new))}
+        old = decoded(command["old"])
+        objects.create(kind.key(namespace, old["metadata"]["name"]), old)
+        kept = registry.update(
+            kind, namespace, old["metadata"]["name"], lambda _: new, status=command.get("status", False)
+        )
+        return {"ok": True, "object": kind.present(kept)}
+    except StatusError as refused:
+        status = refused.status()
+        causes = (status.get("details") or {}).get("causes")
+        found = {"ok": False, "error": status["message"], "code": status["code"], "reason": status.get("reason")}
+        return found if status["code"] == 400 else {**found, "causes": causes}
+
+
+def comparable(answer: Mapping[str, Any]) -> JSON:
+    """What both sides' answers must have in common."""
+    if answer["ok"]:
+        metadata = answer["object"]["metadata"]
+        kept = {name: value for name, value in metadata.items() if name not in _OF_STORAGE}
+        return {"object": _undated({**answer["object"], "metadata": kept})}
+    if "causes" not in answer:
+        # It could not be read, in words that Go's JSON has.
+        return {"ok": False}
+    causes = {(cause["reason"], cause["field"], cause["message"]) for cause in answer["causes"]}
+    return {"code": answer["code"], "reason": answer["reason"], "causes": sorted(causes)}
+
+
+def _undated(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _undated(inner) for name, inner in value.items() if name != "timeAdded"}
+    return [_undated(inner) for inner in value] if isinstance(value, list) else value
