@@ -28,6 +28,7 @@ from simkubelet.cluster import (
     NodeLogs,
     Objects,
     PodGarbageCollector,
+    ResourceClaimController,
     Scheduler,
     Store,
     TaintEviction,
@@ -143,6 +144,7 @@ class LiveCluster:
         keep(PodGarbageCollector(self._store, clock).run())
         keep(Scheduler(self._store, clock, kubernetes).run())
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
+        keep(ResourceClaimController(self.api.registry, self._store).run())
         keep(GarbageCollector(self.api.registry).run())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)
 

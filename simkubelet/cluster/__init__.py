@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
+    from .controllers.resource_claims import ResourceClaimController
     from .node_logs import NodeLogs
     from .objects.nodes import KubeletEndpoint
     from .objects.objects import JSON, Key, Objects, WallTime, Written
@@ -35,6 +36,7 @@ else:
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
+            ".controllers.resource_claims": ("ResourceClaimController",),
             ".node_logs": ("NodeLogs",),
             ".objects.nodes": ("KubeletEndpoint",),
             ".objects.objects": ("JSON", "Key", "Objects", "WallTime", "Written"),
@@ -61,6 +63,7 @@ __all__ = [
     "NodeLogs",
     "Objects",
     "PodGarbageCollector",
+    "ResourceClaimController",
     "Scheduler",
     "Store",
     "TaintEviction",

@@ -132,7 +132,9 @@ class SimNode:
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
         (self.directory / DRIVERS).mkdir(exist_ok=True)
-        kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in (DRIVERS, PLUGINS_REGISTRY, POD_RESOURCES)}
+        kubelet = {
+            f"/var/lib/kubelet/{one}": self.directory / one for one in (DRIVERS, PLUGINS_REGISTRY, POD_RESOURCES)
+        }
         own = {f"/{path}": self.root / path for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: self.directory / "shm"}
         for folder in own.values():
             folder.mkdir(parents=True, exist_ok=True)
