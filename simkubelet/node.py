@@ -36,8 +36,8 @@ from .runtime.cri import Cri, RuntimeState
 
 __all__ = [
     "DEVICE_PLUGINS",
-    "DRIVERS",
     "KUBELET_FOLDERS",
+    "PLUGINS",
     "PLUGINS_REGISTRY",
     "POD_RESOURCES",
     "NodeContext",
@@ -52,14 +52,13 @@ _LEASE_DURATION_S: Final = 40
 _LEASE_PERIOD_S: Final = _LEASE_DURATION_S / 4
 
 DEVICE_PLUGINS: Final = "device-plugins"
-DRIVERS: Final = "plugins"
-"""Where drivers of dynamic resources, and CSI drivers, have a folder each with their socket."""
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
-_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (DRIVERS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
+PLUGINS: Final = "plugins"
+_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
 """The kubelet's folders that are directly in the node's own folder here."""
 KUBELET_FOLDERS: Final = frozenset(
-    str(_KUBELET / name) for name in ("", "pods", DRIVERS, DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+    str(_KUBELET / name) for name in ("", PLUGINS, "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
 )
 """What every node has once a kubelet ran there, also where nothing stands for it here.
 

@@ -12,6 +12,8 @@ from simkubelet.model.events import (
     ContainerStarted,
     DevicesAllocated,
     DevicesListed,
+    DriverConnected,
+    DriverDisconnected,
     EventRecorded,
     KubeletCrashed,
     KubeletStarted,
@@ -29,6 +31,7 @@ from simkubelet.model.events import (
 from ..evaluation.mismatch import shown
 from ..trace.events import (
     CheckpointChanged,
+    ClaimAllocated,
     ClockAdvanced,
     CommandRun,
     ContractBroken,
@@ -131,6 +134,8 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     PluginRegistered: "Register {resource} at {endpoint}: accepted",
     RegistrationRefused: "Register {resource} at {endpoint}: refused: {message}",
     PluginDisconnected: "ListAndWatch of {resource} ended",
+    DriverConnected: "the kubelet is connected to the driver {driver}",
+    DriverDisconnected: "the kubelet is not connected to the driver {driver} any more",
     DevicesListed: "ListAndWatch {resource}: {healthy} healthy, {unhealthy} unhealthy",
     DevicesAllocated: "{devices} of {resource} for container {container} of {pod}",
     ContainerStarted: "container {container} runs",
@@ -147,6 +152,7 @@ TEXTS: Final[Mapping[type[Event], str]] = {
     PluginExited: "{plugin} ended with status {status}",
     PluginPaused: "{plugin} was paused",
     PluginResumed: "{plugin} was resumed",
+    ClaimAllocated: "claim {claim} was allocated {devices}",
     PluginSignalled: "{plugin} was sent {signal}",
     PluginCalled: "{rpc} with {devices} devices",
     RegistrationAnswered: "Register {resource} at {endpoint}",
@@ -256,9 +262,13 @@ def ends(event: Event, plugin_of: Callable[[str, str], str]) -> tuple[Lane, Lane
             return kubelet(node), API_SERVER
         case PodScheduled(node=node):
             return API_SERVER, kubelet(node)
+        case ClaimAllocated():
+            return STORY, API_SERVER
         case EventRecorded() | PodRemoved() | PodStatusUpdated():
             return API_SERVER, pod(event.pod)
         case KubeletStarted() | KubeletStopped() | KubeletCrashed() | PluginSocketFound():
+            return kubelet(event.node), kubelet(event.node)
+        case DriverConnected() | DriverDisconnected():
             return kubelet(event.node), kubelet(event.node)
         case NodeRebooted() | CheckpointChanged() | DiskFilled() | DiskFreed():
             return FAULTS, kubelet(event.node)

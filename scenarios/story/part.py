@@ -240,6 +240,7 @@ class Capability(StrEnum):
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"
+    ALLOCATE_CLAIMS = "allocate claims in the place of the scheduler"
     NODE_VIEW = "show plugins their node as its root sees it"
 
 

@@ -31,6 +31,7 @@ CHOSEN = (
     "amd/partitions-of-one-gpu",
     "bugs/k1-rolling-update-loses-the-new-plugin",
     "conformance/kubelet-restart/registers-again",
+    "dra/claim-runs-with-its-device",
     "generic/replicas-share-a-device",
     "gopher/renamed-file",
     "gpu-memory/earliest-pod-is-served-first",

@@ -33,6 +33,15 @@ class ExpectationFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimAllocated:
+    """A step allocated a ResourceClaim, in the place of a scheduler; `devices` as ``driver/pool/device``."""
+
+    kind: ClassVar[str] = "claim-allocated"
+    claim: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PluginStarted:
     """A plugin's process was started; `life` counts from 1."""
 
@@ -313,6 +322,7 @@ StoryEvent = (
     | PluginPaused
     | PluginResumed
     | PluginSignalled
+    | ClaimAllocated
     | PluginCalled
     | RegistrationAnswered
     | ContractBroken

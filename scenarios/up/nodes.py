@@ -16,7 +16,14 @@ from simkubelet.host import raise_limit
 from simkubelet.kubelet import START_S, Kubelet, new_runtime
 from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import PluginError, SimkubeletError
-from simkubelet.model.events import SIMULATOR, KubeletCrashed, KubeletStopped, NodeEvent, PluginRegistered
+from simkubelet.model.events import (
+    SIMULATOR,
+    DriverConnected,
+    KubeletCrashed,
+    KubeletStopped,
+    NodeEvent,
+    PluginRegistered,
+)
 from simkubelet.model.pod import Container, Pod
 from simkubelet.node import NodeContext
 
@@ -126,6 +133,8 @@ class LiveNodes:
         match event:
             case PluginRegistered():
                 self.plugins.registered(event)
+            case DriverConnected(node=node):
+                self.plugins.connected(node)
             case KubeletStopped(node=node):
                 self.plugins.allow_restarts(node, False)
             case KubeletCrashed(node=node, reason=reason):

@@ -77,6 +77,15 @@ class Store(ClusterApi):
     async def resource_claim(self, namespace: str, name: str) -> JSON | None:
         return self.objects.get(Key(_CLAIMS, namespace, name))
 
+    def put_claim(self, claim: JSON) -> None:
+        """Create a ResourceClaim; one that is there gets the status of this one, as from a scheduler."""
+        key = Key(_CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
+        known = self.objects.get(key)
+        if known is None:
+            self.objects.create(key, claim)
+        else:
+            self.objects.replace(key, {**known, "status": claim["status"]})
+
     async def delete_resource_slices(self, selector: Mapping[str, str]) -> bool:
         node = selector.get("spec.nodeName")
         if node is not None and self.node(node) is None:

@@ -38,7 +38,7 @@ from .checkpoint import BadCheckpointError, ClaimsNotWrittenError, load, save
 from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
 from .container_claims import ContainerClaims
 from .health import DriverHealth
-from .plugins import DriverPlugin, DriverPlugins, Locate, as_it_is
+from .plugins import DriverPlugin, DriverPlugins, Locate, OnConnection, as_it_is, nobody_asks
 from .pod_claims import DynamicResourcesError, not_prepared, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
@@ -103,6 +103,7 @@ class DraManager:
         wipes: what removes ResourceSlices.
         within: the node's folder; no driver outside is reached. None for no limit.
         locate: where an endpoint that a driver names is on this host.
+        on_connection: see `DriverPlugins`.
 
     Attributes:
         cache: the claims.
@@ -129,6 +130,7 @@ class DraManager:
         wipes: SliceWipes,
         within: Path | None = None,
         locate: Locate = as_it_is,
+        on_connection: OnConnection = nobody_asks,
     ) -> None:
         try:
             self.cache = ClaimInfoCache(load(folder, version))
@@ -146,7 +148,13 @@ class DraManager:
         self.health = DriverHealth(folder, unix_time)
         self.claims = ContainerClaims(self.cache, self.health, version)
         self.plugins = DriverPlugins(
-            wipes, version, tasks, self._watch_health if follows_health else None, within=within, locate=locate
+            wipes,
+            version,
+            tasks,
+            self._watch_health if follows_health else None,
+            within=within,
+            locate=locate,
+            on_connection=on_connection,
         )
         self.updates: asyncio.Queue[Sequence[PodUID]] = asyncio.Queue(_MOST_UPDATES)
 

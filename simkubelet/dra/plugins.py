@@ -25,7 +25,7 @@ from ..registration.plugin_client import PluginChannel
 from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
-__all__ = ["DriverPlugin", "DriverPlugins", "Locate", "WatchHealth", "as_it_is"]
+__all__ = ["DriverPlugin", "DriverPlugins", "Locate", "OnConnection", "WatchHealth", "as_it_is", "nobody_asks"]
 
 M = TypeVar("M", bound=Message)
 
@@ -95,6 +95,14 @@ def as_it_is(path: str) -> str:
     return path
 
 
+OnConnection = Callable[[str, bool], None]
+"""Gets a driver, and whether the kubelet is connected to it now."""
+
+
+def nobody_asks(driver: str, is_connected: bool) -> None:
+    """What gets the connections of a manager alone."""
+
+
 WatchHealth = Callable[[DriverPlugin], Coroutine[Any, Any, None]]
 """Follows the health of a plugin's devices as long as the plugin is registered."""
 
@@ -109,6 +117,7 @@ class DriverPlugins:
         watch_health: None where the kubelet does not follow the health of devices.
         within: the node's folder; no driver outside is reached. None for no limit.
         locate: where an endpoint that a driver names is on this host.
+        on_connection: called where the first plugin of a driver is connected, or none is any more.
     """
 
     def __init__(
@@ -120,6 +129,7 @@ class DriverPlugins:
         *,
         within: Path | None = None,
         locate: Locate = as_it_is,
+        on_connection: OnConnection = nobody_asks,
     ) -> None:
         self._wipes = wipes
         self._version = version
@@ -127,7 +137,9 @@ class DriverPlugins:
         self._watch_health = watch_health
         self._within = within
         self._locate = locate
+        self._on_connection = on_connection
         self._plugins: dict[str, list[DriverPlugin]] = {}
+        self._connected: set[str] = set()
         self._tasks: dict[DriverPlugin, list[asyncio.Task[None]]] = {}
 
     def find(self, driver: str) -> DriverPlugin:
@@ -189,7 +201,11 @@ class DriverPlugins:
         await self._end(plugin)
 
     def _sync(self, driver: str) -> None:
-        self._wipes.set_usable(driver, any(plugin.is_connected for plugin in self.of_driver(driver)))
+        is_connected = any(plugin.is_connected for plugin in self.of_driver(driver))
+        self._wipes.set_usable(driver, is_connected)
+        if is_connected is not (driver in self._connected):
+            (self._connected.add if is_connected else self._connected.discard)(driver)
+            self._on_connection(driver, is_connected)
 
     async def _end(self, plugin: DriverPlugin) -> None:
         tasks = self._tasks.pop(plugin, [])

@@ -29,14 +29,14 @@ from ..dra.container_claims import DynamicDevice
 from ..dra.manager import HAS_DRA_MANAGER, DraManager
 from ..dra.slice_wipes import SliceWipes
 from ..model.config import KubeletConfig
-from ..model.errors import KubeletPanicError
-from ..model.events import PluginSocketFound
+from ..model.errors import HostError, KubeletPanicError
+from ..model.events import DriverConnected, DriverDisconnected, PluginSocketFound
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
-from ..node import PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher, socket_path
+from ..node import PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES, NodeContext, NodeLease, NodePublisher, socket_path
 from ..pods.pod_admission import ActivePods
 from ..pods.pod_manager import Pods
 from ..pods.volumes import Volumes
@@ -108,7 +108,12 @@ class KubeletInstance:
             wipes=SliceWipes(config.node, context.cluster, clock=context.clock, tasks=context.tasks),
             within=directory.resolve(),
             locate=partial(socket_path, directory),
+            on_connection=self._note_driver,
         )
+
+    def _note_driver(self, driver: str, is_connected: bool) -> None:
+        event = DriverConnected if is_connected else DriverDisconnected
+        self._context.observe(event(self._node, driver))
 
     async def serve(self) -> None:
         """Serve plugins and monitoring agents.
@@ -185,6 +190,7 @@ class _NodeServices:
         self._version = config.version
         self._metrics = containers.metrics
         self._records = records
+        self._plugins_folder = directory / PLUGINS
         handlers: dict[str, PluginTypeHandler] = {DEVICE_PLUGIN_TYPE: DevicePluginHandler(containers.registration)}
         if containers.dra is not None:
             handlers[DRA_PLUGIN_TYPE] = containers.dra.plugins
@@ -210,6 +216,11 @@ class _NodeServices:
         Raises:
             HostError: a socket cannot be made.
         """
+        try:
+            # Drivers have their sockets there.
+            self._plugins_folder.mkdir(mode=0o750, exist_ok=True)
+        except OSError as error:
+            raise HostError(f"{self._plugins_folder}: cannot be made: {error.strerror}") from None
         self.plugin_manager.start()
         self.pod_resources.start()
         if self.http is not None:

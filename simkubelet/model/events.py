@@ -16,6 +16,8 @@ __all__ = [
     "ContainerStarted",
     "DevicesAllocated",
     "DevicesListed",
+    "DriverConnected",
+    "DriverDisconnected",
     "EventRecorded",
     "KubeletCrashed",
     "KubeletStarted",
@@ -99,6 +101,24 @@ class PluginDisconnected:
     kind: ClassVar[str] = "plugin-disconnected"
     node: str
     resource: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverConnected:
+    """The kubelet is connected to a plugin of a DRA driver, so that claims can be prepared; before, to none."""
+
+    kind: ClassVar[str] = "driver-connected"
+    node: str
+    driver: str
+
+
+@dataclass(frozen=True, slots=True)
+class DriverDisconnected:
+    """The kubelet is connected to no plugin of a DRA driver any more."""
+
+    kind: ClassVar[str] = "driver-disconnected"
+    node: str
+    driver: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +237,8 @@ NodeEvent = (
     | PluginRegistered
     | RegistrationRefused
     | PluginDisconnected
+    | DriverConnected
+    | DriverDisconnected
     | DevicesListed
     | DevicesAllocated
     | ContainerStarted

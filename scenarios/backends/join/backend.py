@@ -52,8 +52,8 @@ class JoinBackend(SimulatedWorld):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but what the API server alone can do."""
-        return super().capabilities - {Capability.API_FEATURE_GATES}
+        """All but what the API server and the scheduler of the cluster alone can do."""
+        return super().capabilities - {Capability.API_FEATURE_GATES, Capability.ALLOCATE_CLAIMS}
 
     async def perform(self, action: Action) -> None:
         """Do one step; see `Backend`."""

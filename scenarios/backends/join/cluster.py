@@ -39,7 +39,7 @@ from simkubelet.remote import (
     remove,
 )
 
-from ...story.verbs.pod_action import MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, MetadataAction
 from ..sim.view import RecordedEvent
 
 _log = logging.getLogger(__name__)
@@ -156,6 +156,10 @@ class JoinedCluster:
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod.name}, "target": target}
         call = self._client.call("POST", f"{pod_path(pod.namespace, pod.name)}/binding", body)
         await self._answered(call, f"does not bind pod '{pod.key}'")
+
+    async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
+        """See `StoryCluster`."""
+        raise InputError(f"claim '{action.claim}': the scheduler of the joined cluster allocates it")
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""

@@ -56,6 +56,8 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.POD_ORDER,
     Capability.FULL_DISK,
     Capability.SYNC_NODE_STATUS,
+    # The cluster's own scheduler does it.
+    Capability.ALLOCATE_CLAIMS,
 }
 _WATCHED: Final = {
     "node": "nodes",

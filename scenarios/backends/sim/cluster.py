@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from simkubelet.cluster import Key, Objects, Scheduler, Store, WallTime, pod_key
 from simkubelet.cluster_api import ClusterApi
@@ -21,8 +21,10 @@ from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod, PodUID
 from simkubelet.model.version import version
 
-from ...story.verbs.pod_action import MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, MetadataAction
 from .view import RecordedEvent
+
+_EXACTLY: Final = {"deviceClassName": "story", "allocationMode": "ExactCount", "count": 1}
 
 
 class StoryCluster(Protocol):
@@ -97,6 +99,10 @@ class StoryCluster(Protocol):
 
     async def bind(self, pod: Pod, node: str) -> None:
         """Give a pod that is on no node to one."""
+        ...
+
+    async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
+        """Create a ResourceClaim as it is when it is allocated and reserved for pods, or make it so."""
         ...
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
@@ -174,6 +180,10 @@ class SimCluster:
         """See `StoryCluster`."""
         self.api.bind(pod.uid, node)
 
+    async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
+        """See `StoryCluster`."""
+        self.api.put_claim(_claim_body(action, pods))
+
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""
         objects = self.api.objects
@@ -222,3 +232,19 @@ async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def _claim_body(action: AllocateClaim, pods: Sequence[Pod]) -> dict[str, Any]:
+    """What a scheduler and the claim controller leave in a claim: one request for each of its names."""
+    requests = dict.fromkeys(device.request for device in action.devices)
+    results = [
+        {"request": one.request, "driver": one.driver, "pool": one.pool, "device": one.device} for one in action.devices
+    ]
+    reserved = [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in pods]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": action.claim, "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": name, "exactly": _EXACTLY} for name in requests]}},
+        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
+    }

@@ -21,7 +21,14 @@ from simkubelet.host import check_sandbox
 from simkubelet.kubelet import Kubelet
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.model.events import KubeletCrashed, KubeletStarted, KubeletStopped, NodeEvent, PluginRegistered
+from simkubelet.model.events import (
+    DriverConnected,
+    KubeletCrashed,
+    KubeletStarted,
+    KubeletStopped,
+    NodeEvent,
+    PluginRegistered,
+)
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
 from simkubelet.node import NodeContext
@@ -35,8 +42,8 @@ from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, RuntimeAction
 from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
-from ...story.verbs.pod_action import Apply, Bind, Delete, ExitContainer, MetadataAction
-from ...trace.events import ClockAdvanced
+from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Delete, ExitContainer, MetadataAction
+from ...trace.events import ClaimAllocated, ClockAdvanced
 from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
 from ...trace.trace import Trace
 from ..world.checkpoint import checkpoint_view, read_checkpoint
@@ -213,6 +220,13 @@ class SimulatedWorld:
         await self._cluster.bind(pod, self._node(action.node).name)
 
     @perform.register
+    async def _allocate_claim(self, action: AllocateClaim) -> None:
+        pods = [self._pod(pod) for pod in action.pods]
+        await self._cluster.allocate_claim(action, pods)
+        devices = tuple(f"{one.driver}/{one.pool}/{one.device}" for one in action.devices)
+        self.trace.append(ClaimAllocated(action.claim, devices))
+
+    @perform.register
     async def _change_plugin(self, action: PluginAction) -> None:
         if isinstance(action, MeasurePlugin):
             await self.settle()
@@ -332,6 +346,8 @@ class SimulatedWorld:
         match event:
             case PluginRegistered():
                 self._plugins.registered(event)
+            case DriverConnected(node=node):
+                self._plugins.connected(node)
             case KubeletCrashed(node=node, reason=reason):
                 self._panics[node] = reason
                 self._plugins.allow_restarts(node, False)

@@ -22,7 +22,7 @@ from simkubelet.host import NodeView
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.version import version
-from simkubelet.node import DEVICE_PLUGINS, DRIVERS, PLUGINS_REGISTRY, POD_RESOURCES
+from simkubelet.node import DEVICE_PLUGINS, PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES
 
 from ...story.specs import CDI_KIND, CDI_SPEC, DRIVER_ROOT, MANIFESTS, GpuSpec, NodeSpec, vendor_specs
 from .node_files import SimFiles
@@ -131,10 +131,8 @@ class SimNode:
 
     def _places(self) -> Mapping[str, Path]:
         """The folders that are the node's own and lie elsewhere than below its root."""
-        (self.directory / DRIVERS).mkdir(exist_ok=True)
-        kubelet = {
-            f"/var/lib/kubelet/{one}": self.directory / one for one in (DRIVERS, PLUGINS_REGISTRY, POD_RESOURCES)
-        }
+        shared = (PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
+        kubelet = {f"/var/lib/kubelet/{one}": self.directory / one for one in shared}
         own = {f"/{path}": self.root / path for path in ("tmp", "var/tmp")} | {_SHARED_MEMORY: self.directory / "shm"}
         for folder in own.values():
             folder.mkdir(parents=True, exist_ok=True)

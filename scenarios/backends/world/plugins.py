@@ -145,6 +145,12 @@ class SimPlugins:
             if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):
                 process.registrations += 1
 
+    def connected(self, node: str) -> None:
+        """Count a connection of a kubelet to a DRA driver as a registration, where the node has no other plugin."""
+        here = [process for (where, _), process in self._processes.items() if where == node]
+        if len(here) == 1 and not here[0].command.takes_commands:
+            here[0].registrations += 1
+
     async def perform(self, action: PluginAction, node: str) -> None:
         """Do what a step says to a plugin of a node.
 

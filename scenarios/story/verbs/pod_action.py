@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from simkubelet.model.events import PodScheduled
 
+from ...trace.events import ClaimAllocated
 from ..part import LABEL_VALUE, Action, Capability, DataPath, MetadataKey, Name, NodeAction, Part
 
 _Text = Annotated[StrictStr | None, WithJsonSchema({"type": ["string", "null"]})]
@@ -176,6 +177,51 @@ class Bind(NodeAction):
     @property
     def pods_named(self) -> Iterable[tuple[str, DataPath]]:
         return ((self.pod, ("pod",)),)
+
+
+class ClaimedDevice(Part):
+    """A device that is allocated to a claim.
+
+    Attributes:
+        driver: The driver that prepares it, such as `dra.example.com`.
+        pool: The driver's pool that it is in.
+        device: Its name in the pool.
+        request: The claim's request that it is for.
+    """
+
+    driver: Annotated[StrictStr, Field(min_length=1)]
+    pool: StrictStr = "node"
+    device: StrictStr = "device-0"
+    request: Name = "device"
+
+
+class AllocateClaim(Action, Part):
+    """Create a ResourceClaim that is allocated and reserved for pods, or allocate it again: as a scheduler leaves it.
+
+    The simulated scheduler allocates no devices, so such a pod is best bound by a step, too: it names another
+    scheduler by `schedulerName`, and `bind` follows.
+
+    Attributes:
+        claim: The claim's name, as `resourceClaims` of the pods has it.
+        pods: The pods that may use it.
+        devices: What is allocated.
+    """
+
+    section = "Pods"
+    capability = Capability.ALLOCATE_CLAIMS
+    events = (ClaimAllocated,)
+
+    claim: Name
+    pods: tuple[Name, ...] = ()
+    devices: Annotated[tuple[ClaimedDevice, ...], Field(min_length=1)]
+
+    @property
+    def title(self) -> str:
+        return f"allocate claim {self.claim}"
+
+    @property
+    def pods_named(self) -> Iterable[tuple[str, DataPath]]:
+        return tuple((pod, ("pods", index)) for index, pod in enumerate(self.pods))
 
 
 class MetadataAction(Action, Part):

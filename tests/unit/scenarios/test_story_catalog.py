@@ -25,6 +25,7 @@ TOPICS = [
         "amd",
         "bugs",
         "conformance",
+        "dra",
         "generic",
         "gopher",
         "gpu-memory",

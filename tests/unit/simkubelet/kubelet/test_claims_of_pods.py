@@ -220,7 +220,7 @@ async def test_kubelet_ends_on_a_checkpoint_that_is_corrupt(world: ClaimNode) ->
 
 
 async def test_driver_names_its_endpoint_by_a_path_of_the_node(bare: ClaimNode) -> None:
-    await bare.register("root/var/lib/kubelet/plugins/d/dra.sock", "/var/lib/kubelet/plugins/d/dra.sock")
+    await bare.register("plugins/d/dra.sock", "/var/lib/kubelet/plugins/d/dra.sock")
 
     pod = await bare.run("c1")
 
