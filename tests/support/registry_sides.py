@@ -58,11 +58,14 @@ def ours(command: Mapping[str, Any]) -> JSON:
         return found
 
     try:
-        new = decoded(command["object"])
+        new, old = decoded(command["object"]), decoded(command.get("old", {}))
+    except StatusError as unreadable:
+        return {"ok": False, "error": str(unreadable)}
+    try:
         namespace = new["metadata"].get("namespace", "")
         if command["cmd"] == "create":
             return {"ok": True, "object": kind.present(registry.create(kind, namespace, new))}
-        old = decoded(command["old"])
+        new["metadata"].pop("resourceVersion", None)
         objects.create(kind.key(namespace, old["metadata"]["name"]), old)
         kept = registry.update(
             kind, namespace, old["metadata"]["name"], lambda _: new, status=command.get("status", False)
@@ -70,9 +73,9 @@ def ours(command: Mapping[str, Any]) -> JSON:
         return {"ok": True, "object": kind.present(kept)}
     except StatusError as refused:
         status = refused.status()
-        causes = (status.get("details") or {}).get("causes")
+        causes = (status.get("details") or {}).get("causes") or []
         found = {"ok": False, "error": status["message"], "code": status["code"], "reason": status.get("reason")}
-        return found if status["code"] == 400 else {**found, "causes": causes}
+        return {**found, "causes": causes}
 
 
 def comparable(answer: Mapping[str, Any]) -> JSON:
@@ -80,15 +83,22 @@ def comparable(answer: Mapping[str, Any]) -> JSON:
     if answer["ok"]:
         metadata = answer["object"]["metadata"]
         kept = {name: value for name, value in metadata.items() if name not in _OF_STORAGE}
-        return {"object": _undated({**answer["object"], "metadata": kept})}
+        return {"object": _plain({**answer["object"], "metadata": kept})}
     if "causes" not in answer:
         # It could not be read, in words that Go's JSON has.
         return {"ok": False}
-    causes = {(cause["reason"], cause["field"], cause["message"]) for cause in answer["causes"]}
+    causes = {(cause["reason"], cause["field"], _without_empty(cause["message"])) for cause in answer["causes"]}
     return {"code": answer["code"], "reason": answer["reason"], "causes": sorted(causes)}
 
 
-def _undated(value: Any) -> Any:
+def _without_empty(message: str) -> str:
+    """A message in which an empty list or map, which Go keeps as one, is none."""
+    return message.replace("[]", "null").replace(":{}", ":null")
+
+
+def _plain(value: Any) -> Any:
+    """A value without dates that either side makes, and without empty lists."""
     if isinstance(value, dict):
-        return {name: _undated(inner) for name, inner in value.items() if name != "timeAdded"}
-    return [_undated(inner) for inner in value] if isinstance(value, list) else value
+        found = {name: _plain(inner) for name, inner in value.items() if name != "timeAdded"}
+        return {name: inner for name, inner in found.items() if inner not in (None, [])}
+    return [_plain(inner) for inner in value] if isinstance(value, list) else value

@@ -1,10 +1,10 @@
-"""Build the oracles on the kubelet's real managers, two plugins, and the real scheduler; print their paths.
+"""Build the oracles on the kubelet's real managers, two plugins, the real scheduler and API server; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
-as the wire is; the scheduler, the DRA manager and Kubernetes' sample device plugin, unmodified, are those of the usual
-version.
+as the wire is; the scheduler, the DRA manager, the API server's rules and Kubernetes' sample device plugin, unmodified,
+are those of the usual version.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -32,6 +32,7 @@ class Binaries(NamedTuple):
     scheduler: Path
     sample_plugin: Path
     dra: Path
+    registry: Path
 
 
 def find_go() -> str:
@@ -92,6 +93,11 @@ def dra() -> Program:
     return _program("dra", modfile(DEFAULT_MINOR), ())
 
 
+def registry() -> Program:
+    """Return how the oracle with the API server's rules is built."""
+    return _program("registry", modfile(DEFAULT_MINOR), ())
+
+
 def sample_plugin() -> Program:
     """Return how Kubernetes' sample device plugin is built."""
     package = "k8s.io/kubernetes/test/images/sample-device-plugin"
@@ -112,6 +118,7 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         scheduler().build(go, CACHE / "scheduler"),
         sample_plugin().build(go, CACHE / "sample-plugin"),
         dra().build(go, CACHE / "dra"),
+        registry().build(go, CACHE / "registry"),
     )
 
 

@@ -5,13 +5,16 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"simkubelet/oracle/wire"
 )
 
+const hangLimit = 2 * time.Second
+
 func main() {
 	r := newRegistry()
-	loop := wire.Loop{Handlers: map[string]wire.Handler{
+	loop := wire.Loop{HangLimit: hangLimit, Handlers: map[string]wire.Handler{
 		"create": wire.Handle(r.create),
 		"update": wire.Handle(r.update),
 	}}

@@ -85,7 +85,8 @@ def _validate_step(step: str, least: str, most: str | None, whole: str, default:
     errors = []
     added = parse_quantity(least) + parse_quantity(step)
     if added > parse_quantity(whole):
-        why = f"one step {_written(added, least)} is larger than capacity value: {whole}"
+        sum_ = _written(added, least if parse_quantity(least) else step)
+        why = f"one step {sum_} is larger than capacity value: {whole}"
         errors.append(FieldError.invalid(path, step, why))
     for value in (default, *(() if most is None else (most,))):
         # Go panics where the step is zero.
@@ -97,7 +98,9 @@ def _validate_step(step: str, least: str, most: str | None, whole: str, default:
 
 def _written(amount: Decimal, like: str) -> str:
     """An amount as a quantity with the kind of suffix that another has."""
-    return canonical_quantity(f"{amount / 1024:f}Ki" if like.endswith("i") else f"{amount:f}")
+    if like.endswith("i"):
+        return canonical_quantity(f"{amount / 1024:f}Ki")
+    return canonical_quantity(f"{amount:f}e0" if "e" in like else f"{amount:f}")
 
 
 def _whole(quantity: str) -> int:

@@ -60,7 +60,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "OpaqueDeviceConfiguration": "Driver Parameters:*",
     "ResourceClaimSpec": "Devices:DeviceClaim",
 }
-"""Type -> its fields in order: texts, or after a colon a number, a pointer, a list, or the fields of another type."""
+"""Type -> its fields in order: texts, or after a colon numbers, pointers, lists or maps, or what has fields itself."""
 _JSON_NAMES: Final = {
     "CEL": "cel",
     "IntValue": "int",
@@ -83,6 +83,8 @@ def internal(type_: str, value: JSON | None) -> JSON:
 def _shown(value: Any, of: str) -> Any:
     inner = of.lstrip("*[]")
     if of.startswith("[]"):
+        if isinstance(value, dict):
+            return dict(sorted(value.items())) or None
         return [internal(inner, one) for one in value] if value and inner else value or None
     if of.startswith("*"):
         return internal(inner, value) if value is not None and inner else value

@@ -7,7 +7,7 @@ pkg/registry/resource/utils.go; pkg/apis/resource/v1/defaults.go; pkg/apis/resou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ....model.resources import is_extended_resource
@@ -97,7 +97,7 @@ def _class_errors(spec: JSON, *, stored: bool) -> list[FieldError]:
 class _ResourceClaimStrategy(Strategy):
     """A claim keeps its spec; what is allocated, and for whom, is its status, which does not change once it is set."""
 
-    empty: Mapping[str, Any] = {"spec": {"devices": {}}, "status": {}}
+    empty: Mapping[str, Any] = {"spec": {"devices": {"requests": None}}, "status": {}}
 
     def __init__(self, objects: Objects, gates: Collection[str]) -> None:
         self._objects = objects
@@ -105,7 +105,11 @@ class _ResourceClaimStrategy(Strategy):
 
     def default(self, new: JSON) -> None:
         _default_requests(new.setdefault("spec", {}))
-        allocation = new.setdefault("status", {}).get("allocation")
+        status = new.setdefault("status", {})
+        for device in status.get("devices") or ():
+            for condition in device.setdefault("conditions", None) or ():
+                _drop_empty(condition, "observedGeneration")
+        allocation = status.get("allocation")
         if allocation is not None:
             for result in allocation.setdefault("devices", {}).get("results") or ():
                 _default_tolerations(result)
@@ -145,7 +149,7 @@ class _ResourceClaimStrategy(Strategy):
 class _ResourceClaimTemplateStrategy(Strategy):
     """A template keeps its spec, which has a claim's."""
 
-    empty: Mapping[str, Any] = {"spec": {"metadata": {}, "spec": {"devices": {}}}}
+    empty: Mapping[str, Any] = {"spec": {"metadata": {}, "spec": {"devices": {"requests": None}}}}
 
     def __init__(self, objects: Objects, gates: Collection[str]) -> None:
         self._objects = objects
@@ -172,7 +176,7 @@ class _ResourceClaimTemplateStrategy(Strategy):
         errors = validate_template_spec(new["spec"], "spec", self._gates, stored=False)
         if new["spec"] != old["spec"]:
             metadata = new["spec"]["metadata"]
-            shown = {name: metadata[name] for name in METADATA_FIELDS if metadata.get(name)}
+            shown = {name: _sorted(metadata[name]) for name in METADATA_FIELDS if metadata.get(name)}
             shown["Spec"] = internal("ResourceClaimSpec", new["spec"]["spec"])
             errors.append(FieldError.invalid("spec", shown, _IMMUTABLE))
         return errors + validate_template_spec(new["spec"], "spec", self._gates, stored=True)
@@ -181,7 +185,9 @@ class _ResourceClaimTemplateStrategy(Strategy):
 class _ResourceSliceStrategy(Strategy):
     """A slice's driver, pool and node stay; its devices change."""
 
-    empty: Mapping[str, Any] = {"spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}}}
+    empty: Mapping[str, Any] = {
+        "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}, "devices": None}
+    }
 
     def __init__(self, objects: Objects, gates: Collection[str]) -> None:
         self._objects = objects
@@ -193,10 +199,14 @@ class _ResourceSliceStrategy(Strategy):
         spec.setdefault("driver", "")
         for name, zero in (("name", ""), ("generation", 0), ("resourceSliceCount", 0)):
             pool.setdefault(name, zero)
-        for device in spec.get("devices") or ():
+        for device in spec.setdefault("devices", None) or ():
+            for amount in (*(device.get("capacity") or {}).values(), *_counters(device.get("consumesCounters"))):
+                amount.setdefault("value", "0")
             for taint in device.get("taints") or ():
                 taint.setdefault("timeAdded", self._objects.wall_time.now())
                 _drop_empty(taint, "value")
+        for amount in _counters(spec.get("sharedCounters")):
+            amount.setdefault("value", "0")
 
     def prepare_for_create(self, new: JSON) -> None:
         new["metadata"]["generation"] = 1
@@ -214,9 +224,15 @@ class _ResourceSliceStrategy(Strategy):
         return validate_slice_spec(new["spec"], old["spec"], "spec")
 
 
+def _counters(sets: Sequence[JSON] | None) -> Iterator[JSON]:
+    for one in sets or ():
+        yield from (one.get("counters") or {}).values()
+
+
 def _default_requests(spec: JSON) -> None:
     """Fill in how many devices a claim's requests are for."""
-    for request in spec.setdefault("devices", {}).get("requests") or ():
+    devices = spec.setdefault("devices", {})
+    for request in devices.setdefault("requests", None) or ():
         exactly = request.get("exactly")
         for one in (*(() if exactly is None else (exactly,)), *(request.get("firstAvailable") or ())):
             one["allocationMode"] = one.get("allocationMode") or _EXACT_COUNT
@@ -235,6 +251,10 @@ def _drop_empty(fields: JSON, *names: str) -> None:
     for name in names:
         if not fields.get(name):
             fields.pop(name, None)
+
+
+def _sorted(value: Any) -> Any:
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
 
 
 def _results(claim: JSON) -> Sequence[JSON]:

@@ -1,0 +1,228 @@
+"""Random objects of resource.k8s.io: whole ones, changed in a few places."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from hypothesis import strategies as st
+
+__all__ = ["WHOLE", "Change", "changed", "changes"]
+
+_SELECTORS: Final = [{"cel": {"expression": "device.driver == 'x'"}}]
+_NODES: Final = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]}
+_TOLERATIONS: Final = [
+    {"key": "example.com/x", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5},
+    {"value": "x"},
+]
+_CONFIG: Final = {"opaque": {"driver": "gpu.example.com", "parameters": {"kind": "x", "n": [1, None]}}}
+_EXACTLY: Final = {
+    "deviceClassName": "gpu.example.com",
+    "selectors": _SELECTORS,
+    "allocationMode": "ExactCount",
+    "count": 2,
+    "adminAccess": False,
+    "tolerations": _TOLERATIONS,
+    "capacity": {"requests": {"memory": "1Gi", "example.com/slots": "2"}},
+}
+_ALTERNATIVE: Final = {name: value for name, value in _EXACTLY.items() if name != "adminAccess"}
+_CLAIM: Final = {
+    "devices": {
+        "requests": [
+            {"name": "gpu", "exactly": _EXACTLY},
+            {
+                "name": "any",
+                "firstAvailable": [
+                    {"name": "first", **_ALTERNATIVE},
+                    {"name": "second", "deviceClassName": "other", "allocationMode": "All"},
+                ],
+            },
+        ],
+        "constraints": [
+            {"requests": ["gpu", "any/first"], "matchAttribute": "example.com/numa"},
+            {"distinctAttribute": "example.com/index"},
+        ],
+        "config": [{"requests": ["gpu"], **_CONFIG}, _CONFIG],
+    }
+}
+_SHARE: Final = "12345678-1234-1234-1234-123456789abc"
+_RESULT: Final = {"request": "gpu", "driver": "gpu.example.com", "pool": "node-1", "device": "gpu-0"}
+_STATUS: Final = {
+    "allocation": {
+        "devices": {
+            "results": [
+                {
+                    **_RESULT,
+                    "adminAccess": False,
+                    "tolerations": _TOLERATIONS,
+                    "bindingConditions": ["example.com/ready"],
+                    "bindingFailureConditions": ["example.com/failed"],
+                    "shareID": _SHARE,
+                    "consumedCapacity": {"memory": "1Gi"},
+                },
+                {**_RESULT, "request": "any/first", "device": "gpu-1"},
+            ],
+            "config": [{"source": "FromClass", "requests": ["gpu"], **_CONFIG}, {"source": "FromClaim", **_CONFIG}],
+        },
+        "nodeSelector": _NODES,
+        "allocationTimestamp": "2026-01-01T00:00:00Z",
+    },
+    "reservedFor": [
+        {"resource": "pods", "name": "p", "uid": "u"},
+        {"apiGroup": "example.com", "resource": "things", "name": "t", "uid": "w"},
+    ],
+    "devices": [
+        {
+            "driver": "gpu.example.com",
+            "pool": "node-1",
+            "device": "gpu-0",
+            "shareID": _SHARE,
+            "conditions": [
+                {
+                    "type": "Ready",
+                    "status": "True",
+                    "reason": "Up",
+                    "message": "x",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    "observedGeneration": 1,
+                }
+            ],
+            "data": {"a": {"b": 1}},
+            "networkData": {"interfaceName": "eth0", "hardwareAddress": "00:00", "ips": ["10.0.0.1/24", "fd00::1/64"]},
+        },
+        {"driver": "gpu.example.com", "pool": "node-1", "device": "gpu-1"},
+    ],
+}
+_DEVICE: Final = {
+    "name": "gpu-0",
+    "attributes": {
+        "model": {"string": "T4"},
+        "example.com/index": {"int": 0},
+        "driverVersion": {"version": "1.0.0-a.1+b"},
+        "healthy": {"bool": True},
+    },
+    "capacity": {
+        "memory": {"value": "80Gi"},
+        "slots": {"value": "10", "requestPolicy": {"default": "2", "validValues": ["1", "2", "4"]}},
+        "other": {
+            "value": "10",
+            "requestPolicy": {"default": "2", "validRange": {"min": "0", "max": "10", "step": "2"}},
+        },
+    },
+    "taints": [{"key": "example.com/x", "value": "x", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}],
+    "consumesCounters": [{"counterSet": "gpu-0", "counters": {"memory": {"value": "10Gi"}}}],
+    "allowMultipleAllocations": True,
+    "bindsToNode": True,
+    "bindingConditions": ["example.com/ready"],
+    "bindingFailureConditions": ["example.com/failed"],
+}
+_SLICE: Final = {
+    "driver": "gpu.example.com",
+    "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+    "sharedCounters": [{"name": "gpu-0", "counters": {"memory": {"value": "80Gi"}, "slices": {"value": "7"}}}],
+}
+_NAME: Final = {"name": "one", "namespace": "default"}
+
+WHOLE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "DeviceClass": [
+        {
+            "metadata": {"name": "one"},
+            "spec": {"selectors": _SELECTORS, "config": [_CONFIG], "extendedResourceName": "example.com/gpu"},
+        }
+    ],
+    "ResourceClaim": [
+        {"metadata": _NAME, "spec": _CLAIM, "status": _STATUS},
+        {"metadata": {**_NAME, "namespace": "admin"}, "spec": _CLAIM, "status": {}},
+    ],
+    "ResourceClaimTemplate": [
+        {
+            "metadata": _NAME,
+            "spec": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}, "spec": _CLAIM},
+        }
+    ],
+    "ResourceSlice": [
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeName": "node-1", "devices": [_DEVICE]}},
+        {
+            "metadata": {"name": "one"},
+            "spec": {
+                **_SLICE,
+                "perDeviceNodeSelection": True,
+                "devices": [
+                    {**_DEVICE, "nodeSelector": _NODES},
+                    {"name": "b", "allNodes": True},
+                    {"name": "c", "nodeName": "node-1"},
+                ],
+            },
+        },
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES, "allNodes": False}},
+    ],
+}
+"""Kind -> objects that have all fields between them."""
+
+_TEXTS: Final = (
+    *("", "x", "other", "Upper", "with.dots", "-bad", "a/b", "a/b/c", "x" * 33, "x" * 64, "x" * 254, "é", "01.2.3"),
+    *("example.com/x", "/x", "example.com/", "gpu", "gpu/first", "any/first", "any/none", "All", "ExactCount", "Equal"),
+    *("NoSchedule", "FromClass", "True", "10.0.0.1/24", "10.0.00.1/24", "::ffff:10.0.0.1/120", "FD00::1/64", "1.1.1.1"),
+    *(_SHARE, _SHARE.upper(), f"urn:uuid:{_SHARE}", "requests.example.com/x", "gpu-1", "node-1/a"),
+)
+_NUMBERS: Final = (0, -1, 1, 2, 33)
+_QUANTITIES: Final = ("0", "1", "2", "3", "5", "80Gi", "1500m", "100", "1e3")
+_QUANTITY: Final = re.compile(r"\d+(\.\d+)?(Gi|m|e3)?")
+_TIMES_MORE: Final = (1, 4, 16, 40)
+_UNTOUCHED: Final = ("cel", "expression", "timeAdded", "lastTransitionTime", "allocationTimestamp")
+_MAPS: Final = ("attributes", "capacity", "counters", "labels", "annotations", "consumedCapacity")
+
+
+class Change(NamedTuple):
+    """A change of an object: where (modulo the number of its places), what, and with which value of a pool."""
+
+    place: int
+    what: str
+    value: int
+
+
+changes = st.lists(
+    st.builds(
+        Change, st.integers(0, 199), st.sampled_from(("out", "value", "value", "more", "empty")), st.integers(0, 49)
+    ),
+    max_size=4,
+)
+
+
+def changed(whole: Mapping[str, Any], drawn: Sequence[Change]) -> dict[str, Any]:
+    """An object in which fields are left out or have other values, lists their items again, and maps one more key."""
+    found = copy.deepcopy(dict(whole))
+    for change in drawn:
+        places = [place for part in ("spec", "status") for place in _places(found.get(part))]
+        if places:
+            parent, key = places[change.place % len(places)]
+            _change(parent, key, change)
+    return found
+
+
+def _change(parent: Any, key: Any, change: Change) -> None:
+    old, is_empty = parent[key], change.what == "empty"
+    if change.what == "out":
+        del parent[key]
+    elif isinstance(old, bool):
+        parent[key] = not old
+    elif isinstance(old, int):
+        parent[key] = _NUMBERS[change.value % len(_NUMBERS)]
+    elif isinstance(old, str):
+        pool = _QUANTITIES if _QUANTITY.fullmatch(old) else _TEXTS
+        parent[key] = pool[change.value % len(pool)]
+    elif isinstance(old, list):
+        parent[key] = [] if is_empty else old * (1 + _TIMES_MORE[change.value % len(_TIMES_MORE)])
+    elif isinstance(old, dict) and key in _MAPS:
+        one = next(iter(old.values()), "x")
+        parent[key] = {} if is_empty else {**old, _TEXTS[change.value % len(_TEXTS)]: copy.deepcopy(one)}
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        if key not in _UNTOUCHED:
+            yield value, key
+            yield from _places(inner)
