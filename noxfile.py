@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import control_plane as build_control_plane
+from tools.build import dra_driver as build_dra_driver
 from tools.build import go_build, kind_node_image
 from tools.build import inputs as build_inputs
 from tools.build import nvidia_plugin as build_nvidia_plugin
@@ -154,6 +155,12 @@ def name_clients(session: nox.Session) -> None:
     session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = built_with_go(session, build_clients)[:2]
 
 
+def name_dra_driver(session: nox.Session) -> None:
+    """Build the example driver of dynamic resources and kubectl with Go, and name them to the tests."""
+    name_clients(session)
+    (session.env["SIMKUBELET_DRA_DRIVER"],) = built_with_go(session, build_dra_driver)
+
+
 def name_control_plane(session: nox.Session) -> None:
     """Build a control plane with Go, and name it to the tests."""
     (session.env["SIMKUBELET_CONTROL_PLANE"],) = built_with_go(session, build_control_plane)
@@ -188,7 +195,7 @@ class Part:
 
 PARTS = {
     "process": Part(("tests/process",)),
-    "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients")),
+    "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients and not dra_go")),
     "smi": Part(("tests/smi",), name_nvidia_smi),
     "browser": Part(("tests/browser",), name_browser),
     "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_programs),
@@ -321,6 +328,13 @@ def nvidia(session: nox.Session) -> None:
 def clients(session: nox.Session) -> None:
     """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
     run_part(session)
+
+
+@nox.session(venv_backend="none", requires=["environment"], default=False)
+def dra(session: nox.Session) -> None:
+    """Run the example driver of dynamic resources, built from source with Go, on a simulated node."""
+    get_programs(session, name_dra_driver)
+    session.run(BIN / "pytest", "tests/e2e/dra_go", *session.posargs, env=files_in_memory())
 
 
 @IN_ENVIRONMENT

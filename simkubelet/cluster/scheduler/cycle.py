@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, Final
 
 from ...model.version import Difference, Version
+from ..objects.objects import JSON
 from .cluster_state import ClusterState, NodeInfo, PodInfo
+from .dynamic_resources.inventory import Inventory
+from .dynamic_resources.plugin import HAS_DYNAMIC_RESOURCES, BoundClaim, ClaimsCycle
+from .dynamic_resources.requests import AllocatorError
 from .plugins import Filters, PreferredNodes, scores
 from .refusals import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
 
@@ -22,11 +27,6 @@ _COUNTS_EXCLUDED_NODES: Final = Difference(
     "the FailedScheduling text counts the nodes that the pod excludes by name",
     {"1.26": False, "1.32": True},
     "scheduler/schedule_one.go, ``findNodesThatFitPod`` (kubernetes v1.31.14, v1.32.13)",
-)
-_HAS_DYNAMIC_RESOURCES: Final = Difference(
-    'dynamic resource allocation is on by default; the FailedScheduling text then has "no new claims to deallocate"',
-    {"1.26": False, "1.34": True},
-    "pkg/features/kube_features.go (kubernetes v1.34.4)",
 )
 
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -39,10 +39,16 @@ _FEWEST_PERCENT: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The node for a pod; `scores` are those of all nodes that it fits, where these are several."""
+    """The node for a pod.
+
+    Attributes:
+        scores: those of all nodes that it fits, where these are several.
+        claims: what it uses there.
+    """
 
     node: str
     scores: Mapping[str, int] = field(default_factory=dict)
+    claims: tuple[BoundClaim, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Failure:
         nominated_node: where room is being made for it; empty where nowhere is, None where that does not change.
         victims: the pods that are to go for it.
         displaced: less important pods for which room was kept there.
+        deallocated: a claim whose devices are given back for it.
         is_error: the try ended with an error, no node has refused the pod.
     """
 
@@ -62,14 +69,16 @@ class Failure:
     nominated_node: str | None = ""
     victims: tuple[PodInfo, ...] = ()
     displaced: tuple[PodInfo, ...] = ()
+    deallocated: JSON | None = None
     is_error: bool = False
 
 
 class SchedulingCycles:
     """Tries pods, one after the other."""
 
-    def __init__(self, state: ClusterState, version: Version) -> None:
+    def __init__(self, state: ClusterState, inventory: Inventory, version: Version) -> None:
         self._state = state
+        self._inventory = inventory
         self._version = version
         self._next_start = 0
 
@@ -77,7 +86,11 @@ class SchedulingCycles:
         """Choose a node for a pod; nothing changes."""
         if not self._state.nodes:
             return Failure(NO_NODES)
-        return _Cycle(pod, self._state, self._version, self._take_turns()).result()
+        claims = ClaimsCycle(pod, self._inventory if HAS_DYNAMIC_RESOURCES.at(self._version) else None)
+        try:
+            return _Cycle(pod, self._state, self._version, self._take_turns(), claims).result()
+        except AllocatorError as error:
+            return Failure(f'running "{Plugin.DYNAMIC_RESOURCES}" filter plugin: {error}', is_error=True)
 
     def _take_turns(self) -> list[NodeInfo]:
         """All nodes, beginning with another one each time in clusters where not all of them are looked at."""
@@ -90,34 +103,43 @@ class SchedulingCycles:
 
 
 class _Cycle:
-    def __init__(self, pod: PodInfo, state: ClusterState, version: Version, nodes: list[NodeInfo]) -> None:
+    def __init__(
+        self, pod: PodInfo, state: ClusterState, version: Version, nodes: list[NodeInfo], claims: ClaimsCycle
+    ) -> None:
         self._pod = pod
         self._state = state
         self._version = version
         self._nodes = nodes
-        self._filters = Filters(pod, nodes, version)
+        self._claims = claims
+        self._filters = Filters(pod, nodes, version, claims.on)
         self._refusals: dict[str, Refusal] = {}
 
     def result(self) -> Assignment | Failure:
         named = _named_nodes(self._pod.spec)
         if named is not None and not named:
             return self._conflict()
+        if self._claims.refusal is not None:
+            reasons = f"{nodes_available(len(self._nodes), ())} {self._claims.refusal.reasons[0]}."
+            return self._failure(reasons, {self._claims.refusal.plugin})
         nominated = self._state.nodes.get(self._pod.nominated_node)
         if nominated is not None and self._fits(nominated) is None:
-            return Assignment(nominated.name)
+            return self._assignment(nominated.name)
         feasible = self._feasible([node for node in self._nodes if named is None or node.name in named])
         if len(feasible) > 1:
             if fault := PreferredNodes(self._pod).fault():
                 return Failure(f'running PreScore plugin "NodeAffinity": {fault}', is_error=True)
             rated = scores(self._pod, feasible, self._nodes, self._version)
-            return Assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
+            return self._assignment(min(rated, key=lambda name: (-rated[name], name)), rated)
         if feasible:
-            return Assignment(feasible[0].name)
+            return self._assignment(feasible[0].name)
         others = len(self._nodes) - len(self._refusals) if _COUNTS_EXCLUDED_NODES.at(self._version) else 0
         refused = chain.from_iterable(refusal.reasons for refusal in self._refusals.values())
         rejectors = {refusal.plugin for refusal in self._refusals.values()}
         reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))
         return self._failure(reasons, rejectors if named is None else rejectors | {Plugin.NODE_AFFINITY})
+
+    def _assignment(self, node: str, rated: Mapping[str, int] = MappingProxyType({})) -> Assignment:
+        return Assignment(node, rated, self._claims.bound(node))
 
     def _feasible(self, nodes: Collection[NodeInfo]) -> list[NodeInfo]:
         return list(islice((node for node in nodes if self._accepts(node)), _enough_of(len(nodes))))
@@ -147,23 +169,25 @@ class _Cycle:
         Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4).
         """
         reasons = f"{nodes_available(len(self._nodes), ())} {_CONFLICT}."
-        if not _HAS_DYNAMIC_RESOURCES.at(self._version):
+        if not HAS_DYNAMIC_RESOURCES.at(self._version):
             return self._failure(reasons, {Plugin.NODE_AFFINITY})
         message = failed_scheduling(reasons, ("not found",), self._version)
         return Failure(message, frozenset({Plugin.NODE_AFFINITY}), nominated_node=None)
 
     def _failure(self, reasons: str, rejectors: Iterable[Plugin]) -> Failure:
-        claims = ["no new claims to deallocate"] if _HAS_DYNAMIC_RESOURCES.at(self._version) else []
+        done, deallocated = self._claims.clear_up()
         outcome = self._preempt()
         if isinstance(outcome, _Candidate):
             displaced = tuple(
                 other for other in self._state.nominated_on(outcome.node) if other.priority < self._pod.priority
             )
             message = failed_scheduling(reasons, (), self._version)
-            return Failure(message, frozenset(rejectors), outcome.node, outcome.victims, displaced)
+            return Failure(
+                message, frozenset(rejectors), outcome.node, outcome.victims, displaced, deallocated=deallocated
+            )
         words, nominated_node = outcome
-        message = failed_scheduling(reasons, (*claims, f"preemption: {words}"), self._version)
-        return Failure(message, frozenset(rejectors), nominated_node)
+        message = failed_scheduling(reasons, (*done, f"preemption: {words}"), self._version)
+        return Failure(message, frozenset(rejectors), nominated_node, deallocated=deallocated)
 
     def _preempt(self) -> _Candidate | tuple[str, str | None]:
         """Where to make room; or why not, and the node on which room is kept from now on (see `Failure`)."""

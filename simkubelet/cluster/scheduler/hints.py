@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Final, TypeAlias
 
 from ...model.node import Node
 from ...model.resources import PODS, insufficient_resources
@@ -19,7 +19,17 @@ from .plugins import HARD_TAINTS, tolerates_cordon
 from .pod_affinity import matches_all, required_affinity, required_anti_affinity
 from .refusals import Plugin
 
-__all__ = ["Kind", "NodeEvent", "PodEvent", "is_of_interest", "is_worth_a_try", "node_changes", "pod_changes"]
+__all__ = [
+    "ClusterEvent",
+    "Kind",
+    "NodeEvent",
+    "PodEvent",
+    "ResourceEvent",
+    "is_of_interest",
+    "is_worth_a_try",
+    "node_changes",
+    "pod_changes",
+]
 
 
 class Kind(Enum):
@@ -29,7 +39,11 @@ class Kind(Enum):
     NODE_ALLOCATABLE = auto()
     NODE_LABELS = auto()
     NODE_TAINTS = auto()
+    CLAIM_WRITTEN = auto()
+    CLASS_WRITTEN = auto()
+    SLICE_WRITTEN = auto()
     POD_ADDED = auto()
+    POD_CLAIM_GENERATED = auto()
     POD_DELETED = auto()
     POD_LABELS = auto()
     POD_SCALED_DOWN = auto()
@@ -47,12 +61,23 @@ class NodeEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceEvent:
+    """A claim, class or slice of dynamic resources was added or changed; who reports it says which pods it concerns."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
 class PodEvent:
     """A bound pod was added, changed or deleted, or a waiting pod was changed."""
 
     kind: Kind
     old: PodInfo | None
     new: PodInfo | None
+
+
+ClusterEvent: TypeAlias = NodeEvent | PodEvent | ResourceEvent
+_GENERATED_CLAIMS: Final = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
 def node_changes(old: Node, new: Node) -> Iterator[NodeEvent]:
@@ -77,10 +102,14 @@ def pod_changes(old: PodInfo, new: PodInfo) -> Iterator[PodEvent]:
         yield PodEvent(Kind.POD_UNGATED, old, new)
     if len(old.tolerations) != len(new.tolerations):
         yield PodEvent(Kind.POD_TOLERATIONS, old, new)
+    if any(old.status.get(name) != new.status.get(name) for name in _GENERATED_CLAIMS):
+        yield PodEvent(Kind.POD_CLAIM_GENERATED, old, new)
 
 
-def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: NodeEvent | PodEvent) -> bool:
+def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
     """Whether an event may turn a plugin's no about a waiting pod into a yes."""
+    if isinstance(event, ResourceEvent):
+        return plugin is Plugin.DYNAMIC_RESOURCES
     if isinstance(event, NodeEvent):
         node_hint = _NODE_HINTS.get((plugin, event.kind))
         return node_hint is not None and node_hint(pod, event.old, event.new)
@@ -88,11 +117,11 @@ def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: NodeEvent | PodEvent) ->
     return pod_hint is not None and pod_hint(pod, event.old, event.new)
 
 
-def is_of_interest(plugin: Plugin, pod: PodInfo, event: NodeEvent | PodEvent) -> bool:
+def is_of_interest(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
     """The same up to 1.31, where no plugin looks at what exactly changed of a node, and any pod that goes may help."""
     if isinstance(event, NodeEvent):
         return plugin is not Plugin.SCHEDULING_GATES
-    if event.kind is Kind.POD_DELETED:
+    if isinstance(event, PodEvent) and event.kind is Kind.POD_DELETED:
         return (plugin, event.kind) in _POD_HINTS
     return is_worth_a_try(plugin, pod, event)
 
@@ -195,6 +224,10 @@ _NODE_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, Node | None, 
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_ADDED): _place_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_LABELS): _place_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.NODE_TAINTS): _any_node,
+    (Plugin.DYNAMIC_RESOURCES, Kind.NODE_ADDED): _any_node,
+    (Plugin.DYNAMIC_RESOURCES, Kind.NODE_ALLOCATABLE): _any_node,
+    (Plugin.DYNAMIC_RESOURCES, Kind.NODE_LABELS): _any_node,
+    (Plugin.DYNAMIC_RESOURCES, Kind.NODE_TAINTS): _any_node,
 }
 _POD_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, PodInfo | None, PodInfo | None], bool]]] = {
     (Plugin.SCHEDULING_GATES, Kind.POD_UNGATED): _itself,
@@ -206,4 +239,5 @@ _POD_HINTS: Final[Mapping[tuple[Plugin, Kind], Callable[[PodInfo, PodInfo | None
     (Plugin.INTER_POD_AFFINITY, Kind.POD_ADDED): _company_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.POD_DELETED): _company_changed,
     (Plugin.INTER_POD_AFFINITY, Kind.POD_LABELS): _company_changed,
+    (Plugin.DYNAMIC_RESOURCES, Kind.POD_CLAIM_GENERATED): _itself,
 }

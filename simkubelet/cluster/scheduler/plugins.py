@@ -57,12 +57,20 @@ class Filters:
 
     Args:
         nodes: all nodes of the cluster, for what depends on the pods of others.
+        claims: says whether a node has devices for the pod's claims; asked last.
     """
 
-    def __init__(self, pod: PodInfo, nodes: Iterable[NodeInfo], version: Version) -> None:
+    def __init__(
+        self,
+        pod: PodInfo,
+        nodes: Iterable[NodeInfo],
+        version: Version,
+        claims: Callable[[NodeInfo], Refusal | None] = lambda node: None,
+    ) -> None:
         self._pod = pod
         self._version = version
         self._pod_affinity = PodAffinityFilter(pod, nodes)
+        self._claims = claims
         self._filters: list[Callable[[NodeInfo], Refusal | None]] = [self._cordon, self._taints]
         if pod.spec.get("nodeSelector") or (pod.spec.get("affinity") or {}).get("nodeAffinity"):
             self._filters.append(self._node_affinity)
@@ -94,7 +102,8 @@ class Filters:
             refusal = ask(node)
             if refusal is not None:
                 return refusal
-        return pod_affinity.refusal(node) if pod_affinity.has_a_say else None
+        refusal = pod_affinity.refusal(node) if pod_affinity.has_a_say else None
+        return refusal or self._claims(node)
 
     def _cordon(self, node: NodeInfo) -> Refusal | None:
         if not node.node.is_unschedulable or tolerates_cordon(self._pod):

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from ...model.pod import PodUID
 from ...model.version import Difference, Version
 from .cluster_state import PodInfo
-from .hints import NodeEvent, PodEvent, is_of_interest, is_worth_a_try, pod_changes
+from .hints import ClusterEvent, is_of_interest, is_worth_a_try, pod_changes
 from .refusals import Plugin
 
 __all__ = ["HAS_QUEUEING_HINTS", "QueuedPod", "SchedulingQueue"]
@@ -39,6 +39,10 @@ _INITIAL_BACKOFF_S: Final = 1.0
 _MAX_BACKOFF_S: Final = 10.0
 _MAX_UNSCHEDULABLE_S: Final = 300.0
 _FLUSH_PERIOD_S: Final = 30.0
+
+
+def _scheduling_gate(pod: PodInfo) -> Plugin | None:
+    return Plugin.SCHEDULING_GATES if pod.is_gated else None
 
 
 @dataclass(slots=True)
@@ -109,6 +113,7 @@ class SchedulingQueue:
 
     Args:
         now: reads the clock.
+        gate: names the plugin that keeps a pod from being tried, None where none does.
 
     Attributes:
         active: those to be tried now.
@@ -117,8 +122,11 @@ class SchedulingQueue:
         unschedulable: those that wait for something to change.
     """
 
-    def __init__(self, now: Callable[[], float], version: Version) -> None:
+    def __init__(
+        self, now: Callable[[], float], version: Version, gate: Callable[[PodInfo], Plugin | None] = _scheduling_gate
+    ) -> None:
         self._now = now
+        self._gate = gate
         self._version = version
         self._began = now()
         self._order = count()
@@ -179,7 +187,7 @@ class SchedulingQueue:
             waiting.error_count += 1
             self.error_backoff.put(waiting)
 
-    def happened(self, event: NodeEvent | PodEvent, is_concerned: Callable[[PodInfo], bool] = lambda pod: True) -> None:
+    def happened(self, event: ClusterEvent, is_concerned: Callable[[PodInfo], bool] = lambda pod: True) -> None:
         """Take the pods from among the unschedulable that an event may help.
 
         Args:
@@ -205,7 +213,7 @@ class SchedulingQueue:
         overdue = self.unschedulable.first()
         return min([*ends, *([] if overdue is None else [self._timeout(overdue)])], default=None)
 
-    def _helps(self, waiting: QueuedPod, event: NodeEvent | PodEvent) -> bool:
+    def _helps(self, waiting: QueuedPod, event: ClusterEvent) -> bool:
         asks = is_worth_a_try if HAS_QUEUEING_HINTS.at(self._version) else is_of_interest
         return any(asks(plugin, waiting.pod, event) for plugin in waiting.rejectors)
 
@@ -224,17 +232,21 @@ class SchedulingQueue:
             self.active.put(waiting)
 
     def _gates(self, waiting: QueuedPod) -> bool:
-        """Keep a pod from being tried that has scheduling gates."""
-        if waiting.pod.is_gated:
-            waiting.rejectors |= {Plugin.SCHEDULING_GATES}
+        """Keep a pod from being tried that has scheduling gates, or waits for claims.
+
+        Source: scheduling_queue.go, ``runPreEnqueuePlugins``.
+        """
+        gate = self._gate(waiting.pod)
+        if gate is not None:
+            waiting.rejectors |= {gate}
             self.unschedulable.put(waiting)
-        return waiting.pod.is_gated
+        return gate is not None
 
     def _turn_after_backoff(self, waiting: QueuedPod) -> _Rank:
         return self._backoff_end(waiting), *waiting.turn
 
     def _turn_at_timeout(self, waiting: QueuedPod) -> _Rank | None:
-        return None if waiting.pod.is_gated else (self._timeout(waiting),)
+        return None if self._gate(waiting.pod) is not None else (self._timeout(waiting),)
 
     def _backs_off(self, waiting: QueuedPod) -> bool:
         return self._backoff_end(waiting) > self._now()

@@ -40,6 +40,7 @@ class Plugin(StrEnum):
     NODE_PORTS = "NodePorts"
     NODE_RESOURCES_FIT = "NodeResourcesFit"
     INTER_POD_AFFINITY = "InterPodAffinity"
+    DYNAMIC_RESOURCES = "DynamicResources"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,16 @@ from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
 from ...model.version import Difference, Version
-from ..objects.objects import Verb, Written
+from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
-from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
+from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
+from .dynamic_resources.plugin import HAS_DYNAMIC_RESOURCES, BoundClaim
+from .hints import Kind, NodeEvent, PodEvent, ResourceEvent, node_changes, pod_changes
 from .plugins import Filters
 from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
-from .refusals import event_note
+from .refusals import Plugin, event_note
 
 __all__ = ["Scheduler"]
 
@@ -35,6 +37,12 @@ _PREEMPTED_EVENT: Final = Difference(
     "scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6)",
 )
 
+_RESOURCE_KINDS: Final = {
+    CLAIMS: Kind.CLAIM_WRITTEN,
+    CLASSES: Kind.CLASS_WRITTEN,
+    SLICES: Kind.SLICE_WRITTEN,
+}
+_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
 
@@ -43,11 +51,12 @@ class Scheduler:
 
     def __init__(self, store: Store, clock: Clock, version: Version) -> None:
         state = ClusterState()
-        self.queue = SchedulingQueue(clock.now, version)
+        self._inventory = Inventory(store.objects)
+        self._version = version
+        self.queue = SchedulingQueue(clock.now, version, self._gate)
         self._store = store
         self._clock = clock
-        self._version = version
-        self._cycles = SchedulingCycles(state, version)
+        self._cycles = SchedulingCycles(state, self._inventory, version)
         self._handlers = _Handlers(state, self.queue, version)
         self._state = state
         self._is_called = asyncio.Event()
@@ -58,6 +67,8 @@ class Scheduler:
             self._handlers.put_pod(PodInfo(pod))
         store.objects.subscribe("nodes", self._follow_node)
         store.objects.subscribe("pods", self._follow_pod)
+        for kind in _RESOURCE_KINDS:
+            store.objects.subscribe(kind, self._follow_resource)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -85,6 +96,8 @@ class Scheduler:
             return skipped
         outcome = self._cycles.try_pod(pod)
         if isinstance(outcome, Assignment):
+            for bound in outcome.claims:
+                self._bind_claim(pod, bound)
             self._bind(pod, outcome.node)
         else:
             self.queue.put_back(queued, outcome.rejectors)
@@ -96,7 +109,35 @@ class Scheduler:
         message = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._store.record(pod.pod, "Normal", "Scheduled", message, DEFAULT_SCHEDULER, action="Binding")
 
+    def _bind_claim(self, pod: PodInfo, bound: BoundClaim) -> None:
+        """Reserve a claim for a pod, with the devices that were found where it had none.
+
+        Source: plugins/dynamicresources/dynamicresources.go, ``bindClaim`` (kubernetes v1.34.4).
+        """
+        objects, claim = self._store.objects, bound.claim
+        key = Key(CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
+        status = dict(claim.get("status") or {})
+        consumers = status.get("reservedFor") or []
+        if bound.allocation is not None:
+            finalizers = claim["metadata"].get("finalizers") or []
+            if _FINALIZER not in finalizers:
+                metadata = {**claim["metadata"], "finalizers": [*finalizers, _FINALIZER]}
+                claim = objects.replace(key, {**claim, "metadata": metadata})
+            status["allocation"] = bound.allocation
+        if all(consumer.get("uid") != pod.uid for consumer in consumers):
+            status["reservedFor"] = [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
+        objects.replace(key, {**claim, "status": status})
+
+    def _deallocate(self, claim: JSON) -> None:
+        """Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4)."""
+        key = Key(CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
+        gone = ("allocation", "devices", "reservedFor")
+        status = {name: value for name, value in claim["status"].items() if name not in gone}
+        self._store.objects.replace(key, {**claim, "status": status})
+
     def _fail(self, pod: PodInfo, failure: Failure) -> None:
+        if failure.deallocated is not None:
+            self._deallocate(failure.deallocated)
         nominated_node = failure.nominated_node
         self._state.nominate(pod, pod.nominated_node if nominated_node is None else nominated_node)
         self._record_failure(pod.pod, event_note(failure.message))
@@ -140,6 +181,24 @@ class Scheduler:
         else:
             self._handlers.put_pod(PodInfo(pod))
         self._call()
+
+    def _follow_resource(self, written: Written) -> None:
+        self._inventory.take(written)
+        if written.verb is Verb.DELETED:
+            return
+        event = ResourceEvent(_RESOURCE_KINDS[written.key.kind])
+        if event.kind is Kind.CLAIM_WRITTEN:
+            self.queue.happened(event, lambda pod: self._inventory.concerns(pod, written.before, written.object))
+        else:
+            self.queue.happened(event)
+        self._call()
+
+    def _gate(self, pod: PodInfo) -> Plugin | None:
+        """Source: plugins/dynamicresources/dynamicresources.go, ``PreEnqueue`` (kubernetes v1.34.4)."""
+        if pod.is_gated:
+            return Plugin.SCHEDULING_GATES
+        is_missing = HAS_DYNAMIC_RESOURCES.at(self._version) and bool(self._inventory.missing(pod))
+        return Plugin.DYNAMIC_RESOURCES if is_missing else None
 
     def _call(self) -> None:
         if not self.queue.is_idle:

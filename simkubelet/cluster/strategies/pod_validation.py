@@ -47,10 +47,6 @@ NOT_SIMULATED: Final[Mapping[str, str]] = {
     "activeDeadlineSeconds": "the pod is not ended",
     "overhead": "not counted",
     "readinessGates": "not awaited; the pod is ready when its containers are",
-    "resourceClaims": (
-        "the scheduler claims no device: the pod waits on its node until each claim is allocated and reserved for it; "
-        "before 1.34 it starts without"
-    ),
     "resources": "those of a whole pod are not counted",
     "runtimeClassName": "there are no RuntimeClasses; a real cluster refuses a pod of one that it does not have",
     "topologySpreadConstraints": "pods are not spread",

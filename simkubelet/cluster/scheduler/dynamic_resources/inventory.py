@@ -1,0 +1,117 @@
+"""The claims, classes and slices of a cluster as the scheduler knows them, and the devices that are allocated.
+
+Source: pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go, allocateddevices.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from ....dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
+from ...objects.objects import JSON, Key, Objects, Verb, Written
+from ..cluster_state import PodInfo
+from .pools import DeviceID, Slice
+
+__all__ = ["CLAIMS", "CLASSES", "SLICES", "Inventory"]
+
+CLAIMS: Final = "resourceclaims.resource.k8s.io"
+CLASSES: Final = "deviceclasses.resource.k8s.io"
+SLICES: Final = "resourceslices.resource.k8s.io"
+
+
+class Inventory:
+    """What there is; `take` takes what is written.
+
+    Attributes:
+        classes: name -> DeviceClass.
+        allocated: the devices that claims have, without those that are only administrated.
+    """
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.classes: dict[str, JSON] = {}
+        self.allocated: set[DeviceID] = set()
+        self._of_nodes: defaultdict[str, dict[str, Slice]] = defaultdict(dict)
+        for body in objects.all_of(CLAIMS):
+            self.allocated.update(_devices(body))
+        for body in objects.all_of(CLASSES):
+            self.classes[body["metadata"]["name"]] = body
+        for body in objects.all_of(SLICES):
+            self._put_slice(body)
+
+    def take(self, written: Written) -> None:
+        """Take a write to one of these kinds."""
+        is_gone = written.verb is Verb.DELETED
+        match written.key.kind:
+            case "resourceclaims.resource.k8s.io":
+                self.allocated.difference_update(_devices(written.before))
+                self.allocated.update(_devices(None if is_gone else written.object))
+            case "deviceclasses.resource.k8s.io":
+                self.classes.pop(written.key.name, None)
+                if not is_gone:
+                    self.classes[written.key.name] = written.object
+            case "resourceslices.resource.k8s.io":
+                if written.before is not None:
+                    self._of_nodes[_node_of(written.before)].pop(written.key.name, None)
+                if not is_gone:
+                    self._put_slice(written.object)
+
+    def slices_for(self, node: str) -> list[Slice]:
+        """The slices of a node and those that may be for several, by name."""
+        found = {**self._of_nodes.get(node, {}), **self._of_nodes.get("", {})}
+        return [found[name] for name in sorted(found)]
+
+    def claims_of(self, pod: PodInfo) -> Iterator[JSON]:
+        """The claims of a pod, in the order of its spec.
+
+        Raises:
+            DynamicResourcesError: one of them is not there, or not for this pod; the message is the scheduler's.
+        """
+        for each in pod_claims(pod.pod):
+            claim = self._objects.get(Key(CLAIMS, pod.namespace, each.claim))
+            if claim is None:
+                raise DynamicResourcesError(f'could not find ResourceClaim "{pod.namespace}/{each.claim}"')
+            if claim["metadata"].get("deletionTimestamp"):
+                raise DynamicResourcesError(f'resourceclaim "{each.claim}" is being deleted')
+            if each.is_generated and (refusal := owner_refusal(pod.pod, claim)) is not None:
+                raise DynamicResourcesError(refusal)
+            yield claim
+
+    def missing(self, pod: PodInfo) -> str:
+        """Why a pod is not to be tried yet; empty where all its claims are there."""
+        try:
+            for _ in self.claims_of(pod):
+                pass
+        except DynamicResourcesError as error:
+            return str(error)
+        return ""
+
+    def concerns(self, pod: PodInfo, old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+        """Whether a change of a claim may help a pod that was refused.
+
+        Source: dynamicresources.go, ``isSchedulableAfterClaimChange``.
+        """
+        try:
+            is_its_own = new["metadata"]["uid"] in [claim["metadata"]["uid"] for claim in self.claims_of(pod)]
+        except DynamicResourcesError:
+            return False
+        before, after = (old or {}).get("status") or {}, new.get("status") or {}
+        if before.get("allocation") and not after.get("allocation"):
+            return True
+        return is_its_own and (old is None or before != after)
+
+    def _put_slice(self, body: JSON) -> None:
+        self._of_nodes[_node_of(body)][body["metadata"]["name"]] = Slice(body)
+
+
+def _node_of(body: Mapping[str, Any]) -> str:
+    return body["spec"].get("nodeName") or ""
+
+
+def _devices(claim: Mapping[str, Any] | None) -> Iterator[DeviceID]:
+    status: Mapping[str, Any] = (claim or {}).get("status") or {}
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        if not result.get("adminAccess"):
+            yield DeviceID(result["driver"], result["pool"], result["device"])

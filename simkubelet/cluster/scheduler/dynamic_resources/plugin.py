@@ -1,0 +1,157 @@
+"""The scheduler's plugin DynamicResources: what it says about one pod and each node, and what it would write.
+
+A cluster's scheduler here binds a pod in the same step in which it has chosen its node, so that no allocation is ever
+in flight.
+
+Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ....dra.pod_claims import DynamicResourcesError
+from ....model.version import Difference
+from ...objects.node_selection import matches_term
+from ...objects.objects import JSON
+from ..cluster_state import NodeInfo, PodInfo
+from ..refusals import Plugin, Refusal
+from .allocator import AllocationTimeoutError, Allocator
+from .inventory import Inventory
+from .requests import claim_name
+
+__all__ = ["HAS_DYNAMIC_RESOURCES", "BoundClaim", "ClaimsCycle"]
+
+HAS_DYNAMIC_RESOURCES: Final = Difference(
+    'dynamic resource allocation is on by default; the FailedScheduling text then has "no new claims to deallocate"',
+    {"1.26": False, "1.34": True},
+    "pkg/features/kube_features.go (kubernetes v1.34.4)",
+)
+_UNAVAILABLE: Final = "resourceclaim not available on the node"
+_NOT_ALL: Final = "cannot allocate all claims"
+_TIMED_OUT: Final = "timed out trying to allocate devices"
+_NO_CLAIMS: Final = "no new claims to deallocate"
+_DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+_STILL: Final = "still not schedulable"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundClaim:
+    """A claim that a pod is to use; `allocation` is None where the claim has one already."""
+
+    claim: JSON
+    allocation: JSON | None
+
+
+class ClaimsCycle:
+    """One try of one pod.
+
+    Args:
+        pod: the pod.
+        inventory: None where the plugin is off.
+
+    Attributes:
+        refusal: why no node will do; None where that depends on the node.
+    """
+
+    def __init__(self, pod: PodInfo, inventory: Inventory | None) -> None:
+        self._pod = pod
+        self._inventory = inventory
+        self._claims: tuple[JSON, ...] = ()
+        self._unavailable: set[int] = set()
+        self._found: dict[str, Refusal | Sequence[JSON]] = {}
+        self.refusal = None if inventory is None else self._look_at_claims(inventory)
+
+    def on(self, node: NodeInfo) -> Refusal | None:
+        """What speaks against a node; the same answer whatever other pods are there.
+
+        Raises:
+            AllocatorError: the try ends with this error.
+        """
+        if not self._claims:
+            return None
+        if node.name not in self._found:
+            self._found[node.name] = self._try_node(node)
+        found = self._found[node.name]
+        return found if isinstance(found, Refusal) else None
+
+    def bound(self, node: str) -> tuple[BoundClaim, ...]:
+        """The claims as they are to be once the pod goes to a node that was accepted."""
+        found = self._found.get(node, ())
+        allocations = iter(() if isinstance(found, Refusal) else found)
+        return tuple(BoundClaim(claim, None if _allocation(claim) else next(allocations)) for claim in self._claims)
+
+    def clear_up(self) -> tuple[tuple[str, ...], JSON | None]:
+        """What is done about claims where no node will do: the text of it, and the claim to deallocate.
+
+        The real one takes any of the claims that kept nodes away; here it is the first.
+
+        Source: ``PostFilter``.
+        """
+        if not self._claims:
+            return () if self._inventory is None else (_NO_CLAIMS,), None
+        for index in sorted(self._unavailable):
+            claim = self._claims[index]
+            reserved = (claim.get("status") or {}).get("reservedFor") or ()
+            if all(consumer.get("uid") == self._pod.uid for consumer in reserved[:1]) and len(reserved) <= 1:
+                return (_DEALLOCATED,), claim
+        return (_STILL,), None
+
+    def _look_at_claims(self, inventory: Inventory) -> Refusal | None:
+        """Source: ``PreFilter``."""
+        try:
+            claims = tuple(inventory.claims_of(self._pod))
+            for claim in claims:
+                if not _allocation(claim):
+                    _check_classes(claim, inventory)
+        except DynamicResourcesError as error:
+            return _refusal(str(error))
+        self._claims = claims
+        return None
+
+    def _try_node(self, node: NodeInfo) -> Refusal | Sequence[JSON]:
+        """Source: ``Filter``."""
+        away = {index for index, claim in enumerate(self._claims) if not _is_available(claim, node)}
+        wanted = [claim for claim in self._claims if not _allocation(claim)]
+        found: Sequence[JSON] | None = ()
+        if wanted and (inventory := self._inventory) is not None:
+            allocator = Allocator(inventory.classes, inventory.slices_for, inventory.allocated)
+            try:
+                found = allocator.allocate(wanted, node.name, node.labels)
+            except AllocationTimeoutError:
+                return _refusal(_TIMED_OUT)
+        if found is None:
+            return _refusal(_NOT_ALL)
+        self._unavailable |= away
+        return _refusal(_UNAVAILABLE) if away else found
+
+
+def _check_classes(claim: Mapping[str, Any], inventory: Inventory) -> None:
+    for request in claim["spec"].get("devices", {}).get("requests") or ():
+        alternatives = request.get("firstAvailable") or ()
+        wanted = [(f"{request['name']}/{each['name']}", each) for each in alternatives]
+        if (exactly := request.get("exactly")) is not None:
+            wanted = [(request["name"], exactly)]
+        if not wanted:
+            text = f"resource claim {claim_name(claim)}, request {request['name']}: unknown request type"
+            raise DynamicResourcesError(text)
+        for name, each in wanted:
+            if each.get("deviceClassName") not in inventory.classes:
+                text = f"request {name}: device class {each.get('deviceClassName', '')} does not exist"
+                raise DynamicResourcesError(text)
+
+
+def _allocation(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    return (claim.get("status") or {}).get("allocation")
+
+
+def _is_available(claim: Mapping[str, Any], node: NodeInfo) -> bool:
+    """Whether the devices of a claim can be used from a node; a claim without devices may get some there."""
+    terms = ((_allocation(claim) or {}).get("nodeSelector") or {}).get("nodeSelectorTerms")
+    return terms is None or any(matches_term(term, node.labels, node.name) for term in terms)
+
+
+def _refusal(text: str) -> Refusal:
+    return Refusal(Plugin.DYNAMIC_RESOURCES, (text,))

@@ -1,0 +1,147 @@
+"""The devices that a node can reach, by pool.
+
+Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/pools_experimental.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+from ...objects.device_selector import DeviceView, compiled_selector, device_view
+from ...objects.node_selection import matches_term
+
+__all__ = ["Device", "DeviceID", "Pool", "Slice", "gather_pools"]
+
+_MOST_ANSWERS: Final = 64
+
+
+class DeviceID(NamedTuple):
+    """The name of a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class Device:
+    """A device of a slice; `spec` is its entry there."""
+
+    def __init__(self, device_id: DeviceID, spec: Mapping[str, Any], of_slice: Slice) -> None:
+        self.id = device_id
+        self.spec = spec
+        self.slice = of_slice
+        self._answers: dict[str, bool] = {}
+
+    def matches(self, expression: str) -> bool:
+        """Whether an expression in CEL selects it; the answer is kept, as a device of a slice never changes.
+
+        Raises:
+            CompileError: it is no expression.
+            SelectorError: it cannot be evaluated for this device.
+        """
+        known = self._answers.get(expression)
+        if known is None:
+            if len(self._answers) == _MOST_ANSWERS:
+                self._answers.clear()
+            known = compiled_selector(expression).matches(self._view)
+            self._answers[expression] = known
+        return known
+
+    @cached_property
+    def _view(self) -> DeviceView:
+        return device_view(self.id.driver, self.spec)
+
+    def attribute(self, qualified_name: str) -> Mapping[str, Any] | None:
+        """The attribute of a name with domain; the domain of the driver may be left out in the slice.
+
+        Source: allocator_experimental.go, ``lookupAttribute``.
+        """
+        attributes: Mapping[str, Mapping[str, Any]] = self.spec.get("attributes") or {}
+        domain, slash, identifier = qualified_name.partition("/")
+        if qualified_name in attributes or not slash or domain != self.id.driver:
+            return attributes.get(qualified_name)
+        return attributes.get(identifier)
+
+
+class Slice:
+    """One ResourceSlice, read once."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        spec = body["spec"]
+        pool = spec.get("pool") or {}
+        self.name: str = body["metadata"]["name"]
+        self.driver: str = spec.get("driver") or ""
+        self.pool: str = pool.get("name") or ""
+        self.generation = int(pool.get("generation") or 0)
+        self.slice_count = int(pool.get("resourceSliceCount") or 0)
+        self.node_name: str = spec.get("nodeName") or ""
+        self.node_selector: Mapping[str, Any] | None = spec.get("nodeSelector")
+        self.has_all_nodes = bool(spec.get("allNodes"))
+        self.devices = tuple(
+            Device(DeviceID(self.driver, self.pool, each["name"]), each, self) for each in spec.get("devices") or ()
+        )
+
+    def is_reached_from(self, node: str, labels: Mapping[str, str]) -> bool:
+        """Whether its devices are those of a node; a slice whose devices choose nodes themselves has none."""
+        if self.node_name:
+            return self.node_name == node
+        if self.has_all_nodes or self.node_selector is None:
+            return self.has_all_nodes
+        return any(matches_term(term, labels, node) for term in self.node_selector.get("nodeSelectorTerms") or ())
+
+
+@dataclass
+class Pool:
+    """The slices of the newest generation of a pool."""
+
+    driver: str
+    name: str
+    slices: list[Slice] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"{self.driver}/{self.name}"
+
+    @property
+    def devices(self) -> Iterator[Device]:
+        return (device for each in self.slices for device in each.devices)
+
+    @property
+    def is_incomplete(self) -> bool:
+        return len(self.slices) != self.slices[0].slice_count
+
+    @cached_property
+    def fault(self) -> str:
+        """Why no device of it may be used; empty where they may."""
+        names: set[str] = set()
+        for device in self.devices:
+            if device.id.device in names:
+                return f"duplicate device name {device.id.device}"
+            names.add(device.id.device)
+        return ""
+
+    def take(self, new: Slice) -> None:
+        """Add a slice that is as new as those that are here, or replace them all with a newer one."""
+        generation = self.slices[0].generation if self.slices else new.generation
+        if new.generation > generation:
+            self.slices.clear()
+        if new.generation >= generation:
+            self.slices.append(new)
+
+
+def gather_pools(slices: Iterable[Slice], node: str, labels: Mapping[str, str]) -> list[Pool]:
+    """The pools with devices for a node, by driver and name.
+
+    The real order of 1.34 is that of a Go map, another one each time; from 1.36 on it is this one.
+    """
+    pools: dict[tuple[str, str], Pool] = {}
+    for each in slices:
+        if each.is_reached_from(node, labels):
+            pools.setdefault((each.driver, each.pool), Pool(each.driver, each.pool)).take(each)
+    return [pools[key] for key in sorted(pools)]

@@ -1,0 +1,104 @@
+"""The ``status.allocation`` of a claim whose devices are chosen.
+
+Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/allocator_experimental.go,
+``Allocate``, ``createNodeSelector``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .pools import Device
+from .requests import Request
+
+__all__ = ["Chosen", "allocation_result"]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A device, and the request that gets it."""
+
+    request: Request
+    device: Device
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        device = self.device.id
+        result: dict[str, Any] = {
+            "request": self.request.full_name,
+            "driver": device.driver,
+            "pool": device.pool,
+            "device": device.device,
+        }
+        return {**result, "adminAccess": True} if self.request.is_admin else result
+
+
+def allocation_result(claim: Mapping[str, Any], chosen: Sequence[Chosen], node: str) -> dict[str, Any]:
+    """The ``status.allocation`` of a claim.
+
+    Args:
+        claim: the ResourceClaim.
+        chosen: its devices, in the order in which they were chosen; each request has at least one.
+        node: where the pod goes.
+    """
+    selected = list(dict.fromkeys(each.request for each in chosen))
+    devices: dict[str, Any] = {"results": [each.as_json for each in chosen]}
+    if config := [*_class_config(selected), *_claim_config(claim, selected)]:
+        devices["config"] = config
+    result: dict[str, Any] = {"devices": devices}
+    if (selector := _node_selector(chosen, node)) is not None:
+        result["nodeSelector"] = selector
+    return result
+
+
+def _class_config(selected: Sequence[Request]) -> Iterator[dict[str, Any]]:
+    """The configuration of each class, once, with the requests that have the class."""
+    by_class: dict[str, list[Request]] = {}
+    for request in selected:
+        by_class.setdefault(request.device_class["metadata"]["name"], []).append(request)
+    for requests in by_class.values():
+        for config in (requests[0].device_class.get("spec") or {}).get("config") or ():
+            yield {"source": "FromClass", "requests": [each.full_name for each in requests], **config}
+
+
+def _claim_config(claim: Mapping[str, Any], selected: Sequence[Request]) -> Iterator[dict[str, Any]]:
+    """The configuration of the claim: once where it is for all requests, else once for each that it names."""
+    for config in claim["spec"]["devices"].get("config") or ():
+        requests = config.get("requests") or ()
+        found = {"source": "FromClaim", **config}
+        if not requests:
+            yield found
+        for request in selected:
+            if any(name in requests for name in request.names):
+                yield found
+
+
+def _node_selector(chosen: Sequence[Chosen], node: str) -> dict[str, Any] | None:
+    """The nodes from which all devices can be used; None where these are all."""
+    fields: list[Mapping[str, Any]] = []
+    expressions: list[Mapping[str, Any]] = []
+    for each in chosen:
+        device = each.device
+        if device.slice.node_name or device.spec.get("bindsToNode"):
+            only = {"key": "metadata.name", "operator": "In", "values": [node]}
+            return {"nodeSelectorTerms": [{"matchFields": [only]}]}
+        for term in (device.slice.node_selector or {}).get("nodeSelectorTerms") or ():
+            _add_new(term.get("matchFields") or (), fields)
+            _add_new(term.get("matchExpressions") or (), expressions)
+    parts = {"matchExpressions": expressions, "matchFields": fields}
+    term = {name: part for name, part in parts.items() if part}
+    return {"nodeSelectorTerms": [term]} if term else None
+
+
+def _add_new(requirements: Sequence[Mapping[str, Any]], known: list[Mapping[str, Any]]) -> None:
+    for requirement in requirements:
+        if not any(_is_same(requirement, other) for other in known):
+            known.append(requirement)
+
+
+def _is_same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    if (left.get("key"), left.get("operator")) != (right.get("key"), right.get("operator")):
+        return False
+    return set(left.get("values") or ()) == set(right.get("values") or ())

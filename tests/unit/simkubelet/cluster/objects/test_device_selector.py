@@ -1,0 +1,103 @@
+"""Selectors in CEL, and what they see of a device; the errors are those that the real compiler and scheduler give."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from simkubelet.cluster.objects import device_selector
+from simkubelet.cluster.objects.device_selector import CompileError, SelectorError, compiled_selector, device_view
+from tests.support.device_claims import DRIVER, device
+
+VIEW = device_view(
+    DRIVER,
+    device(
+        "gpu-0",
+        {"memory": "40Gi"},
+        index=3,
+        healthy=True,
+        model="A100",
+        driverVersion={"version": "1.2.3-rc.1"},
+        **{"other.example.com/rack": "r0"},
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ('device.driver == "gpu.example.com"', True),
+        ('device.attributes["gpu.example.com"].index == 3', True),
+        ('device.attributes["gpu.example.com"].healthy', True),
+        ('device.attributes["other.example.com"].rack == "r1"', False),
+        ('device.attributes["gpu.example.com"].model.lowerAscii().matches("^a1.*")', True),
+        ('device.capacity["gpu.example.com"].memory.compareTo(quantity("64Gi")) < 0', True),
+        ('device.capacity["gpu.example.com"].memory == quantity("40960Mi")', True),
+        ('device.capacity["gpu.example.com"].memory.isGreaterThan(quantity("39Gi"))', True),
+        ('device.attributes["gpu.example.com"].driverVersion.isLessThan(semver("1.2.3"))', True),
+        ('device.attributes["gpu.example.com"].driverVersion.major() == 1', True),
+        ('device.attributes["gpu.example.com"].index == "3"', False),
+        ('has(device.attributes["absent.example.com"].rack)', False),
+        ('"absent.example.com" in device.attributes', False),
+        ('cel.bind(d, device.attributes["gpu.example.com"], d.healthy && d.index > 2)', True),
+        ('device.attributes["gpu.example.com"].?missing.orValue("x") == "x"', True),
+        ("device.allowMultipleAllocations", False),
+    ],
+)
+def test_expression_selects_device(expression: str, expected: bool) -> None:
+    assert compiled_selector(expression).matches(VIEW) is expected
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        (
+            "device.nothing == 1",
+            "compilation failed: ERROR: <input>:1:7: undefined field 'nothing'\n | device.nothing == 1\n | ......^",
+        ),
+        ("device.driver", "must evaluate to bool or the unknown type, not string"),
+        (
+            "device.driver = 1",
+            "compilation failed: ERROR: <input>:1:15: Syntax error: token recognition error at: '= '\n"
+            " | device.driver = 1\n | ..............^\n"
+            "ERROR: <input>:1:17: Syntax error: extraneous input '1' expecting <EOF>\n"
+            " | device.driver = 1\n | ................^",
+        ),
+    ],
+)
+def test_wrong_expression_is_refused(expression: str, message: str) -> None:
+    with pytest.raises(CompileError) as raised:
+        compiled_selector(expression)
+
+    assert str(raised.value) == message
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ('device.attributes["gpu.example.com"].x == 1', "no such key: x"),
+        ('device.attributes["absent.example.com"].x == 1', "no such key: x"),
+        ('device.attributes["gpu.example.com"].index < "3"', "no such overload"),
+        ('device.attributes["gpu.example.com"].model.compareTo(quantity("1")) == 0', "no such overload"),
+        ("1 / 0 == 1", "division by zero"),
+        (
+            'device.attributes["gpu.example.com"].model',
+            "CEL result of type string could not be converted to bool: "
+            "unsupported native conversion from string to 'bool'",
+        ),
+    ],
+)
+def test_expression_that_cannot_be_evaluated_is_an_error(expression: str, message: str) -> None:
+    with pytest.raises(SelectorError) as raised:
+        compiled_selector(expression).matches(VIEW)
+
+    assert str(raised.value) == message
+
+
+def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    device_selector._environments.cache_clear()
+
+    with pytest.raises(CompileError, match=r"pip install 'simkubelet\[dra\]'"):
+        compiled_selector("device.driver == 'not compiled before'")
