@@ -1,7 +1,8 @@
-"""A disk that takes no checkpoint: lists still count, pods with devices are rejected, and both recover later.
+"""A disk that takes no checkpoint: lists still count, pods with devices are rejected, others wait; all recover later.
 
 Source: devicemanager/manager.go, ``genericDeviceUpdateCallback``, ``allocateContainerResources``, ``GetCapacity``,
-``writeCheckpoint``; util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4).
+``writeCheckpoint``; cm/dra/manager.go, ``prepareResources``, which writes a checkpoint for each pod;
+util/store/filestore.go, ``writeFile`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ async def listed(node: Node, *healthy: str) -> None:
         ("rename", "rename {folder}/.N {folder}/kubelet_internal_checkpoint"),
     ],
 )
-async def test_full_disk_refuses_pods_with_devices_and_nothing_else(
+async def test_full_disk_refuses_pods_with_devices_and_lets_others_wait(
     node: Node, disk: Disk, caplog: pytest.LogCaptureFixture, call: str, step: str
 ) -> None:
     await node.plugin("d0")
@@ -112,7 +113,8 @@ async def test_full_disk_refuses_pods_with_devices_and_nothing_else(
     disk.failing, disk.bytes_before = call, 20
     await listed(node, "d0", "d1")
     refused = await node.settled_pod(1)
-    plain = await node.settled_pod(None)
+    plain = node.pod(None)
+    await node.until(lambda: node.pod_events(plain))
 
     text = f'failed to write checkpoint file "{CHECKPOINT_NAME}": {step.format(folder=node.folder)}: '
     text += "no space left on device"
@@ -122,10 +124,15 @@ async def test_full_disk_refuses_pods_with_devices_and_nothing_else(
         f"Pod was rejected: Allocate failed due to {text}, which is unexpected"
     )
     assert node.pod_status(refused).reason == "UnexpectedAdmissionError"
-    assert node.phase(plain) == "Running"
+    assert [reason for reason, _ in node.pod_events(plain)] == ["FailedPrepareDynamicResources"]
     # The old state is there, whole, and nothing beside it.
     assert loaded(node) == before
     assert hidden_files(node) == []
+
+    disk.failing = ""
+    # A kubelet looks at its pods once a minute, or half a minute later.
+    await node.clock.advance(100)
+    assert node.phase(plain) == "Running"
 
 
 async def test_space_that_comes_back_is_used_at_the_next_write(node: Node, disk: Disk) -> None:
