@@ -37,7 +37,7 @@ from simkubelet.runtime import CriCall
 
 from ...tap.tap import CriTap, Tap
 from ..world.marked_processes import catches, signal_first, signal_marked
-from ..world.pod_resources import ask
+from ..world.pod_resources import PodResourcesClient
 
 if TYPE_CHECKING:
     from ..world.hardware import VendorDevices
@@ -206,7 +206,8 @@ class Agent:
 
     async def do_pod_resources(self, pods: Collection[str]) -> dict[str, Any]:
         """What the kubelet's PodResources API reports, as `PodResourcesAnswers`; Get is asked of some pods."""
-        return asdict(await ask(POD_RESOURCES, pods))
+        with contextlib.closing(PodResourcesClient(POD_RESOURCES)) as client:
+            return asdict(await client.ask(pods))
 
 
 class AgentFiles:

@@ -330,6 +330,8 @@ class SimulatedWorld:
                 stack.push_async_callback(kubelet.close)
             for node in self._nodes.values():
                 stack.callback(node.close)
+            for agent in self._agents.values():
+                stack.callback(agent.close)
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)

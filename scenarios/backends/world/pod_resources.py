@@ -46,21 +46,43 @@ class PodResourcesAnswers:
     get: Mapping[str, PlacedIds | str] = field(default_factory=dict)
 
 
-async def ask(socket: Path, pods: Collection[str]) -> PodResourcesAnswers:
-    """Ask List, GetAllocatableResources, and Get of some pods; return nothing where no kubelet answers."""
-    # A connection for each time: one that was there before a new kubelet would wait out its back-off.
-    connection = ClientConnection(str(socket))
-    try:
-        await connection.open()
-        listed = await _call(connection, "List", ListPodResourcesRequest(), ListPodResourcesResponse)
-        allocatable = await _call(
-            connection, "GetAllocatableResources", AllocatableResourcesRequest(), AllocatableResourcesResponse
-        )
-        return answers_of(listed, allocatable, {pod: await _get(connection, pod) for pod in pods})
-    except RpcError:
-        return PodResourcesAnswers()
-    finally:
-        connection.close()
+class PodResourcesClient:
+    """Asks the kubelet on a socket; its connection is kept for as long as that kubelet runs, or until `close`."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = str(socket)
+        self._connection: ClientConnection | None = None
+
+    async def ask(self, pods: Collection[str]) -> PodResourcesAnswers:
+        """Ask List, GetAllocatableResources, and Get of some pods; return nothing where no kubelet answers."""
+        kept = self._connection
+        try:
+            if kept is not None and kept.is_usable:
+                return await _ask(kept, pods)
+        except RpcError:
+            if kept is not None and kept.is_usable:
+                return PodResourcesAnswers()
+        # The kubelet of the last time has gone, and there may be another.
+        self.close()
+        self._connection = ClientConnection(self._socket)
+        try:
+            await self._connection.open()
+            return await _ask(self._connection, pods)
+        except RpcError:
+            return PodResourcesAnswers()
+
+    def close(self) -> None:
+        """End the connection; may be called twice."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+async def _ask(connection: ClientConnection, pods: Collection[str]) -> PodResourcesAnswers:
+    listed = await _call(connection, "List", ListPodResourcesRequest(), ListPodResourcesResponse)
+    allocatable = await _call(
+        connection, "GetAllocatableResources", AllocatableResourcesRequest(), AllocatableResourcesResponse
+    )
+    return answers_of(listed, allocatable, {pod: await _get(connection, pod) for pod in pods})
 
 
 async def _get(connection: ClientConnection, pod: str) -> GetPodResourcesResponse | str:

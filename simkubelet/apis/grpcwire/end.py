@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from hpack import Decoder, HPACKError, OversizedHeaderListError
 
-from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type
+from .frames import INITIAL_WINDOW_SIZE, PREFACE, Flag, Frame, FrameReader, Headers, Type, plain_headers
 from .outbox import OnSent, Outbox
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "End",
 ]
 
+_SHORT_BLOCK: Final = 512
 _NO_LIMIT: Final = 1 << 32
 _MOST_HEADERS_BYTES: Final = 16 << 20
 """Of one header list, packed or not. A short block can name one long header of the table ten thousand times.
@@ -162,8 +163,12 @@ class End(asyncio.Protocol):
         if frame.has(Flag.END_HEADERS) and self._block is not None:
             first, block = self._block
             self._block = None
-            headers = [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(bytes(block), raw=True)]
-            self._listener.headers(first.stream, headers, first.has(Flag.END_STREAM))
+            self._listener.headers(first.stream, self._decoded(bytes(block)), first.has(Flag.END_STREAM))
+
+    def _decoded(self, block: bytes) -> Headers:
+        if len(block) <= _SHORT_BLOCK and (plain := plain_headers(block)) is not None:
+            return list(plain)
+        return [(bytes(one[0]), bytes(one[1])) for one in self._decoder.decode(block, raw=True)]
 
     # What goes
 

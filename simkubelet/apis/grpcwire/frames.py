@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Headers",
     "Type",
     "header_block",
+    "plain_headers",
 ]
 
 PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -34,6 +36,9 @@ FRAME_BYTES: Final = 16384
 INITIAL_WINDOW_SIZE: Final = 4
 """The setting that says how much its sender takes of each stream."""
 _HEADER_BYTES: Final = 9
+_KNOWN_BLOCKS: Final = 256
+_LONG_TEXT: Final = 127
+"""A length that has more than one digit, or whose text is Huffman's."""
 
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
@@ -137,6 +142,33 @@ class FrameReader:
 def header_block(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Headers as literals that no table remembers, so that blocks can be left out and put in."""
     return b"".join(b"\0" + _text(name) + _text(value) for name, value in headers)
+
+
+@lru_cache(_KNOWN_BLOCKS)
+def plain_headers(block: bytes) -> tuple[tuple[bytes, bytes], ...] | None:
+    """The headers of a short block that is written as `header_block` writes it; None for any other.
+
+    A decoder need not see such a block, since no table changes by it. Most blocks of a connection are equal, so the
+    latest ones are remembered.
+    """
+    headers: list[tuple[bytes, bytes]] = []
+    at = 0
+    while at < len(block):
+        if block[at]:
+            return None
+        name, after_name = _plain_text(block, at + 1)
+        value, at = _plain_text(block, after_name)
+        if name is None or value is None:
+            return None
+        headers.append((name, value))
+    return tuple(headers)
+
+
+def _plain_text(block: bytes, at: int) -> tuple[bytes | None, int]:
+    """A text that begins at a place, and where it ends; None for one that is not short and plain, or not whole."""
+    size = block[at] if at < len(block) else _LONG_TEXT
+    end = at + 1 + size
+    return (None if size >= _LONG_TEXT or end > len(block) else block[at + 1 : end]), end
 
 
 def _text(text: bytes) -> bytes:
