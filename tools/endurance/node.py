@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from scenarios.backends.sim.changes import Pauses
 from scenarios.campaign.generator import Generator
 from scenarios.campaign.plan import Plan, Step, World, healing
 from scenarios.campaign.world import CampaignWorld
@@ -40,8 +39,6 @@ _SETTLES_WITHIN: Final = "11s"
 _DEVICE_FAULTS: Final = 0.7
 """The share of steps that change the health of devices, the most frequent fault of a node."""
 _EXITS: Final = 0.02
-_QUIET_TURNS: Final = 60
-"""Turns of the loop without an event of the node after which it has nothing to do."""
 _MOST_PODS: Final = 12
 _MOST_STATIC: Final = 3
 _STEP_LIMIT_S: Final = 120.0
@@ -53,20 +50,6 @@ _NO_FAULTS: Final = frozenset(
     }
 )
 """Verbs that break nothing."""
-
-
-class _World(CampaignWorld):
-    """A world whose plugins are all tasks of this event loop: where the loop is idle, the world is."""
-
-    async def settle(self) -> None:
-        seen, quiet = len(self.trace), 0
-        while quiet < _QUIET_TURNS:
-            await asyncio.sleep(0)
-            quiet = quiet + 1 if len(self.trace) == seen else 0
-            seen = len(self.trace)
-
-    def pauses(self, node: str) -> Pauses:
-        return Pauses(self.settle, self.settle)
 
 
 @dataclass(slots=True)
@@ -112,7 +95,7 @@ class Endurance:
         assert expectation is not None  # noqa: S101  # it was written so
         began = time.process_time()
         generator = Generator(self._chance)
-        async with _World(scenario, directory) as node:
+        async with CampaignWorld(scenario, directory) as node:
             await self._check(node, expectation)
             while self.count < self.faults or _hours(node) < self.hours:
                 world = World(plan)
@@ -123,7 +106,7 @@ class Endurance:
                 await self._heal(node, world, expectation)
                 take(measured(self.count, self.steps, _hours(node), time.process_time() - began))
 
-    def _round(self, generator: Generator, world: World, node: _World) -> Iterator[Step]:
+    def _round(self, generator: Generator, world: World, node: CampaignWorld) -> Iterator[Step]:
         """The steps of a round; where there are many pods the oldest one goes first.
 
         A story draws exits for pods that have to run whatever happens; here any pod that runs may exit.
@@ -150,7 +133,7 @@ class Endurance:
         devices = [{"id": f"{plugin}-{index}", "health": self._chance.choice(health)} for index in range(_DEVICES)]
         return {"listDevices": {"plugin": plugin, "node": node, "devices": devices}}
 
-    async def _do(self, node: _World, step: Step) -> None:
+    async def _do(self, node: CampaignWorld, step: Step) -> None:
         verb = next(iter(step))
         self.steps += 1
         action = CheckedStep.model_validate(step).action
@@ -167,7 +150,7 @@ class Endurance:
         self.by_verb[verb] += 1
         self.count += verb not in _NO_FAULTS
 
-    async def _check(self, node: _World, expectation: Expectation) -> None:
+    async def _check(self, node: CampaignWorld, expectation: Expectation) -> None:
         patience = node.patience(expectation.within)
         async with self._limited("expect"):
             while mismatches := evaluate(expectation, await node.observe(), node.trace):
@@ -177,7 +160,7 @@ class Endurance:
                     return
             self.checks += 1
 
-    async def _heal(self, node: _World, world: World, expectation: Expectation) -> None:
+    async def _heal(self, node: CampaignWorld, world: World, expectation: Expectation) -> None:
         """Heal and delete everything, see that pods run, and let the next round begin with no past."""
         for step in healing(world):
             if "expect" not in step:
@@ -205,7 +188,7 @@ def _taken(world: World, step: Step) -> Step:
     return step
 
 
-def _hours(node: _World) -> float:
+def _hours(node: CampaignWorld) -> float:
     return node.trace[-1].time_s / 3600
 
 
