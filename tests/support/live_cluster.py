@@ -98,10 +98,11 @@ class LiveCluster:
 
 
 def go_client(variable: str) -> str:
-    """A client that the nox session `clients` builds and names."""
+    """A program in Go that a nox session, `clients` or `dra`, builds and names."""
     binary = os.environ.get(variable)
     if not binary:
-        pytest.skip(f"{variable} is not set: run nox -s clients, which builds it")
+        session = "dra" if "DRA" in variable else "clients"
+        pytest.skip(f"{variable} is not set: run nox -s {session}, which builds it")
     return binary
 
 
