@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import os
 import re
+import secrets
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -87,7 +87,8 @@ def _difference(command: Command, real: str, simulated: str) -> str:
 
 @pytest.mark.parametrize("topic", TABLE)
 async def test_both_answer_alike(topic: str, worlds: tuple[World, World]) -> None:
-    namespace = f"api-{topic}-{os.getpid()}"
+    # A name of this try alone: a namespace takes its time to go.
+    namespace = f"api-{topic}-{secrets.token_hex(4)}"
     prepared = [
         Command(f"create namespace {namespace}"),
         Command(f"wait serviceaccount/default configmap/kube-root-ca.crt --for=create --timeout={LIMIT_S}s"),

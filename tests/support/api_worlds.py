@@ -168,7 +168,14 @@ def _normal_body(text: str) -> str:
 
 def _normal_value(value: Any) -> Any:
     if isinstance(value, dict):
+        if "managedFields" in value:
+            # A server sorts them by their seconds first, and one second may end between two changes at one server.
+            value = {**value, "managedFields": sorted(value["managedFields"], key=_manager)}
         return {key: _VOLATILE.get(key) or _normal_value(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [_normal_value(inner) for inner in value]
     return _normal(value) if isinstance(value, str) else value
+
+
+def _manager(entry: Mapping[str, str]) -> tuple[str, ...]:
+    return entry["operation"], entry["manager"], entry.get("subresource", "")
