@@ -100,15 +100,17 @@ def test_a_cluster_that_cannot_be_created_is_deleted_and_the_cause_is_reported(m
 def test_an_interrupted_creation_makes_its_containers_before_the_cluster_is_deleted(
     machine: Machine, tmp_path: Path
 ) -> None:
-    begun, told = tmp_path / "begun", tmp_path / "told"
-    os.mkfifo(begun)
-    os.mkfifo(told)
-    makes = f"""trap 'echo ended >>{machine.calls}; exit' TERM; read line <{told}; echo made >>{machine.calls}"""
-    waits = f"""trap 'echo x >{told}; exit' TERM; echo x >{begun}; while :; do sleep 0.1; done"""
+    making, waiting, told = (tmp_path / name for name in ("making", "waiting", "told"))
+    for fifo in (making, waiting, told):
+        os.mkfifo(fifo)
+    makes = f"""trap 'echo ended >>{machine.calls}; exit' TERM
+        echo x >{making}; read line <{told}; echo made >>{machine.calls}"""
+    waits = f"""trap 'echo x >{told}; exit' TERM; echo x >{waiting}; while :; do sleep 0.1; done"""
     machine.has("docker", f"{_DAEMON_UP}; case $1 in run) {makes};; exec) {waits};; esac")
     machine.has("kind", "case $1 in create) docker run a-node & docker exec a-node & wait;; esac")
     run = machine.start("--keep")
-    begun.read_text()
+    making.read_text()
+    waiting.read_text()
 
     run.send_signal(signal.SIGINT)
     _, said = run.communicate(timeout=LIMIT_S)
