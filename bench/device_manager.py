@@ -210,7 +210,7 @@ def build() -> tuple[str, str]:
     built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if built.returncode:
         sys.exit(built.returncode)
-    oracle, stub, _ = built.stdout.split()
+    oracle, stub, *_ = built.stdout.split()
     return oracle, stub
 
 
