@@ -25,7 +25,7 @@ from ..story.document import Document, Positioned
 from ..story.model import Scenario
 from .generator import plan_of
 from .plan import Plan, story_of
-from .world import REAL_LIMIT_S, CampaignWorld
+from .world import CampaignWorld
 
 _AT_A_TIME: Final = 5
 """Worlds of one worker; a world takes four instances of inotify, of which the kernel gives each user 128."""
@@ -90,20 +90,14 @@ def play_batch(seed: int, numbers: Sequence[int], directory: Path | None, is_own
     return [leaking.get(one.number, one) for one in played]
 
 
-def play_alone(
-    plan: Plan, number: int, directory: Path | None, is_own_process: bool, real_limit_s: float = REAL_LIMIT_S
-) -> Played:
-    """Play one story with nothing beside it, whose waits take `real_limit_s` at most."""
-    (played,), leak = asyncio.run(_play_all({number: plan}, directory, 1, is_own_process, real_limit_s))
+def play_alone(plan: Plan, number: int, directory: Path | None, is_own_process: bool) -> Played:
+    """Play one story with nothing beside it."""
+    (played,), leak = asyncio.run(_play_all({number: plan}, directory, 1, is_own_process))
     return replace(played, outcome="failed", reason=leak) if leak and played.outcome == "passed" else played
 
 
 async def _play_all(
-    plans: dict[int, Plan],
-    directory: Path | None,
-    at_a_time: int,
-    is_own_process: bool,
-    real_limit_s: float = REAL_LIMIT_S,
+    plans: dict[int, Plan], directory: Path | None, at_a_time: int, is_own_process: bool
 ) -> tuple[list[Played], str]:
     """Play stories; also return what all together have left behind, empty where they have not."""
     slots = asyncio.Semaphore(at_a_time)
@@ -111,13 +105,13 @@ async def _play_all(
 
     async def one(number: int, plan: Plan) -> Played:
         async with slots:
-            return await _play(plan, number, directory, real_limit_s)
+            return await _play(plan, number, directory)
 
     played = await asyncio.gather(*(one(number, plan) for number, plan in plans.items()))
     return played, await _left_behind(before, is_own_process)
 
 
-async def _play(plan: Plan, number: int, directory: Path | None, real_limit_s: float) -> Played:
+async def _play(plan: Plan, number: int, directory: Path | None) -> Played:
     name = f"story-{number}"
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="s-", dir=directory) as folder:
@@ -126,7 +120,7 @@ async def _play(plan: Plan, number: int, directory: Path | None, real_limit_s: f
         try:
             # Its text would take half of the time that it takes to play it.
             document = Document(Path(f"{name}.yaml"), Scenario.model_validate(story), Positioned())
-            world = CampaignWorld(document.scenario, Path(folder), real_limit_s)
+            world = CampaignWorld(document.scenario, Path(folder))
             verdict = await play(document, world, timeout_s=_LIMIT_S)
             outcome, reason = _outcome(verdict)
             if outcome == "passed" and os.listdir(folder):  # noqa: PTH208  # as below

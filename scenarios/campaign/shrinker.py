@@ -6,20 +6,17 @@ import copy
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from .generator import plan_of
 from .plan import Plan, story_of, yaml_of
 from .player import play_alone
-from .world import REAL_LIMIT_S
 
 Fails = Callable[[Plan], bool]
 """Whether a plan fails in the way that is looked for."""
 
 _LIMIT_S: Final = 120.0
-_REAL_LIMIT_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +38,12 @@ class Shrunk:
 def shrink(seed: int, number: int, signature: str, directory: Path | None, is_own_process: bool) -> Shrunk:
     """Find the smallest story that fails as a story of a campaign did."""
 
-    def fails(plan: Plan, real_limit_s: float = REAL_LIMIT_S) -> bool:
-        return play_alone(plan, number, directory, is_own_process, real_limit_s).signature == signature
+    def fails(plan: Plan) -> bool:
+        return play_alone(plan, number, directory, is_own_process).signature == signature
 
     plan = plan_of(seed, number)
     is_repeated = fails(plan) or fails(plan)
-    smallest = plan
-    if is_repeated:
-        # Most of the time is spent on waits in vain; what fails for lack of time is seen at the end.
-        smallest = smaller(plan, partial(fails, real_limit_s=_REAL_LIMIT_S), _LIMIT_S)
-        smallest = smallest if fails(smallest) else plan
+    smallest = smaller(plan, fails, _LIMIT_S) if is_repeated else plan
     name = f"seed-{seed}-story-{number}"
     description = f"Story {number} of a campaign with seed {seed}, made as small as it still fails. {signature}"
     return Shrunk(name, yaml_of(story_of(smallest, name, description)), len(smallest.steps), is_repeated)
