@@ -16,6 +16,7 @@ from typing import Final
 
 from .apis.pluginregistration import PLUGINS_REGISTRY
 from .cluster_api import ClusterApi
+from .dra import CHECKPOINT_NAME
 from .model.clock import Clock
 from .model.config import KubeletConfig
 from .model.events import Observer
@@ -55,8 +56,8 @@ DEVICE_PLUGINS: Final = "device-plugins"
 POD_RESOURCES: Final = "pod-resources"
 _KUBELET: Final = PurePosixPath("/var/lib/kubelet")
 PLUGINS: Final = "plugins"
-_SOCKET_FOLDERS: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,)}
-"""The kubelet's folders that are directly in the node's own folder here."""
+_OF_KUBELET: Final = {(DEVICE_PLUGINS,), (PLUGINS,), (PLUGINS_REGISTRY,), (POD_RESOURCES,), (CHECKPOINT_NAME,)}
+"""What of the kubelet's root directory is directly in the node's own folder here."""
 KUBELET_FOLDERS: Final = frozenset(
     str(_KUBELET / name) for name in ("", PLUGINS, "pods", DEVICE_PLUGINS, PLUGINS_REGISTRY, POD_RESOURCES)
 )
@@ -93,7 +94,7 @@ def node_path(directory: Path, path: str) -> Path:
         path: absolute, on the node.
     """
     below_kubelet = PurePosixPath(path).parts[len(_KUBELET.parts) :]
-    if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _SOCKET_FOLDERS:
+    if PurePosixPath(path).is_relative_to(_KUBELET) and below_kubelet[:1] in _OF_KUBELET:
         return directory.joinpath(*below_kubelet)
     return directory / "root" / path.lstrip("/")
 

@@ -83,6 +83,9 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
     for pod, answer in wanted.pod_resources_get.items():
         yield from listed_devices_differ(("podResourcesGet", pod), answer, node.pod_resources_get.get(pod, _NO_ANSWER))
     yield from _checkpoint(wanted, node)
+    for claim, users in wanted.claims.items():
+        known = node.claims.get(claim)
+        yield from differs(("claims", claim), _in_order(users), ABSENT if known is None else _in_order(known))
     phases = Counter(pod.phase for pod in snapshot.pods.values() if pod.node == wanted.node)
     for phase, count in wanted.pods.items():
         yield from differs(("pods", phase), count, phases[phase])
@@ -117,6 +120,10 @@ def _checkpoint(wanted: NodeExpectation, node: NodeView) -> Mismatches:
             continue
         for container, devices in containers.items():
             yield from devices_differ((path, "pods", pod, container), devices, entries.get(container, {}))
+
+
+def _in_order(users: str | Sequence[str]) -> str | list[str]:
+    return users if isinstance(users, str) else sorted(users)
 
 
 def _histories(wanted: Sequence[int | str]) -> set[tuple[int, ...]]:

@@ -14,6 +14,7 @@ from pydantic_core import PydanticCustomError
 from ..trace.snapshot import KubeletState, PluginState, Rpc, Rule
 from .expected_values import (
     AnsweredDevices,
+    ClaimUsers,
     DeviceNodes,
     Devices,
     EventPattern,
@@ -26,7 +27,7 @@ from .expected_values import (
     PlacedDevices,
     Quantity,
 )
-from .part import Capability, Count, Duration, FilledPart, Name, Part, ResourceName
+from .part import Capability, Count, Duration, FilledPart, HeldName, Name, Part, ResourceName
 
 
 class Expectation(Part):
@@ -101,6 +102,8 @@ class NodeExpectation(Expectation):
         checkpoint: The kubelet's file of who holds which device: `pods` (pod -> container -> resource -> devices, or
             `absent`) and `registered` (resource -> healthy devices, or `absent`); `absent` where there is no file,
             `corrupt` where it cannot be read.
+        claims: Claim -> the pods that use it, as the file `dra_manager_state` of the kubelet has them; `absent` where
+            it does not name the claim.
         labels: Some labels and their values; `absent` where there is none of that name.
         annotations: The same for annotations.
         kubelet: `running`, `stopped` or `crashed`.
@@ -124,6 +127,7 @@ class NodeExpectation(Expectation):
     pod_resources: Mapping[ResourceName, PlacedDevices] = Field(default_factory=dict)
     pod_resources_get: Mapping[Name, AnsweredDevices] = Field(default_factory=dict)
     checkpoint: ExpectedCheckpoint | None = None
+    claims: Mapping[Name, ClaimUsers] = Field(default_factory=dict)
     labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
@@ -138,7 +142,7 @@ class NodeExpectation(Expectation):
 
     @property
     def reads_checkpoint(self) -> bool:
-        return self.checkpoint is not None or self.consistent is not None
+        return not {"checkpoint", "claims", "consistent"}.isdisjoint(self.model_fields_set)
 
 
 class ExpectedOptions(FilledPart):
@@ -278,7 +282,8 @@ class PodExpectation(Expectation):
         labels: Some labels and their values; `absent` where there is none of that name.
         annotations: The same for annotations.
         device_nodes: All device files that plugins added to its containers, as [of a container](#of-a-container).
-        health: Resource -> device id -> health, as the pod's status reports it.
+        health: Resource -> device id -> health, as the pod's status reports it; a claim is named as there:
+            `"claim:gpu": {example.com/gpu=0: Healthy}`.
         pod_resources: Resource -> devices that List of the PodResources API names for the pod; `absent` where it does
             not list the pod.
         restarts: How often its containers were started again, added up.
@@ -302,7 +307,7 @@ class PodExpectation(Expectation):
     labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     event: EventPattern | None = None
-    health: Mapping[ResourceName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
+    health: Mapping[HeldName, Mapping[StrictStr, Health]] = Field(default_factory=dict)
     pod_resources: ListedDevices | None = None
     gone: StrictBool = False
 

@@ -16,6 +16,7 @@ ABSENT: Literal["absent"] = "absent"
 
 _WORD = "(word)"
 _MAPPING = "(mapping)"
+_LIST = "(list)"
 
 _COUNT = {"type": "integer", "minimum": 0}
 _IDS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -82,6 +83,11 @@ def _word_or_mapping(value: object) -> str | None:
     if isinstance(value, str):
         return _WORD
     return _MAPPING if isinstance(value, Mapping | BaseModel) else None
+
+
+def _word_or_list(value: object) -> str | None:
+    """The same for a list."""
+    return _LIST if isinstance(value, list | tuple) else _WORD if isinstance(value, str) else None
 
 
 ListedDevices = Annotated[
@@ -247,6 +253,17 @@ PodEntries = Annotated[
         custom_error_message="expected containers and their devices by resource, or 'absent'",
     ),
 ]
+
+
+ClaimUsers = Annotated[
+    Annotated[Literal["absent"], Tag(_WORD)] | Annotated[tuple[Name, ...], Tag(_LIST)],
+    Discriminator(
+        _word_or_list,
+        custom_error_type="users",
+        custom_error_message="expected the list of the pods that use the claim, or 'absent'",
+    ),
+]
+"""The pods that use a claim, or that the kubelet does not know it."""
 
 
 class CheckpointContent(FilledPart):

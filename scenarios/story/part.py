@@ -68,6 +68,9 @@ Name = Annotated[StrictStr, Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", m
 ResourceName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")]
 """A resource as a node publishes it, for example ``nvidia.com/gpu``."""
 
+HeldName = Annotated[StrictStr, Field(pattern=r"^(claim:)?[A-Za-z0-9]([-A-Za-z0-9_./]*[A-Za-z0-9])?$")]
+"""What has devices, in the status of a container: a resource, ``claim:NAME``, or ``claim:NAME/REQUEST``."""
+
 MetadataKey = Annotated[
     StrictStr,
     Field(pattern=r"^([a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"),

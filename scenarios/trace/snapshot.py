@@ -141,6 +141,7 @@ class NodeView:
         pod_resources: What the kubelet's PodResources API calls allocatable.
         pod_resources_get: Pod -> what that API answers to Get, or the text of its error, where it was asked.
         checkpoint: What the kubelet's checkpoint says, or that there is none, or that it cannot be read.
+        claims: Claim -> the pods that use it, as the checkpoint of the kubelet's DRA manager has them.
         labels: Those of its object.
         annotations: Those of its object.
     """
@@ -156,6 +157,7 @@ class NodeView:
     checkpoint: CheckpointView | Literal["absent", "corrupt"] = "absent"
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

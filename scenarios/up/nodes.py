@@ -131,10 +131,8 @@ class LiveNodes:
     def observe(self, event: NodeEvent) -> None:
         """Take what happens on a node or in its cluster."""
         match event:
-            case PluginRegistered():
+            case PluginRegistered() | DriverConnected():
                 self.plugins.registered(event)
-            case DriverConnected(node=node):
-                self.plugins.connected(node)
             case KubeletStopped(node=node):
                 self.plugins.allow_restarts(node, False)
             case KubeletCrashed(node=node, reason=reason):

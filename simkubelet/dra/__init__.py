@@ -6,3 +6,16 @@ is known of claims, `checkpoint` how that survives a restart, `container_claims`
 
 It behaves as Kubernetes 1.34 and newer. Not here: claims of extended resources, metrics.
 """
+
+from __future__ import annotations
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from .checkpoint import CHECKPOINT_NAME, BadCheckpointError, decode
+else:
+    from .._internal import lazy
+
+    __getattr__, __dir__ = lazy.exports(__name__, {".checkpoint": ("CHECKPOINT_NAME", "BadCheckpointError", "decode")})
+
+__all__ = ["CHECKPOINT_NAME", "BadCheckpointError", "decode"]

@@ -95,11 +95,11 @@ def as_it_is(path: str) -> str:
     return path
 
 
-OnConnection = Callable[[str, bool], None]
-"""Gets a driver, and whether the kubelet is connected to it now."""
+OnConnection = Callable[[str, str, bool], None]
+"""Gets a driver and the endpoint of a plugin of it, and whether the kubelet is connected to that now."""
 
 
-def nobody_asks(driver: str, is_connected: bool) -> None:
+def nobody_asks(driver: str, endpoint: str, is_connected: bool) -> None:
     """What gets the connections of a manager alone."""
 
 
@@ -117,7 +117,7 @@ class DriverPlugins:
         watch_health: None where the kubelet does not follow the health of devices.
         within: the node's folder; no driver outside is reached. None for no limit.
         locate: where an endpoint that a driver names is on this host.
-        on_connection: called where the first plugin of a driver is connected, or none is any more.
+        on_connection: called where a plugin is connected, or is not any more.
     """
 
     def __init__(
@@ -139,7 +139,6 @@ class DriverPlugins:
         self._locate = locate
         self._on_connection = on_connection
         self._plugins: dict[str, list[DriverPlugin]] = {}
-        self._connected: set[str] = set()
         self._tasks: dict[DriverPlugin, list[asyncio.Task[None]]] = {}
 
     def find(self, driver: str) -> DriverPlugin:
@@ -185,7 +184,7 @@ class DriverPlugins:
         channel = PluginChannel(self._locate(endpoint), self._version, within=self._within)
         plugin = DriverPlugin(name, endpoint, service, channel)
         self._plugins.setdefault(name, []).append(plugin)
-        works = [plugin.keep_connected(lambda: self._sync(name))]
+        works = [plugin.keep_connected(lambda: self._changed(plugin))]
         if self._watch_health is not None:
             works.append(self._watch_health(plugin))
         self._tasks[plugin] = [self._group.create_task(work, name=f"DRA plugin {endpoint}") for work in works]
@@ -198,14 +197,16 @@ class DriverPlugins:
             return
         self._plugins[name].remove(plugin)
         self._sync(name)
+        if plugin.is_connected:
+            self._on_connection(name, endpoint, False)
         await self._end(plugin)
 
+    def _changed(self, plugin: DriverPlugin) -> None:
+        self._on_connection(plugin.driver, plugin.endpoint, plugin.is_connected)
+        self._sync(plugin.driver)
+
     def _sync(self, driver: str) -> None:
-        is_connected = any(plugin.is_connected for plugin in self.of_driver(driver))
-        self._wipes.set_usable(driver, is_connected)
-        if is_connected is not (driver in self._connected):
-            (self._connected.add if is_connected else self._connected.discard)(driver)
-            self._on_connection(driver, is_connected)
+        self._wipes.set_usable(driver, any(plugin.is_connected for plugin in self.of_driver(driver)))
 
     async def _end(self, plugin: DriverPlugin) -> None:
         tasks = self._tasks.pop(plugin, [])

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from ..apis.dra import DRA_PLUGIN_TYPE
@@ -111,9 +111,10 @@ class KubeletInstance:
             on_connection=self._note_driver,
         )
 
-    def _note_driver(self, driver: str, is_connected: bool) -> None:
+    def _note_driver(self, driver: str, endpoint: str, is_connected: bool) -> None:
         event = DriverConnected if is_connected else DriverDisconnected
-        self._context.observe(event(self._node, driver))
+        # Drivers have a folder each, in which the socket has the same name.
+        self._context.observe(event(self._node, driver, "/".join(PurePath(endpoint).parts[-2:])))
 
     async def serve(self) -> None:
         """Serve plugins and monitoring agents.

@@ -105,20 +105,22 @@ class PluginDisconnected:
 
 @dataclass(frozen=True, slots=True)
 class DriverConnected:
-    """The kubelet is connected to a plugin of a DRA driver, so that claims can be prepared; before, to none."""
+    """The kubelet is connected to a plugin of a DRA driver, so that claims can be prepared."""
 
     kind: ClassVar[str] = "driver-connected"
     node: str
     driver: str
+    endpoint: str
 
 
 @dataclass(frozen=True, slots=True)
 class DriverDisconnected:
-    """The kubelet is connected to no plugin of a DRA driver any more."""
+    """The kubelet is not connected to a plugin of a DRA driver any more."""
 
     kind: ClassVar[str] = "driver-disconnected"
     node: str
     driver: str
+    endpoint: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,12 +44,15 @@ class ClaimNode:
         """
         (self.root / endpoint).parent.mkdir(parents=True, exist_ok=True)
         await self.driver.serve(endpoint, ["v1", *services])
-        path = named or str(self.root / endpoint)
-        info = pluginregistration.PluginInfo(
-            type=DRA_PLUGIN_TYPE, name=DRIVER, endpoint=path, supported_versions=["v1.DRAPlugin"]
-        )
-        self.driver.announce(REGISTRATION, info)
+        self.announce(REGISTRATION, named or str(self.root / endpoint))
         await self.until_connected()
+
+    def announce(self, socket: str, endpoint: str) -> None:
+        """Let the kubelet find a plugin of the driver by a socket below the root directory."""
+        info = pluginregistration.PluginInfo(
+            type=DRA_PLUGIN_TYPE, name=DRIVER, endpoint=endpoint, supported_versions=["v1.DRAPlugin"]
+        )
+        self.driver.announce(socket, info)
 
     async def until_connected(self, is_connected: bool = True) -> None:
         """Let the node's seconds pass until the kubelet has a connection to the driver, or none."""

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import cached_property, singledispatchmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
 from simkubelet.host import check_sandbox
 from simkubelet.kubelet import Kubelet
@@ -44,9 +44,9 @@ from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, Runti
 from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
 from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Delete, ExitContainer, MetadataAction
 from ...trace.events import ClaimAllocated, ClockAdvanced
-from ...trace.snapshot import CheckpointView, NodeView, PodView, Snapshot
+from ...trace.snapshot import NodeView, PodView, Snapshot
 from ...trace.trace import Trace
-from ..world.checkpoint import checkpoint_view, read_checkpoint
+from ..world.checkpoint import checkpoint_view, claim_users, read_checkpoint
 from ..world.logs import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_process import PluginProcess
@@ -346,10 +346,8 @@ class SimulatedWorld:
 
     def _observe(self, event: NodeEvent) -> None:
         match event:
-            case PluginRegistered():
+            case PluginRegistered() | DriverConnected():
                 self._plugins.registered(event)
-            case DriverConnected(node=node):
-                self._plugins.connected(node)
             case KubeletCrashed(node=node, reason=reason):
                 self._panics[node] = reason
                 self._plugins.allow_restarts(node, False)
@@ -373,15 +371,14 @@ class SimulatedWorld:
         kubernetes, panic = self._nodes[name].spec.kubernetes, self._panics.get(name)
         view = node_view(name, kubernetes, node, is_running=self._kubelets[name].is_running, panic=panic)
         api = answers.get(name, PodResourcesAnswers())
-        return replace(
-            view, pod_resources=api.allocatable, pod_resources_get=api.get, checkpoint=self._checkpoint_view(name)
-        )
+        view = replace(view, pod_resources=api.allocatable, pod_resources_get=api.get)
+        return self._with_checkpoints(view) if self._scenario.reads_checkpoints else view
 
-    def _checkpoint_view(self, node: str) -> CheckpointView | Literal["absent", "corrupt"]:
-        """What is in the file, where the story wants to know."""
-        if not self._scenario.reads_checkpoints:
-            return "absent"
-        return checkpoint_view(read_checkpoint(self._nodes[node].checkpoint_text()), self._named)
+    def _with_checkpoints(self, view: NodeView) -> NodeView:
+        """What is in the kubelet's files, where the story wants to know."""
+        node = self._nodes[view.name]
+        checkpoint = checkpoint_view(read_checkpoint(node.checkpoint_text()), self._named)
+        return replace(view, checkpoint=checkpoint, claims=claim_users(node.claims_text(), self._named))
 
     def _pod_view(self, pod: Pod, answers: Mapping[str, PodResourcesAnswers]) -> PodView:
         node = pod.node_name or ""

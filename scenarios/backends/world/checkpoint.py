@@ -1,4 +1,4 @@
-"""A kubelet's checkpoint, the same in every world: what it says, and what accidents and upgrades make of it.
+"""A kubelet's checkpoints, the same in every world: what they say, and what accidents and upgrades make of them.
 
 Source of the format before 1.20: devicemanager/checkpoint/checkpointv1.go (kubernetes v1.30.14).
 """
@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
+from simkubelet.dra import BadCheckpointError
+from simkubelet.dra import decode as decode_claims
 from simkubelet.model.errors import InputError
 
 from ...story.verbs.node_action import CheckpointState
@@ -45,6 +47,20 @@ def checkpoint_view(file: CheckpointFile, pods: Mapping[str, str]) -> Checkpoint
         containers.setdefault(entry.container, {})[str(entry.resource)] = ids
     registered = {str(resource): tuple(sorted(map(str, ids))) for resource, ids in file.registered.items()}
     return CheckpointView(entries, registered)
+
+
+def claim_users(text: str | None, pods: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Claim -> the pods that use it, by the text of the DRA manager's checkpoint; none where it cannot be read.
+
+    Args:
+        text: None where there is no file.
+        pods: See `checkpoint_view`.
+    """
+    try:
+        claims = decode_claims(text or "{}")
+    except BadCheckpointError:
+        return {}
+    return {claim.name: tuple(pods.get(uid, uid) for uid in claim.pods) for claim in claims}
 
 
 def changed_checkpoint(text: str, to: CheckpointState) -> str | None:

@@ -79,7 +79,7 @@ class Child(Protocol):
         ...
 
     def owns(self, socket_name: str) -> bool:
-        """Whether it, or what it has started, listens on a Unix socket of this file name."""
+        """Whether it, or what it has started, listens on a Unix socket whose path ends with this name."""
         ...
 
 

@@ -75,7 +75,7 @@ async def kill_marked(mark: str) -> None:
 
 
 def owns_socket(mark: str, name: str) -> bool:
-    """Whether a process with a mark listens on a Unix socket of this file name."""
+    """Whether a process with a mark listens on a Unix socket whose path ends with this name."""
     # The kernel gives the table in pieces: one reading in thousands misses a socket, as others come and go meanwhile.
     inodes = _socket_inodes(name) | _socket_inodes(name)
     return any(_holds(pid, inodes) for pid in _marked(mark))
@@ -113,10 +113,10 @@ def _use(pid: int) -> Use:
 
 
 def _socket_inodes(name: str) -> frozenset[str]:
-    """Inodes of the Unix sockets that are bound to a path with this file name, in any mount namespace."""
+    """Inodes of the Unix sockets that are bound to a path with this end, in any mount namespace."""
     rows = Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]
     columns: list[Sequence[str]] = [row.split(maxsplit=7) for row in rows]
-    return frozenset(row[6] for row in columns if len(row) == 8 and row[7].rpartition("/")[2] == name)
+    return frozenset(row[6] for row in columns if len(row) == 8 and f"/{row[7]}".endswith(f"/{name}"))
 
 
 def _marked(mark: str) -> list[int]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from simkubelet.apis.deviceplugin import KUBELET_SOCKET_NAME
 from simkubelet.devices import CHECKPOINT_NAME, check_socket_path
+from simkubelet.dra import CHECKPOINT_NAME as CLAIMS_CHECKPOINT_NAME
 from simkubelet.host import NodeView
 from simkubelet.model.config import KubeletConfig, RuntimeKind, TopologySettings
 from simkubelet.model.errors import HostError, InputError
@@ -145,6 +146,13 @@ class SimNode:
         """What is in the kubelet's file of who holds which device; None where there is none."""
         try:
             return (self.plugin_folder / CHECKPOINT_NAME).read_text(errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def claims_text(self) -> str | None:
+        """What is in the file of the kubelet's DRA manager; None where there is none."""
+        try:
+            return (self.directory / CLAIMS_CHECKPOINT_NAME).read_text(errors="replace")
         except FileNotFoundError:
             return None
 

@@ -226,7 +226,7 @@ class PluginProcess:
             raise
 
     def owns(self, socket_name: str) -> bool:
-        """Whether a process of this plugin listens on a Unix socket of this file name."""
+        """Whether a process of this plugin listens on a Unix socket whose path ends with this name."""
         return self._process is not None and self._process.owns(socket_name)
 
     async def _until_up(self) -> None:

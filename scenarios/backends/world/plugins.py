@@ -20,7 +20,7 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.host import check_sandbox, module_name, python_path, sandboxed, tied_to_parent
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.model.events import PluginRegistered
+from simkubelet.model.events import DriverConnected, PluginRegistered
 
 from ...story.specs import DRIVER_ROOT, NodeSpec, PluginSpec, Runtime
 from ...story.stub_spec import Serves, devices_in_full
@@ -138,18 +138,12 @@ class SimPlugins:
         """Start the plugins that run from the beginning, and supervise all."""
         return [group.create_task(process.run()) for process in self._processes.values()]
 
-    def registered(self, event: PluginRegistered) -> None:
-        """Count a registration for the plugin that listens on its socket; a stub reports its own."""
+    def registered(self, event: PluginRegistered | DriverConnected) -> None:
+        """Count a registration, or a connection to a driver, for who listens on its socket; a stub reports its own."""
         here = [process for (node, _), process in self._processes.items() if node == event.node]
         for process in here:
             if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):
                 process.registrations += 1
-
-    def connected(self, node: str) -> None:
-        """Count a connection of a kubelet to a DRA driver as a registration, where the node has no other plugin."""
-        here = [process for (where, _), process in self._processes.items() if where == node]
-        if len(here) == 1 and not here[0].command.takes_commands:
-            here[0].registrations += 1
 
     async def perform(self, action: PluginAction, node: str) -> None:
         """Do what a step says to a plugin of a node.

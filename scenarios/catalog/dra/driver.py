@@ -43,6 +43,15 @@ class Driver:
         self.name = name
         self._cdi = cdi
 
+    @property
+    def methods(self) -> dict[str, Any]:
+        """The calls that the kubelet makes, by their names on the wire."""
+        path = f"/{dra.SERVICES[SERVICE]}"
+        return {
+            f"{path}/NodePrepareResources": UnaryMethod(dra.NodePrepareResourcesRequest.FromString, self.prepare),
+            f"{path}/NodeUnprepareResources": UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, self.unprepare),
+        }
+
     async def prepare(self, request: dra.NodePrepareResourcesRequest) -> dra.NodePrepareResourcesResponse:
         """Write the CDI specification of each claim, and name its device."""
         return dra.NodePrepareResourcesResponse(claims={claim.uid: self._prepared(claim) for claim in request.claims})
@@ -79,23 +88,24 @@ async def _notified(status: RegistrationStatus) -> RegistrationStatusResponse:
     return RegistrationStatusResponse()
 
 
-async def run(driver: Driver, kubelet: Path) -> None:
-    """Serve until SIGTERM; the kubelet learns of the end by the socket of the registration."""
-    endpoint = kubelet / "plugins" / driver.name / "dra.sock"
-    registration = kubelet / PLUGINS_REGISTRY / f"{driver.name}-reg.sock"
+async def run(driver: Driver, kubelet: Path, instance: str = "") -> None:
+    """Serve until SIGTERM; the kubelet learns of the end by the socket of the registration.
+
+    Args:
+        driver: The plugin.
+        kubelet: The kubelet's root directory.
+        instance: What distinguishes this process from another one of the same driver, as in a rolling update.
+    """
+    suffix = f"-{instance}" if instance else ""
+    endpoint = kubelet / "plugins" / driver.name / f"dra{suffix}.sock"
+    registration = kubelet / PLUGINS_REGISTRY / f"{driver.name}{suffix}-reg.sock"
     info = PluginInfo(type=dra.DRA_PLUGIN_TYPE, name=driver.name, endpoint=str(endpoint), supported_versions=[SERVICE])
 
     async def get_info(_: InfoRequest) -> PluginInfo:
         return info
 
-    path = f"/{dra.SERVICES[SERVICE]}"
     calls: dict[Path, dict[str, Any]] = {
-        endpoint: {
-            f"{path}/NodePrepareResources": UnaryMethod(dra.NodePrepareResourcesRequest.FromString, driver.prepare),
-            f"{path}/NodeUnprepareResources": UnaryMethod(
-                dra.NodeUnprepareResourcesRequest.FromString, driver.unprepare
-            ),
-        },
+        endpoint: driver.methods,
         registration: {
             "/pluginregistration.Registration/GetInfo": UnaryMethod(InfoRequest.FromString, get_info),
             "/pluginregistration.Registration/NotifyRegistrationStatus": UnaryMethod(
@@ -115,11 +125,17 @@ async def run(driver: Driver, kubelet: Path) -> None:
         socket.unlink(missing_ok=True)
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="A DRA driver that gives each claim one device without hardware.")
+def main(driver: type[Driver], description: str) -> None:
+    """Run a driver as its command line says."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--name", default="dra.example.com")
+    parser.add_argument("--instance", default="", help="another process of the same driver has another one")
     parser.add_argument("--kubelet", type=Path, default=Path("/var/lib/kubelet"))
     parser.add_argument("--cdi", type=Path, default=Path("/var/run/cdi"))
     given = parser.parse_args()
     given.cdi.mkdir(parents=True, exist_ok=True)
-    asyncio.run(run(Driver(given.name, given.cdi), given.kubelet))
+    asyncio.run(run(driver(given.name, given.cdi), given.kubelet, given.instance))
+
+
+if __name__ == "__main__":
+    main(Driver, "A DRA driver that gives each claim one device without hardware.")

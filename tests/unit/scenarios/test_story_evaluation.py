@@ -157,6 +157,21 @@ def test_checkpoint_that_is_none(frames: Any) -> None:
     assert seen_of(NodeExpectation, absent, node="node-1", checkpoint={"registered": {GPU: 1}}) == ["absent"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"gpu": ["q", "p"], "gone": "absent"}, [], id="in any order"),
+        pytest.param({"gpu": ["p"]}, ["[p, q]"], id="a pod too many"),
+        pytest.param({"gpu": "absent"}, ["[p, q]"], id="a claim too many"),
+        pytest.param({"gone": ["p"]}, ["absent"], id="no claim"),
+    ],
+)
+def test_pods_that_use_claims(frames: Any, wanted: object, seen: list[str]) -> None:
+    node = replace(frames.node(), claims={"gpu": ("p", "q")})
+
+    assert seen_of(NodeExpectation, frames.frame(node=node), node="node-1", claims=wanted) == seen
+
+
 def test_nobody_of_that_name_is_a_mismatch_not_an_error(frames: Any) -> None:
     empty = Snapshot({}, {}, {})
 

@@ -13,6 +13,7 @@ from simkubelet.apis import podresources as v1
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.dra.checkpoint import CHECKPOINT_NAME
 from simkubelet.model.pod_status import Waiting
+from simkubelet.node import PLUGINS_REGISTRY
 from simkubelet.node import POD_RESOURCES as POD_RESOURCES_FOLDER
 from tests.support.claim_node import CLAIMS, ENDPOINT, REGISTRATION, SLICES, ClaimNode, claim_node
 from tests.support.dra_node import DRIVER
@@ -217,6 +218,19 @@ async def test_kubelet_ends_on_a_checkpoint_that_is_corrupt(world: ClaimNode) ->
     (world.root / CHECKPOINT_NAME).unlink()
     await world.node.kubelet.start()
     assert world.node.kubelet.is_running
+
+
+async def test_connection_to_each_instance_of_a_driver_is_an_event(world: ClaimNode) -> None:
+    new, socket = "plugins/drv/dra-new.sock", f"{PLUGINS_REGISTRY}/drv-new-reg.sock"
+    await world.driver.serve(new, ["v1"])
+    world.announce(socket, str(world.root / new))
+    await world.pass_until(lambda: len(world.node.of("driver-connected")) == 2)
+    await world.driver.end(REGISTRATION)
+    await world.pass_until(lambda: world.node.of("driver-disconnected"))
+
+    assert [event.endpoint for event in world.node.of("driver-connected")] == ["drv/dra.sock", "drv/dra-new.sock"]
+    assert [event.endpoint for event in world.node.of("driver-disconnected")] == ["drv/dra.sock"]
+    assert world.is_connected
 
 
 async def test_driver_names_its_endpoint_by_a_path_of_the_node(bare: ClaimNode) -> None:
