@@ -6,6 +6,7 @@ mistake of its books hides itself. The rules hold once nothing is under way any 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -50,7 +51,8 @@ def inconsistencies(node: NodeView, snapshot: Snapshot, trace: Trace) -> Mismatc
     is_checkpoint_safe = node.name not in spoilt
     if is_checkpoint_safe:
         # A kubelet that has lost its checkpoint gives the devices of running containers away.
-        yield from _held_twice([(pod.name, _in_containers(pod)) for pod in pods if pod.phase == _RUNNING])
+        shared = _in_two_resources(node, trace)
+        yield from _held_twice([(pod.name, _in_containers(pod, shared)) for pod in pods if pod.phase == _RUNNING])
     kubelet = _kubelet(node, trace)
     if not kubelet.is_up:
         return
@@ -133,13 +135,23 @@ def _forget(kubelet: _Kubelet, orphaned: Iterable[str]) -> None:
         kubelet.connected.discard(resource)
 
 
-def _in_containers(pod: PodView) -> dict[str, tuple[str, ...]]:
-    """Variable -> devices that the stub has put into it for the pod's containers."""
+def _in_two_resources(node: NodeView, trace: Trace) -> frozenset[str]:
+    """Ids of devices that were listed for two resources, as a plugin does that registers for both."""
+    listed: dict[str, set[str]] = {}
+    for one in trace.of(DevicesListed):
+        if one.node == node.name:
+            listed.setdefault(one.resource, set()).update(one.healthy, one.unhealthy)
+    times = Counter(device for ids in listed.values() for device in ids)
+    return frozenset(device for device, count in times.items() if count > 1)
+
+
+def _in_containers(pod: PodView, shared: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Variable -> devices that the stub has put into it for the pod's containers, but for those of two resources."""
     found: dict[str, set[str]] = {}
     for options in pod.options.values():
         for name, value in options.envs.items():
             if name.endswith("_DEVICES") and value:
-                found.setdefault(name, set()).update(value.split(","))
+                found.setdefault(name, set()).update(set(value.split(",")) - set(shared))
     return {name: tuple(sorted(ids)) for name, ids in found.items()}
 
 

@@ -66,6 +66,14 @@ def test_device_held_by_two_pods_is_found() -> None:
     assert found(node(*pods), *pods) == [f"{RED} red-0 in one pod; in p1 and in p2"]
 
 
+def test_device_of_two_resources_may_be_in_the_environment_of_two_pods() -> None:
+    given = {"main": DeviceRunOptions(envs={"STUB_DEVICES": "red-0"})}
+    pods = pod("p1", {}, options=given), pod("p2", {}, options=given)
+    as_another = DevicesListed("node-1", "example.com/blue", ("red-0",), ())
+
+    assert found(node(), *pods, events=(as_another, LISTED, KubeletStopped("node-1"))) == []
+
+
 def test_device_in_the_environment_of_two_running_pods_is_found_while_the_kubelet_is_down() -> None:
     given = {"main": DeviceRunOptions(envs={"STUB_DEVICES": "red-1,red-0"})}
     pods = pod("p1", held={}, options=given), pod("p2", held={}, options=given)
