@@ -9,9 +9,10 @@ cm/dra/claiminfo.go, ``newClaimInfoCache``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from .._internal.replaced_file import FileNotReplacedError, replace_file
@@ -23,12 +24,11 @@ from .claim_info import ClaimInfo, PreparedDevice
 __all__ = [
     "CHECKPOINT_NAME",
     "BadCheckpointError",
+    "ClaimsFile",
     "ClaimsNotWrittenError",
     "decode",
     "encode",
     "encode_info",
-    "load",
-    "save",
 ]
 
 _KEEPS_SHARE_IDS: Final = Difference(
@@ -39,6 +39,7 @@ _KEEPS_SHARE_IDS: Final = Difference(
 
 CHECKPOINT_NAME: Final = "dra_manager_state"
 _HEAD: Final = '{"kind":"DRACheckpoint","apiVersion":"checkpoint.dra.kubelet.k8s.io/v1","ClaimInfoStateList":'
+_ESCAPED_HEAD: Final = json_string(_HEAD)[1:-1]
 _GO_KINDS: Final[Mapping[type, str]] = {list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _MAX_UINT32: Final = (1 << 32) - 1
 
@@ -51,49 +52,86 @@ class ClaimsNotWrittenError(Exception):
     """The checkpoint could not be written; the message is the kubelet's."""
 
 
-def load(folder: Path, version: Version) -> list[ClaimInfo]:
-    """Read a folder's checkpoint; where there is none, write an empty one.
+class ClaimsFile:
+    """The checkpoint in a kubelet's folder.
 
-    Raises:
-        BadCheckpointError: it cannot be used, or it can be neither read nor written.
+    It is written whole, before and after each call of drivers: the text of a claim that has not changed is kept.
+
+    Args:
+        folder: where it is.
+        version: the minor that writes it.
     """
-    path = folder / CHECKPOINT_NAME
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+
+    def __init__(self, folder: Path, version: Version) -> None:
+        self._folder = folder
+        self._version = version
+        self._texts: dict[tuple[str, str], _ClaimText] = {}
+
+    def load(self) -> list[ClaimInfo]:
+        """Read it; where there is none, write an empty one.
+
+        Raises:
+            BadCheckpointError: it cannot be used, or it can be neither read nor written.
+        """
+        path = self._folder / CHECKPOINT_NAME
         try:
-            _write(folder, encode(None, version))
+            text = path.read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            try:
+                self._write(encode(None, self._version))
+            except FileNotReplacedError as error:
+                reason = f"failed to store checkpoint {CHECKPOINT_NAME}: could not save checkpoint {CHECKPOINT_NAME}: "
+                raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}{error}") from None
+            return []
+        except OSError as error:
+            reason = f"failed to get checkpoint {CHECKPOINT_NAME}: open {path}: {(error.strerror or '').lower()}"
+            raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
+        return decode(text)
+
+    def save(self, infos: Iterable[ClaimInfo]) -> None:
+        """Write it.
+
+        Raises:
+            ClaimsNotWrittenError: the disk does not take it.
+        """
+        kept = self._texts
+        self._texts = {(info.namespace, info.name): _ClaimText.of(info, self._version, kept) for info in infos}
+        try:
+            self._write(_text_of(self._texts.values()))
         except FileNotReplacedError as error:
-            reason = f"failed to store checkpoint {CHECKPOINT_NAME}: could not save checkpoint {CHECKPOINT_NAME}: "
-            raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}{error}") from None
-        return []
-    except OSError as error:
-        reason = f"failed to get checkpoint {CHECKPOINT_NAME}: open {path}: {(error.strerror or '').lower()}"
-        raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
-    return decode(text)
+            raise ClaimsNotWrittenError(f"could not save checkpoint {CHECKPOINT_NAME}: {error}") from None
+
+    def _write(self, text: str) -> None:
+        replace_file(self._folder, CHECKPOINT_NAME, text.encode())
 
 
-def save(folder: Path, infos: Iterable[ClaimInfo], version: Version) -> None:
-    """Write a folder's checkpoint.
+class _ClaimText(NamedTuple):
+    """A claim as it is in the data, and as that is in the text around the data."""
 
-    Raises:
-        ClaimsNotWrittenError: the disk does not take it.
-    """
-    try:
-        _write(folder, encode(infos, version))
-    except FileNotReplacedError as error:
-        raise ClaimsNotWrittenError(f"could not save checkpoint {CHECKPOINT_NAME}: {error}") from None
+    state: tuple[object, ...]
+    plain: str
+    escaped: str
+
+    @classmethod
+    def of(cls, info: ClaimInfo, version: Version, kept: Mapping[tuple[str, str], _ClaimText]) -> _ClaimText:
+        state = (info.uid, *info.pods, *info.drivers.items())
+        known = kept.get((info.namespace, info.name))
+        if known is not None and known.state == state:
+            return known
+        plain = encode_info(info, version)
+        return cls(state, plain, json_string(plain)[1:-1])
 
 
-def _write(folder: Path, text: str) -> None:
-    replace_file(folder, CHECKPOINT_NAME, text.encode())
+def _text_of(claims: Collection[_ClaimText] | None) -> str:
+    plain = "null" if claims is None else _list(one.plain for one in claims)
+    escaped = "null" if claims is None else _list(one.escaped for one in claims)
+    checksum = crc32(f"{_HEAD}{plain}}}".encode())
+    return f'{{"Data":"{_ESCAPED_HEAD}{escaped}}}","Checksum":{checksum}}}'
 
 
 def encode(infos: Iterable[ClaimInfo] | None, version: Version) -> str:
     """The text of a file; None is the list of a kubelet that has never written one."""
-    listed = "null" if infos is None else _list(encode_info(info, version) for info in infos)
-    data = f"{_HEAD}{listed}}}"
-    return f'{{"Data":{json_string(data)},"Checksum":{crc32(data.encode())}}}'
+    return _text_of(None if infos is None else [_ClaimText.of(info, version, {}) for info in infos])
 
 
 def encode_info(info: ClaimInfo, version: Version) -> str:
@@ -145,8 +183,8 @@ def decode(text: str) -> list[ClaimInfo]:
         reason = f"failed to get checkpoint {CHECKPOINT_NAME}: {error}"
         raise BadCheckpointError(f"GetOrCreate() on checkpoint state: {reason}") from None
     try:
-        listed = _struct(read_json(data)).get("claiminfostatelist")
-        return [_read_info(_struct(one)) for one in listed or ()]
+        *_, listed = _DATA.fields(read_json(data))
+        return [_read_info(one) for one in listed or ()]
     except (AttributeError, InvalidJsonError, TypeError, ValueError) as error:
         raise BadCheckpointError(f"GetEntries() on checkpoint: {error}") from None
 
@@ -163,9 +201,9 @@ def _data(text: str) -> str:
         kind = _GO_KINDS[type(document)]
         raise ValueError(f"json: cannot unmarshal {kind} into Go value of type state.Checkpoint")
     empty = f"{_HEAD}null}}"
-    given = _struct(document)
-    data: str = _kept(given.get("data"), empty, str, "Data of type string")
-    checksum: int = _kept(given.get("checksum"), crc32(empty.encode()), int, "Checksum of type uint32")
+    given_data, given_checksum = _FILE.fields(document)
+    data: str = _kept(given_data, empty, str, "Data of type string")
+    checksum: int = _kept(given_checksum, crc32(empty.encode()), int, "Checksum of type uint32")
     if not 0 <= checksum <= _MAX_UINT32:
         raise ValueError(
             f"json: cannot unmarshal number {checksum} into Go struct field Checkpoint.Checksum of type uint32"
@@ -188,42 +226,71 @@ def _go_kind(value: object) -> str:
     return _GO_KINDS.get(type(value), "object")
 
 
-def _struct(value: Any) -> Mapping[str, Any]:
-    """The fields of an object by their names in lower case: Go reads them in any case."""
-    return {name.lower(): part for name, part in (value or {}).items()}
+class _Struct:
+    """A struct of Go: reads its fields out of an object, whose names may be in any case.
+
+    Args:
+        names: of the fields.
+        newest: one more, which older releases do not write.
+    """
+
+    def __init__(self, *names: str, newest: str | None = None) -> None:
+        every = names if newest is None else (*names, newest)
+        self._names = tuple(name.lower() for name in every)
+        self._as_written = {len(kept): _getter(kept) for kept in (names, every)}
+
+    def fields(self, value: Any) -> tuple[Any, ...]:
+        """The values in the order of the names; None for what is left out."""
+        given = value or {}
+        as_written = self._as_written.get(len(given))
+        if as_written is not None:
+            # As kubelets write it: a checkpoint may have a thousand of them.
+            try:
+                fields = as_written(given)
+            except KeyError:
+                pass
+            else:
+                return fields if len(fields) == len(self._names) else (*fields, None)
+        parts = {name.lower(): part for name, part in given.items()}
+        return tuple(map(parts.get, self._names))
 
 
-def _read_info(fields: Mapping[str, Any]) -> ClaimInfo:
-    drivers = {
-        str(driver): _read_devices(_struct(state).get("devices"))
-        for driver, state in (fields.get("driverstate") or {}).items()
-    }
-    return ClaimInfo(
-        uid=_text(fields, "claimuid"),
-        name=_text(fields, "claimname"),
-        namespace=_text(fields, "namespace"),
-        pods=dict.fromkeys(map(PodUID, fields.get("poduids") or {})),
-        drivers=drivers,
-    )
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(names) == 1:
+        return lambda given: (given[names[0]],)
+    return itemgetter(*names)
 
 
-def _read_devices(devices: Sequence[Any] | None) -> tuple[PreparedDevice, ...] | None:
-    return None if devices is None else tuple(_read_device(_struct(device)) for device in devices)
+_FILE: Final = _Struct("Data", "Checksum")
+_DATA: Final = _Struct("kind", "apiVersion", "ClaimInfoStateList")
+_INFO: Final = _Struct("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
+_DRIVER: Final = _Struct("Devices", newest="SkipNodeOperations")
+_DEVICE: Final = _Struct("PoolName", "DeviceName", "RequestNames", "CDIDeviceIDs", newest="ShareID")
 
 
-def _read_device(fields: Mapping[str, Any]) -> PreparedDevice:
-    requests, cdi_ids = fields.get("requestnames"), fields.get("cdideviceids")
-    return PreparedDevice(
-        pool=_text(fields, "poolname"),
-        name=_text(fields, "devicename"),
-        requests=None if requests is None else tuple(map(str, requests)),
-        cdi_ids=None if cdi_ids is None else tuple(map(str, cdi_ids)),
-        share_id=fields.get("shareid"),
-    )
+def _read_info(value: Any) -> ClaimInfo:
+    uid, name, namespace, pods, drivers = _INFO.fields(value)
+    prepared = {driver: _read_devices(state) for driver, state in (drivers or {}).items()}
+    return ClaimInfo(_text(uid), _text(name), _text(namespace), dict.fromkeys(map(PodUID, pods or ())), prepared)
 
 
-def _text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str | None):
-        raise TypeError(f"json: cannot unmarshal {_go_kind(value)} into a field of type string")
-    return value or ""
+def _read_devices(value: Any) -> tuple[PreparedDevice, ...] | None:
+    devices, _ = _DRIVER.fields(value)
+    return None if devices is None else tuple(map(_read_device, devices))
+
+
+def _read_device(value: Any) -> PreparedDevice:
+    pool, name, requests, cdi_ids, share_id = _DEVICE.fields(value)
+    return PreparedDevice(_text(pool), _text(name), _read_texts(requests), _read_texts(cdi_ids), share_id)
+
+
+def _read_texts(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else tuple(map(str, value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    raise TypeError(f"json: cannot unmarshal {_go_kind(value)} into a field of type string")

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..model.pod import PodUID
 
 __all__ = ["ClaimInfo", "ClaimInfoCache", "PreparedDevice"]
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedDevice:
+class PreparedDevice(NamedTuple):
     """A device of a claim, as its driver described it.
 
     Lists are None where the driver left them out, which a checkpoint keeps apart from empty ones.

@@ -34,7 +34,7 @@ from ..model.clock import Clock
 from ..model.errors import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.version import Difference, Version
-from .checkpoint import BadCheckpointError, ClaimsNotWrittenError, load, save
+from .checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError
 from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
 from .container_claims import ContainerClaims
 from .health import DriverHealth
@@ -132,11 +132,11 @@ class DraManager:
         locate: Locate = as_it_is,
         on_connection: OnConnection = nobody_asks,
     ) -> None:
+        self._file = ClaimsFile(folder, version)
         try:
-            self.cache = ClaimInfoCache(load(folder, version))
+            self.cache = ClaimInfoCache(self._file.load())
         except BadCheckpointError as error:
             raise BadCheckpointError(f"create ResourceClaim cache: {error}") from None
-        self._folder = folder
         self._cluster = cluster
         self._version = version
         self._clock = clock
@@ -348,7 +348,7 @@ class DraManager:
 
     def _save(self, purpose: str) -> None:
         try:
-            save(self._folder, self.cache, self._version)
+            self._file.save(self.cache)
         except ClaimsNotWrittenError as error:
             raise ClaimsNotWrittenError(f"{purpose}: {error}") from None
 

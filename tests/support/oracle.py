@@ -100,6 +100,11 @@ class LineProcess:
         answer: Answer = json.loads(line)
         return answer
 
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._running().pid
+
     async def wait(self) -> int:
         """Return the exit status once the program has ended; below zero it is a signal."""
         return await self._running().wait()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from zlib import crc32
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.dra.checkpoint import BadCheckpointError, ClaimsNotWrittenError, decode, encode, load, save
+from simkubelet.dra.checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError, decode, encode
 from simkubelet.dra.claim_info import ClaimInfo, PreparedDevice
 from simkubelet.golang.text import json_string
 from simkubelet.model.pod import PodUID
@@ -50,8 +51,29 @@ def test_what_was_written_is_read(written: list[ClaimInfo]) -> None:
     assert encode(read, V1_35) == encode(written, V1_35)
 
 
+@given(st.lists(infos, max_size=3, unique_by=lambda info: (info.namespace, info.name)), st.data())
+def test_file_has_what_has_changed(written: list[ClaimInfo], data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        file = ClaimsFile(Path(folder), V1_35)
+        file.save(written)
+        for info in written:
+            change = data.draw(st.sampled_from(["nothing", "pod", "no pods", "devices", "uid"]))
+            if change == "pod":
+                info.pods[PodUID("one more")] = None
+            elif change == "no pods":
+                info.pods.clear()
+            elif change == "devices":
+                info.add_devices("d", [PreparedDevice("p", "x")])
+            elif change == "uid":
+                info.uid += "x"
+        written[:] = data.draw(st.permutations(written))
+        file.save(written)
+
+        assert (Path(folder) / "dra_manager_state").read_text() == encode(written, V1_35)
+
+
 def test_first_start_writes_null(tmp_path: Path) -> None:
-    assert load(tmp_path, V1_34) == []
+    assert ClaimsFile(tmp_path, V1_34).load() == []
 
     assert (tmp_path / "dra_manager_state").read_text() == (
         '{"Data":"{\\"kind\\":\\"DRACheckpoint\\",\\"apiVersion\\":\\"checkpoint.dra.kubelet.k8s.io/v1\\",'
@@ -129,9 +151,9 @@ def test_folder_in_the_checkpoints_place_stops_the_start(tmp_path: Path) -> None
     (tmp_path / "dra_manager_state").mkdir()
 
     with pytest.raises(BadCheckpointError, match="is a directory"):
-        load(tmp_path, V1_34)
+        ClaimsFile(tmp_path, V1_34).load()
     with pytest.raises(ClaimsNotWrittenError, match="could not save checkpoint dra_manager_state: rename"):
-        save(tmp_path, [], V1_34)
+        ClaimsFile(tmp_path, V1_34).save([])
 
 
 async def test_disk_that_takes_nothing_fails_the_pod(world: DraWorld) -> None:
