@@ -200,6 +200,7 @@ PARTS = {
     "browser": Part(("tests/browser",), name_browser),
     "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_programs),
     "clients": Part(("tests/e2e", "-m", "clients"), name_clients),
+    "dra": Part(("tests/e2e", "-m", "dra_go"), name_dra_driver),
     "oracle": Part(("tests/oracle",), name_oracle),
 }
 MISSING = (go_build.BuildError, fetch_nvidia_smi.FetchError, find_chromium.NoBrowserError)
@@ -276,7 +277,7 @@ def catalogue(session: nox.Session) -> None:
 
 @IN_ENVIRONMENT
 def tests(session: nox.Session) -> None:
-    """Run the parts process, e2e, smi, browser, nvidia, clients and oracle at once: some wait while others compute.
+    """Run the parts process, e2e, smi, browser, nvidia, clients, dra and oracle at once: some wait, others compute.
 
     Each part is a session as well. Where a part's programs cannot be had, its tests are skipped and the others run.
     """
@@ -330,11 +331,10 @@ def clients(session: nox.Session) -> None:
     run_part(session)
 
 
-@nox.session(venv_backend="none", requires=["environment"], default=False)
+@ONE_PART
 def dra(session: nox.Session) -> None:
     """Run the example driver of dynamic resources, built from source with Go, on a simulated node."""
-    get_programs(session, name_dra_driver)
-    session.run(BIN / "pytest", "tests/e2e/dra_go", *session.posargs, env=files_in_memory())
+    run_part(session)
 
 
 @IN_ENVIRONMENT

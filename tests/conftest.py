@@ -17,6 +17,7 @@ settings.register_profile(
 settings.load_profile("untimed")
 
 WAITING = (
+    "test_example_driver",
     "test_nvidia_conformance",
     "test_good_plugin_passes_every_check",
     "test_bundled_plugin_gets_the_verdicts_of_the_page",
