@@ -45,7 +45,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 ON_EACH_CORE = ("--numprocesses", str(os.cpu_count() or 1), "--dist", "worksteal")
 # Most tests wait for processes more than they compute, and some take up to a minute: the longest come first
 # (`tests/conftest.py`), and each process takes the next one.
-LONGEST_FIRST = ("--numprocesses", str(2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
+LONGEST_FIRST = ("--numprocesses", str(1 + 2 * (os.cpu_count() or 1)), "--dist", "load", "--maxschedchunk", "1")
 # Each process has a cluster of its own, and stories on a cluster wait more than they compute. A machine with three
 # clusters is slow at times, which does not indicate a defect: only here is a failed test run again, as RERUN.
 ON_CLUSTERS = ("--numprocesses", "3", "--dist", "worksteal", "--reruns", "2")

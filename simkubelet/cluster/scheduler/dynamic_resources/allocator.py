@@ -5,17 +5,19 @@ the slice. A request for several devices takes them in this order only: the real
 the ordered one comes first and no other can succeed where it fails.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/allocator_experimental.go, with the
-features that are on by default in 1.34: admin access and prioritized lists.
+features that are on by default in 1.34: admin access and prioritized lists; v0.36.3, structured/internal/incubating/
+allocator_incubating.go, for taints and counters, which the API server drops before 1.36.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from .pools import Device, DeviceID, Pool, Slice, gather_pools
+from .pools import Counters, Device, DeviceID, Pool, Slice, gather_pools
 from .requests import AllocatorError, Constraint, Request, claim_name, constraints_of, requests_of
 from .results import Chosen, allocation_result
 
@@ -101,6 +103,7 @@ class _Search:
         self._requests = [requests_of(claim, classes) for claim in claims]
         self._constraints: list[list[Constraint]] = []
         self._candidates: list[Device] = []
+        self._free: dict[DeviceID, dict[tuple[str, str], Decimal]] = {}
         self._fault = ""
         self._users: defaultdict[DeviceID, set[int]] = defaultdict(set)
         self._results: list[list[Chosen]] = [[] for _ in claims]
@@ -126,6 +129,15 @@ class _Search:
                 self._fault = f"pool {pool.name} is invalid: {pool.fault}"
                 break
             self._candidates += pool.devices
+            self._count(pool)
+
+    def _count(self, pool: Pool) -> None:
+        """Work out what the devices that are allocated have left of the pool's counters."""
+        free = dict(pool.counters)
+        for device in pool.devices:
+            self._free[device.id] = free
+            if device.id in self._allocated:
+                _subtract(free, device.consumed)
 
     def run(self) -> list[list[Chosen]] | None:
         """What each claim gets."""
@@ -180,7 +192,10 @@ class _Search:
             raise AllocationTimeoutError
         users = self._users[device.id]
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
-        if is_used or not request.selects(device) or device.spec.get("consumesCounters"):
+        if is_used or not request.selects(device) or not request.tolerates(device):
+            return False
+        free = self._free.get(device.id, {})
+        if any(free[counter] < amount for counter, amount in device.consumed.items()):
             return False
         constraints = self._constraints[claim]
         for number, constraint in enumerate(constraints):
@@ -193,6 +208,7 @@ class _Search:
                 other.remove(request)
             return False
         users.add(claim)
+        _subtract(free, device.consumed)
         self._results[claim].append(Chosen(request, device))
         return True
 
@@ -200,4 +216,11 @@ class _Search:
         for constraint in self._constraints[claim]:
             constraint.remove(request)
         self._users[device.id].discard(claim)
+        for counter, amount in device.consumed.items():
+            self._free[device.id][counter] += amount
         self._results[claim].pop()
+
+
+def _subtract(free: dict[tuple[str, str], Decimal], consumed: Counters) -> None:
+    for counter, amount in consumed.items():
+        free[counter] -= amount

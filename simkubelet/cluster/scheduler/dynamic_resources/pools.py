@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from ....model.resources import parse_quantity
 from ...objects.device_selector import DeviceView, compiled_selector, device_view
 from ...objects.node_selection import matches_term
 
-__all__ = ["Device", "DeviceID", "Pool", "Slice", "gather_pools"]
+__all__ = ["Counters", "Device", "DeviceID", "Pool", "Slice", "gather_pools"]
+
+Counters: TypeAlias = Mapping[tuple[str, str], Decimal]
+"""Set and counter -> amount."""
 
 _MOST_ANSWERS: Final = 64
 
@@ -54,6 +59,11 @@ class Device:
         return known
 
     @cached_property
+    def consumed(self) -> Counters:
+        """What it takes of the counters that the devices of its pool share."""
+        return _counters((one["counterSet"], one) for one in self.spec.get("consumesCounters") or ())
+
+    @cached_property
     def _view(self) -> DeviceView:
         return device_view(self.id.driver, self.spec)
 
@@ -83,12 +93,18 @@ class Slice:
         self.node_name: str = spec.get("nodeName") or ""
         self.node_selector: Mapping[str, Any] | None = spec.get("nodeSelector")
         self.has_all_nodes = bool(spec.get("allNodes"))
+        self.counter_sets: tuple[Mapping[str, Any], ...] = tuple(spec.get("sharedCounters") or ())
         self.devices = tuple(
             Device(DeviceID(self.driver, self.pool, each["name"]), each, self) for each in spec.get("devices") or ()
         )
 
     def is_reached_from(self, node: str, labels: Mapping[str, str]) -> bool:
-        """Whether its devices are those of a node; a slice whose devices choose nodes themselves has none."""
+        """Whether its devices are those of a node; a slice whose devices choose nodes themselves has none.
+
+        Counters are needed wherever devices of their pool are.
+        """
+        if self.counter_sets:
+            return True
         if self.node_name:
             return self.node_name == node
         if self.has_all_nodes or self.node_selector is None:
@@ -117,6 +133,11 @@ class Pool:
         return len(self.slices) != self.slices[0].slice_count
 
     @cached_property
+    def counters(self) -> Counters:
+        """What there is for all its devices together."""
+        return _counters((one["name"], one) for each in self.slices for one in each.counter_sets)
+
+    @cached_property
     def fault(self) -> str:
         """Why no device of it may be used; empty where they may."""
         names: set[str] = set()
@@ -124,6 +145,20 @@ class Pool:
             if device.id.device in names:
                 return f"duplicate device name {device.id.device}"
             names.add(device.id.device)
+        return self._fault_of_counters()
+
+    def _fault_of_counters(self) -> str:
+        """Source: k8s.io/dynamic-resource-allocation v0.36.3, structured/internal/incubating/pools_incubating.go."""
+        sets = [one["name"] for each in self.slices for one in each.counter_sets]
+        twice = next((name for place, name in enumerate(sets) if name in sets[:place]), None)
+        if twice is not None:
+            return f"duplicate counter set name {twice}"
+        for device in self.devices:
+            for name, counter in device.consumed:
+                if name not in sets:
+                    return f"counter set {name} not found"
+                if (name, counter) not in self.counters:
+                    return f"counter {counter} not found in counter set {name}"
         return ""
 
     def take(self, new: Slice) -> None:
@@ -133,6 +168,14 @@ class Pool:
             self.slices.clear()
         if new.generation >= generation:
             self.slices.append(new)
+
+
+def _counters(sets: Iterable[tuple[str, Mapping[str, Any]]]) -> Counters:
+    return {
+        (name, counter): parse_quantity(amount["value"])
+        for name, one in sets
+        for counter, amount in (one.get("counters") or {}).items()
+    }
 
 
 def gather_pools(slices: Iterable[Slice], node: str, labels: Mapping[str, str]) -> list[Pool]:

@@ -14,6 +14,7 @@ from .pools import Device
 
 __all__ = ["AllocatorError", "Constraint", "Request", "claim_name", "constraints_of", "requests_of"]
 
+_EXCLUDING: Final = ("NoSchedule", "NoExecute")
 _VALUE_KINDS: Final = ("string", "int", "bool", "version")
 
 
@@ -44,6 +45,7 @@ class Request:
         self.is_all = (spec.get("allocationMode") or "ExactCount") == "All"
         self.count = int(spec.get("count") or 1)
         self.devices: list[Device] = []
+        self.tolerations: Sequence[Mapping[str, Any]] = spec.get("tolerations") or ()
         self._selectors: Sequence[Mapping[str, Any]] = spec.get("selectors") or ()
         name = spec.get("deviceClassName") or ""
         if not name:
@@ -83,6 +85,23 @@ class Request:
         of_class = (self.device_class.get("spec") or {}).get("selectors") or ()
         name = f"class {self.device_class['metadata']['name']}"
         return _all_match(of_class, device, name) and _all_match(self._selectors, device, f"claim {self._claim}")
+
+
+    def tolerates(self, device: Device) -> bool:
+        """Whether it gets a device in spite of its taints.
+
+        Source: k8s.io/dynamic-resource-allocation v0.36.3, resourceclaim/devicetoleration.go; allocator_incubating.go,
+        ``taintPreventsAllocation``.
+        """
+        taints = [taint for taint in device.spec.get("taints") or () if taint.get("effect") in _EXCLUDING]
+        return all(any(_tolerates(each, taint) for each in self.tolerations) for taint in taints)
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if any(toleration.get(name) and toleration[name] != taint.get(name) for name in ("effect", "key")):
+        return False
+    operator = toleration.get("operator") or "Equal"
+    return operator == "Exists" or (operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or ""))
 
 
 def requests_of(claim: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> list[list[Request]]:

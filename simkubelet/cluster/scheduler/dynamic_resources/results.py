@@ -32,7 +32,11 @@ class Chosen:
             "pool": device.pool,
             "device": device.device,
         }
-        return {**result, "adminAccess": True} if self.request.is_admin else result
+        if self.request.is_admin:
+            result["adminAccess"] = True
+        if self.request.tolerations:
+            result["tolerations"] = list(self.request.tolerations)
+        return result
 
 
 def allocation_result(claim: Mapping[str, Any], chosen: Sequence[Chosen], node: str) -> dict[str, Any]:
