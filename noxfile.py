@@ -161,6 +161,12 @@ def name_dra_driver(session: nox.Session) -> None:
     (session.env["SIMKUBELET_DRA_DRIVER"],) = built_with_go(session, build_dra_driver)
 
 
+def name_nvidia_dra_driver(session: nox.Session) -> None:
+    """Build NVIDIA's driver of dynamic resources and kubectl with Go, and name them to the tests."""
+    name_clients(session)
+    (session.env["SIMKUBELET_NVIDIA_DRA_DRIVER"],) = built_with_go(session, build_dra_driver, "--nvidia")
+
+
 def name_control_plane(session: nox.Session) -> None:
     """Build a control plane with Go, and name it to the tests."""
     (session.env["SIMKUBELET_CONTROL_PLANE"],) = built_with_go(session, build_control_plane)
@@ -195,7 +201,7 @@ class Part:
 
 PARTS = {
     "process": Part(("tests/process",)),
-    "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients and not dra_go")),
+    "e2e": Part(("tests/e2e", "-m", "not nvidia_go and not clients and not dra_go and not nvidia_dra_go")),
     "smi": Part(("tests/smi",), name_nvidia_smi),
     "browser": Part(("tests/browser",), name_browser),
     "nvidia": Part(("tests/e2e", "-m", "nvidia_go"), name_nvidia_programs),
@@ -335,6 +341,13 @@ def clients(session: nox.Session) -> None:
 def dra(session: nox.Session) -> None:
     """Run the example driver of dynamic resources, built from source with Go, on a simulated node."""
     run_part(session)
+
+
+@nox.session(venv_backend="none", requires=["environment"], default=False)
+def nvidia_dra(session: nox.Session) -> None:
+    """Run NVIDIA's driver of dynamic resources, built from source with Go, on fake GPUs."""
+    get_programs(session, name_nvidia_dra_driver)
+    session.run(BIN / "pytest", "tests/e2e/nvidia_dra_go", *session.posargs, env=files_in_memory())
 
 
 @IN_ENVIRONMENT

@@ -79,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def part_of(report: pytest.TestReport) -> str:
     """Return the session of `noxfile.py` that runs a test alone."""
-    parts = {"nvidia_go": "nvidia", "clients": "clients", "dra_go": "dra"}
+    parts = {"nvidia_go": "nvidia", "clients": "clients", "dra_go": "dra", "nvidia_dra_go": "nvidia_dra"}
     marked = (part for mark, part in parts.items() if mark in report.keywords)
     return next(marked, report.nodeid.split("/")[1])
 

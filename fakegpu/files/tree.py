@@ -41,6 +41,19 @@ nvidia 104370176 2 nvidia_uvm,nvidia_modeset, Live 0x0000000000000000 (PO)
 """The driver's lines of ``/proc/modules``, with the addresses that everybody but root sees."""
 
 
+_HOST_DEVICES: Final = Path("/proc/devices")
+_CHARACTER_DEVICES: Final = """\
+195 nvidia
+195 nvidia-modeset
+195 nvidiactl
+508 nvidia-caps-imex-channels
+509 nvidia-uvm
+510 nvidia-nvswitch
+511 nvidia-caps
+"""
+"""The driver's lines of ``/proc/devices``: but for 195, the numbers are those that a kernel gives away first."""
+
+
 def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str) -> None:
     """Fill the new folder ``root`` with everything but the segment.
 
@@ -61,6 +74,7 @@ def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str)
         (devices / name).touch()
     (root / "proc").mkdir()
     (root / "proc" / "modules").write_text(_MODULES, encoding="ascii")
+    (root / "proc" / "devices").write_text(_devices(_HOST_DEVICES.read_text(encoding="ascii")), encoding="ascii")
     write_shared_capabilities(root, 1 + max((state.identity.minor_number for state in states), default=0))
     for index, state in enumerate(states):
         write_gpu(root, Gpu.from_state(index, state), state)
@@ -70,6 +84,12 @@ def write_tree(root: Path, states: Sequence[layout.GpuState], profile_text: str)
     for number, (address, device_id) in enumerate(switches.items()):
         (devices / f"nvidia-nvswitch{number}").touch()
         write_switch_folder(root, address, device_id, number)
+
+
+def _devices(of_host: str) -> str:
+    """``/proc/devices`` of a host as it is with the driver."""
+    characters, blocks = of_host.split("\n\n", 1)
+    return f"{characters}\n{_CHARACTER_DEVICES}\n{blocks}"
 
 
 def _write_program(path: Path, module: str) -> None:

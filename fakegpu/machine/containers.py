@@ -245,6 +245,7 @@ def _folder_options(machine: Machine) -> Iterator[Sequence[str]]:
         (machine.sys / "bus/pci/devices", "/sys/bus/pci/devices"),
         (machine.proc / "driver", "/proc/driver"),
         (machine.proc / "modules", "/proc/modules"),
+        (machine.proc / "devices", "/proc/devices"),
     ):
         if Path(place).exists():
             yield ("--ro-bind", str(own), place)

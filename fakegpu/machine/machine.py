@@ -10,6 +10,7 @@
     <directory>/dev/nvidia-caps/…           nodes of MIG instances, which come and go with them
     <directory>/proc/driver/…               minors and capabilities of MIG instances
     <directory>/proc/modules                the driver's modules
+    <directory>/proc/devices                the host's kinds of devices and the driver's
     <directory>/sys/bus/pci/devices/…       PCI folders of GPUs and NVSwitches: see pci_folder
     <directory>/profile.yaml                what it was made from: a profile, several, or a recording
     <directory>/samples.csv                 figures over time, of a recording that has them

@@ -1,51 +1,55 @@
-"""Build the Kubernetes project's example driver of dynamic resources for the e2e tests, and print its path.
+"""Build drivers of dynamic resources for the e2e tests, and print their paths.
 
-It is unmodified, of the version that the Go module in ``tests/e2e/dra_go`` pins. A build is kept until the pins or the
-Go toolchain change.
+They are unmodified: the Kubernetes project's example driver, and with ``--nvidia`` that of NVIDIA, whose versions the Go
+modules in ``tests/e2e/dra_go`` and ``tests/e2e/nvidia_dra_go`` pin. A build is kept until the pins or the Go toolchain
+change.
 
-Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
+Exit status 3 where the build is impossible here: no Go, no C compiler, or the modules cannot be had.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
 from . import go_build
 from .go_build import BuildError, Program
 
-MODULE = go_build.ROOT / "tests" / "e2e" / "dra_go"
+TESTS = go_build.ROOT / "tests" / "e2e"
 CACHE = go_build.ROOT / "build" / "dra-driver"
-DRIVER = Program(
-    name="dra-example-kubeletplugin",
-    module=MODULE,
-    package="sigs.k8s.io/dra-example-driver/cmd/dra-example-kubeletplugin",
-    modfile=MODULE / "go.mod",
-    flags=("-ldflags", "-s -w"),
-)
 
 
-def find_go() -> str:
+def _program(module: Path, package: str, *, cgo: bool = False) -> Program:
+    return Program(
+        name=package.rpartition("/")[2],
+        module=module,
+        package=f"sigs.k8s.io/{package}",
+        modfile=module / "go.mod",
+        flags=("-ldflags", "-s -w"),
+        cgo=cgo,
+    )
+
+
+EXAMPLE = _program(TESTS / "dra_go", "dra-example-driver/cmd/dra-example-kubeletplugin")
+NVIDIA = _program(TESTS / "nvidia_dra_go", "dra-driver-nvidia-gpu/cmd/gpu-kubelet-plugin", cgo=True)
+
+
+def find_go(needed: str = "1.24") -> str:
     """Return the path of the Go command.
 
     Raises:
         BuildError: There is none on the PATH.
     """
-    return go_build.find_go("1.24", "to run the example driver")
-
-
-def build() -> Path:
-    """Return the path of the driver's binary, built now if no earlier build fits.
-
-    Raises:
-        BuildError: Go is missing or the build failed.
-    """
-    return DRIVER.build(find_go(), CACHE)
+    return go_build.find_go(needed, "to run drivers of dynamic resources")
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.build.dra_driver", description=__doc__.splitlines()[0])
+    parser.add_argument("--nvidia", action="store_true", help="build NVIDIA's driver, which takes some minutes")
+    is_nvidia = parser.parse_args().nvidia
     try:
-        print(build())
+        print(NVIDIA.build(find_go("1.26"), CACHE) if is_nvidia else EXAMPLE.build(find_go(), CACHE))
     except BuildError as error:
         print(f"error: {error}", file=sys.stderr)
         return 3

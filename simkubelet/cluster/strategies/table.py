@@ -58,9 +58,10 @@ def all_strategies(objects: Objects, release: Version | None = None) -> Mapping[
         objects: of the cluster.
         release: of its control plane; the default version's where it is None.
     """
+    served = release or version(DEFAULT)
     return {
         **basic_strategies(),
-        **device_strategies(objects, gates_of(release or version(DEFAULT))),
+        **device_strategies(objects, gates_of(served), served),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
         "pods": PodStrategy(objects),

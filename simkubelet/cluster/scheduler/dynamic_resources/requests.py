@@ -86,7 +86,6 @@ class Request:
         name = f"class {self.device_class['metadata']['name']}"
         return _all_match(of_class, device, name) and _all_match(self._selectors, device, f"claim {self._claim}")
 
-
     def tolerates(self, device: Device) -> bool:
         """Whether it gets a device in spite of its taints.
 
@@ -101,7 +100,9 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     if any(toleration.get(name) and toleration[name] != taint.get(name) for name in ("effect", "key")):
         return False
     operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or ""))
+    return operator == "Exists" or (
+        operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or "")
+    )
 
 
 def requests_of(claim: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> list[list[Request]]:

@@ -1,6 +1,6 @@
 """What an API server refuses in a ResourceSlice.
 
-Source: pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4).
+Source: pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4, v1.36.3).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from ....model.version import Difference, Version
 from ...api.errors import FieldError
 from ..scheduling_validation import validate_node_selector
 from .capacity import validate_capacity
@@ -32,12 +33,21 @@ __all__ = ["validate_slice_spec"]
 _DEVICES_AT_MOST: Final = 128
 _ATTRIBUTES_AT_MOST: Final = 32
 _TAINTS_AT_MOST: Final = 4
+_LATER_TAINTS_AT_MOST: Final = 16
 _DEVICE_COUNTERS_AT_MOST: Final = 32
 _SLICE_COUNTERS_AT_MOST: Final = 1024
 _SHARED_COUNTERS_AT_MOST: Final = 32
+_ADVANCED_DEVICES_AT_MOST: Final = 64
+_COUNTER_SETS_AT_MOST: Final = 8
+_COUNTER_SETS_OF_DEVICE_AT_MOST: Final = 2
 _VALUE_AT_MOST: Final = 64
 _LONGEST_NAME: Final = 63 + 1 + 32
 _LONGEST_LABEL: Final = 63
+_COUNTERS_OF_POOL: Final = Difference(
+    "shared counters are in slices of their own, for the devices of the whole pool; before, in that of the devices",
+    {"1.26": False, "1.35": True},
+    "pkg/apis/resource/validation/validation.go, ``validateResourceSliceSpec`` (kubernetes v1.34.4, v1.35.4)",
+)
 _IMMUTABLE: Final = "field is immutable"
 _NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _NODES_OF_DEVICE: Final = (
@@ -57,13 +67,15 @@ _VERSION: Final = re.compile(
 )
 
 
-def validate_slice_spec(spec: Fields, old: Fields | None, path: str) -> list[FieldError]:
+def validate_slice_spec(spec: Fields, old: Fields | None, path: str, release: Version) -> list[FieldError]:
     """What is wrong with a slice's spec; `old` is None where the slice is new."""
     errors = validate_driver_name(spec.get("driver") or "", f"{path}.driver")
     errors += _validate_pool(spec.get("pool") or {}, f"{path}.pool")
     if old is not None:
         errors += _validate_settled(spec, old, path)
     errors += _validate_nodes(spec, path)
+    if _COUNTERS_OF_POOL.at(release):
+        return errors + _validate_parts_of_pool(spec, path)
     errors += _validate_devices(spec, f"{path}.devices")
     shared, where = spec.get("sharedCounters") or (), f"{path}.sharedCounters"
     if (count := _counters(shared)) > _SHARED_COUNTERS_AT_MOST:
@@ -71,6 +83,31 @@ def validate_slice_spec(spec: Fields, old: Fields | None, path: str) -> list[Fie
         errors.append(FieldError.invalid(where, count, why))
     return errors + validate_set(
         shared, -1, _validate_counter_set, lambda one: str(one.get("name") or ""), where, "name"
+    )
+
+
+def _validate_parts_of_pool(spec: Fields, path: str) -> list[FieldError]:
+    """Devices, or the counters that they share; whether these are there is seen where devices are allocated."""
+    errors = []
+    devices: Sequence[Fields] = spec.get("devices") or ()
+    if spec.get("devices") is not None and spec.get("sharedCounters") is not None:
+        errors.append(FieldError.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
+    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    errors += validate_set(
+        devices,
+        _ADVANCED_DEVICES_AT_MOST if is_advanced else _DEVICES_AT_MOST,
+        lambda device, at: _validate_device(device, at, None, has_own_nodes=bool(spec.get("perDeviceNodeSelection"))),
+        lambda device: str(device.get("name") or ""),
+        f"{path}.devices",
+        "name",
+    )
+    return errors + validate_set(
+        spec.get("sharedCounters"),
+        _COUNTER_SETS_AT_MOST,
+        _validate_counter_set,
+        lambda one: str(one.get("name") or ""),
+        f"{path}.sharedCounters",
+        "name",
     )
 
 
@@ -152,8 +189,9 @@ def _counters(sets: Sequence[Fields]) -> int:
 
 
 def _validate_device(
-    device: Fields, path: str, shared: Mapping[str, Fields], *, has_own_nodes: bool
+    device: Fields, path: str, shared: Mapping[str, Fields] | None, *, has_own_nodes: bool
 ) -> list[FieldError]:
+    """What is wrong with a device; `shared` is None where the counters are in other slices of the pool."""
     attributes, capacity = device.get("attributes") or {}, device.get("capacity") or {}
     errors = validate_label(device.get("name") or "", f"{path}.name")
     if (count := len(attributes) + len(capacity)) > _ATTRIBUTES_AT_MOST:
@@ -168,7 +206,8 @@ def _validate_device(
         lambda one, at: validate_capacity(one, at, is_shared=is_shared),
         f"{path}.capacity",
     )
-    errors += validate_list(device.get("taints"), _TAINTS_AT_MOST, validate_taint, f"{path}.taints")
+    taints_at_most = _TAINTS_AT_MOST if shared is not None else _LATER_TAINTS_AT_MOST
+    errors += validate_list(device.get("taints"), taints_at_most, validate_taint, f"{path}.taints")
     errors += _validate_consumption(device.get("consumesCounters") or (), path, shared)
     if has_own_nodes:
         errors += _validate_nodes_of_device(device, path)
@@ -197,12 +236,14 @@ def _validate_attribute(attribute: Fields, path: str) -> list[FieldError]:
     return errors
 
 
-def _validate_consumption(consumed: Sequence[Fields], path: str, shared: Mapping[str, Fields]) -> list[FieldError]:
-    """What a device takes of the counters that its slice's devices share."""
+def _validate_consumption(
+    consumed: Sequence[Fields], path: str, shared: Mapping[str, Fields] | None
+) -> list[FieldError]:
+    """What a device takes of the counters that it shares with others."""
     where = f"{path}.consumesCounters"
     errors = validate_set(
         consumed,
-        -1,
+        -1 if shared is not None else _COUNTER_SETS_OF_DEVICE_AT_MOST,
         lambda one, at: [
             *([] if one.get("counterSet") else [FieldError.required(f"{at}.counterSet")]),
             *_validate_counters(one, at),
@@ -211,6 +252,8 @@ def _validate_consumption(consumed: Sequence[Fields], path: str, shared: Mapping
         where,
         "counterSet",
     )
+    if shared is None:
+        return errors
     if (count := _counters(consumed)) > _DEVICE_COUNTERS_AT_MOST:
         why = f"the total number of counters must not exceed {_DEVICE_COUNTERS_AT_MOST}"
         errors.append(FieldError.invalid(path, count, why))

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ....model.resources import is_extended_resource
+from ....model.version import Version
 from ...api.errors import FieldError
 from ...api.registry.registry import Strategy, keep_all_but_status, keep_status
 from ...objects.objects import JSON, Key, Objects
@@ -36,18 +37,19 @@ _NO_ADMIN: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true`
 _EXACT_COUNT: Final = "ExactCount"
 
 
-def device_strategies(objects: Objects, gates: Collection[str]) -> Mapping[str, Strategy]:
+def device_strategies(objects: Objects, gates: Collection[str], release: Version) -> Mapping[str, Strategy]:
     """The rules of the group's kinds, by the text of `Kind.resource`.
 
     Args:
         objects: where namespaces are, and the date.
         gates: those that are on; see `gates_of`.
+        release: whose rules they are.
     """
     return {
         "deviceclasses.resource.k8s.io": _DeviceClassStrategy(gates),
         "resourceclaims.resource.k8s.io": _ResourceClaimStrategy(objects, gates),
         "resourceclaimtemplates.resource.k8s.io": _ResourceClaimTemplateStrategy(objects, gates),
-        "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, gates),
+        "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, gates, release),
     }
 
 
@@ -189,9 +191,10 @@ class _ResourceSliceStrategy(Strategy):
         "spec": {"driver": "", "pool": {"name": "", "generation": 0, "resourceSliceCount": 0}, "devices": None}
     }
 
-    def __init__(self, objects: Objects, gates: Collection[str]) -> None:
+    def __init__(self, objects: Objects, gates: Collection[str], release: Version) -> None:
         self._objects = objects
         self._gates = gates
+        self._release = release
 
     def default(self, new: JSON) -> None:
         spec = new.setdefault("spec", {})
@@ -213,7 +216,7 @@ class _ResourceSliceStrategy(Strategy):
         drop_slice_fields(new, None, self._gates)
 
     def validate(self, new: JSON) -> list[FieldError]:
-        return validate_slice_spec(new["spec"], None, "spec")
+        return validate_slice_spec(new["spec"], None, "spec", self._release)
 
     def prepare_for_update(self, new: JSON, old: JSON) -> None:
         # Compared before fields are dropped, so each update that has some of them counts.
@@ -221,7 +224,7 @@ class _ResourceSliceStrategy(Strategy):
         drop_slice_fields(new, old, self._gates)
 
     def validate_update(self, new: JSON, old: JSON) -> list[FieldError]:
-        return validate_slice_spec(new["spec"], old["spec"], "spec")
+        return validate_slice_spec(new["spec"], old["spec"], "spec", self._release)
 
 
 def _counters(sets: Sequence[JSON] | None) -> Iterator[JSON]:

@@ -10,6 +10,7 @@ import pytest
 from simkubelet.cluster.api.registry.registry import Strategy
 from simkubelet.cluster.objects.objects import Objects
 from simkubelet.cluster.strategies.table import all_strategies
+from simkubelet.model.version import version
 
 from ..conftest import Client
 
@@ -158,3 +159,23 @@ async def test_kubectl_columns(
 
     assert [one["name"] for one in answer.body["columnDefinitions"]] == columns
     assert answer.body["rows"][0]["cells"] == row
+
+
+async def test_shared_counters_are_in_slices_of_their_own_from_1_35_on(objects: Objects) -> None:
+    counters = {"units": {"value": "4"}}
+    shared = {"sharedCounters": [{"name": "gpu", "counters": counters}]}
+    devices = {"devices": [{"name": "gpu-0", "consumesCounters": [{"counterSet": "gpu", "counters": counters}]}]}
+
+    def errors(release: str, *parts: Mapping[str, Any]) -> list[str]:
+        rules = all_strategies(objects, version(release))["resourceslices.resource.k8s.io"]
+        new = a_slice("a")
+        for part in parts:
+            new["spec"] |= part
+        rules.default(new)
+        return [str(error) for error in rules.validate(new)]
+
+    both = 'spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed'
+    assert errors("1.36", shared) == errors("1.36", devices) == []
+    assert errors("1.36", shared, devices) == [both]
+    assert errors("1.34", shared, devices) == []
+    assert errors("1.34", devices) != []

@@ -313,3 +313,77 @@ def _first_solution(claims: list[JSON], devices: list[JSON], in_use: list[str]) 
     if solution is None:
         return None
     return [[(name, each["name"]) for of, name, each in solution if of == index] for index in range(len(claims))]
+
+
+def taint(effect: str, value: str = "79") -> JSON:
+    return {"key": "gpu.example.com/xid", "value": value, "effect": effect}
+
+
+@pytest.mark.parametrize(
+    ("effect", "tolerations", "chosen"),
+    [
+        pytest.param("NoSchedule", [], "gpu-1", id="no schedule"),
+        pytest.param("NoExecute", [], "gpu-1", id="no execute"),
+        pytest.param("None", [], "gpu-0", id="only for people"),
+        pytest.param("NoSchedule", [{"operator": "Exists"}], "gpu-0", id="any is tolerated"),
+        pytest.param("NoSchedule", [taint("", value="79")], "gpu-0", id="this one is tolerated"),
+        pytest.param("NoSchedule", [taint("", value="48")], "gpu-1", id="another value is tolerated"),
+        pytest.param("NoSchedule", [taint("NoExecute")], "gpu-1", id="another effect is tolerated"),
+    ],
+)
+def test_tainted_device_is_for_requests_that_tolerate_it(effect: str, tolerations: list[JSON], chosen: str) -> None:
+    first, second = gpus(2)
+    claim = claim_for(request("a", tolerations=tolerations))
+
+    found = allocate([claim], [slice_of([{**first, "taints": [taint(effect)]}, second])])
+
+    assert found is not None
+    (result,) = found[0]["devices"]["results"]
+    assert result["device"] == chosen
+    assert result.get("tolerations", []) == tolerations
+
+
+def partitions() -> list[JSON]:
+    """A slice with the counters of a GPU, and one with the GPU as a whole and in two halves."""
+
+    def part(name: str, units: int) -> JSON:
+        return {
+            **device(name),
+            "consumesCounters": [{"counterSet": "gpu", "counters": {"units": {"value": str(units)}}}],
+        }
+
+    counters = slice_of([], "counters", count=2)
+    del counters["spec"]["devices"]
+    counters["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"units": {"value": "4"}}}]
+    return [counters, slice_of([part("whole", 4), part("half-0", 2), part("half-1", 2)], "devices", count=2)]
+
+
+@pytest.mark.parametrize(
+    ("allocated", "wanted", "chosen"),
+    [
+        pytest.param([], 1, ["whole"], id="all is free"),
+        pytest.param([], 2, ["half-0", "half-1"], id="both halves"),
+        pytest.param([], 3, None, id="more than there is"),
+        pytest.param(["half-0"], 1, ["half-1"], id="a half is left"),
+        pytest.param(["whole"], 1, None, id="nothing is left"),
+    ],
+)
+def test_devices_share_the_counters_of_their_pool(allocated: list[str], wanted: int, chosen: list[str] | None) -> None:
+    found = allocate([claim_for(request("a", count=wanted))], partitions(), allocated)
+
+    assert (found and [name for _, name in names(found[0])]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        pytest.param({"name": "other"}, "counter set gpu not found", id="set"),
+        pytest.param({"counters": {"x": {"value": "1"}}}, "counter units not found in counter set gpu", id="counter"),
+    ],
+)
+def test_pool_without_the_counters_of_its_devices_is_invalid(change: JSON, why: str) -> None:
+    slices = partitions()
+    slices[0]["spec"]["sharedCounters"][0].update(change)
+
+    with pytest.raises(AllocatorError, match=why):
+        allocate([claim_for(request("a"))], slices)
