@@ -1,8 +1,8 @@
 """Build drivers of dynamic resources for the e2e tests, and print their paths.
 
-They are unmodified: the Kubernetes project's example driver, and with ``--nvidia`` that of NVIDIA, whose versions the Go
-modules in ``tests/e2e/dra_go`` and ``tests/e2e/nvidia_dra_go`` pin. A build is kept until the pins or the Go toolchain
-change.
+They are unmodified: the Kubernetes project's example driver, and with ``--nvidia`` that of NVIDIA. The Go modules in
+``tests/e2e/dra_go`` and ``tests/e2e/nvidia_dra_go`` pin their versions. A build is kept until the pins or the Go
+toolchain change.
 
 Exit status 3 where the build is impossible here: no Go, no C compiler, or the modules cannot be had.
 """

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -18,15 +18,13 @@ DRIVER = "gpu.nvidia.com"
 KINDS = {"gpu": "gpu.nvidia.com", "mig": "mig.nvidia.com"}
 """Value of the attribute ``type`` -> the class that NVIDIA's chart makes for it."""
 
-Clusters: TypeAlias = Callable[..., AbstractContextManager[LiveCluster]]
-
 
 @contextmanager
 def cluster_of(gate: str = "", version: str = "1.36") -> Iterator[LiveCluster]:
     """A node with two H100 and the driver with a feature gate; its slices are published."""
-    root = "$NVIDIA_DRIVER_ROOT"
+    driver, root = go_client("SIMKUBELET_NVIDIA_DRA_DRIVER"), "$NVIDIA_DRIVER_ROOT"
     command = (
-        f"exec {go_client('SIMKUBELET_NVIDIA_DRA_DRIVER')} --node-name node-1 --image-name none --cdi-root /var/run/cdi "
+        f"exec {driver} --node-name node-1 --image-name none --cdi-root /var/run/cdi "
         f"--kubeconfig $XDG_RUNTIME_DIR/kubeconfig --container-driver-root {root} --nvidia-driver-root {root} "
         f"--nvidia-cdi-hook-path /usr/bin/nvidia-cdi-hook {gate and f'--feature-gates {gate}=true'}"
     )
@@ -54,7 +52,7 @@ def run_pod(cluster: LiveCluster, name: str, kind: str = "gpu", expression: str 
     container = {
         "name": "main",
         "image": "none",
-        "command": ["sh", "-c", "find /dev -name 'nvidia*' -type c; nvidia-smi -L; echo seen; exec sleep 999"],
+        "command": ["sh", "-c", "find /dev -name 'nvidia*'; nvidia-smi -L; echo seen; exec sleep 999"],
         "resources": {"claims": [{"name": "gpu"}]},
     }
     spec = {
