@@ -118,3 +118,13 @@ def test_gpu_is_bound_to_the_driver_whose_module_is_loaded(machine: Machine) -> 
     modules = [line.split() for line in (machine.proc / "modules").read_text().splitlines()]
     assert driver in {name for name, *_ in modules}
     assert all(len(fields) == 7 and fields[4] == "Live" for fields in modules)
+
+
+def test_kinds_of_devices_are_the_hosts_and_the_drivers(machine: Machine) -> None:
+    characters, blocks = (machine.proc / "devices").read_text().split("\n\n")
+    of_host = Path("/proc/devices").read_text().split("\n\n")
+
+    assert set(of_host[0].splitlines()) < set(characters.splitlines())
+    assert blocks == of_host[1]
+    numbers = {name: number for number, name in map(str.split, characters.splitlines()[1:])}
+    assert (numbers["nvidia"], numbers["nvidia-caps"]) == ("195", "511")
