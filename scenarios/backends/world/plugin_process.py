@@ -244,15 +244,16 @@ class PluginProcess:
     async def _back_off(self, delay_s: float) -> None:
         """Wait before the next start, or until the plugin is stopped."""
         self._restart_at = self._clock.now() + delay_s
-        self._pause = asyncio.ensure_future(self._until_due(delay_s))
+        self._pause = asyncio.ensure_future(self._until_due())
         try:
             await asyncio.wait([self._pause])
         finally:
             self._pause.cancel()
             self._pause = None
 
-    async def _until_due(self, delay_s: float) -> None:
-        await self._clock.sleep(delay_s)
+    async def _until_due(self) -> None:
+        # Node time may have passed since the back-off began.
+        await self._clock.sleep(self._restart_at - self._clock.now())
         await self.may_restart.wait()
 
     async def _run_once(self) -> int:

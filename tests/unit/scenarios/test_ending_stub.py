@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,6 +45,10 @@ class Process:
     def kill(self) -> None:
         self.ended.set()
 
+    def end(self) -> None:
+        self.stdout.feed_eof()
+        self.ended.set()
+
     async def kill_all(self) -> None: ...
 
     def terminate_all(self) -> None:
@@ -60,21 +65,42 @@ class Process:
         return False
 
 
-async def test_command_to_an_ending_stub_waits_until_it_has_ended(tmp_path: Path) -> None:
-    processes: list[Process] = []
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
+
+@pytest.fixture
+def processes() -> list[Process]:
+    """Those of the plugin, in the order of their starts."""
+    return []
+
+
+@pytest.fixture
+async def plugin(clock: ManualClock, processes: list[Process], tmp_path: Path) -> AsyncIterator[PluginProcess]:
     async def spawn(command: PluginCommand, log: BinaryIO) -> Process:
         processes.append(Process())
         return processes[-1]
 
-    clock = ManualClock()
     command = PluginCommand("gpu", "node-1", ("stub",), {}, tmp_path / "gpu.log", takes_commands=True)
     plugin = PluginProcess(command, clock, Trace(now=clock.now), spawn=spawn)
     running = asyncio.create_task(plugin.run())
+    yield plugin
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def turns(count: int = 50) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_command_to_an_ending_stub_waits_until_it_has_ended(
+    plugin: PluginProcess, processes: list[Process]
+) -> None:
     first = asyncio.create_task(plugin.send_command({"command": "list", "devices": []}))
 
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await turns()
     assert processes[0].stdout.at_eof()
     assert not first.done()
     processes[0].ended.set()
@@ -84,5 +110,30 @@ async def test_command_to_an_ending_stub_waits_until_it_has_ended(tmp_path: Path
         await asyncio.gather(plugin.send_command({"command": "list", "devices": []}), plugin.kill())
 
     assert [process.commands for process in processes] == [1, 1]
-    running.cancel()
-    await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("late", range(8))
+async def test_stub_that_ends_while_node_time_passes_is_started_again_on_time(
+    clock: ManualClock, plugin: PluginProcess, processes: list[Process], late: int
+) -> None:
+    await turns()
+    processes[0].end()
+    await turns()
+
+    async def end_at_5_s() -> None:
+        await clock.sleep(5)
+        await turns(late)
+        processes[1].end()
+
+    others = [asyncio.create_task(clock.sleep(due_s)) for due_s in (7, 16)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(end_at_5_s())
+        await clock.advance(7)
+    await turns()
+    while plugin.is_backing_off and (due_s := clock.next_deadline()) is not None:
+        await clock.advance(due_s - clock.now())
+    await turns()
+
+    assert len(processes) == 3
+    for other in others:
+        other.cancel()
