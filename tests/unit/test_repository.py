@@ -100,6 +100,8 @@ def test_imports_of_our_own_package_are_relative():
     absolute = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in sources()
+        # Programs of stories are no modules of the package.
+        if "catalog" not in path.parts
         for node in imports_of(path)
         if isinstance(node, ast.ImportFrom) and not node.level
         if (node.module or "").partition(".")[0] == path.relative_to(ROOT).parts[0]
