@@ -74,15 +74,21 @@ def manifest_complaints(manifest: Mapping[str, Any], path: DataPath) -> Iterator
         manifest: As the story has it.
         path: Where it is in the story.
     """
-    faults = list(field_faults(dict(manifest), "", "v1", "Pod"))
-    for fault in faults:
-        yield _fault_complaint(fault, (*path, *fault.path))
-    if faults:
+    found = list(object_complaints({**manifest, "apiVersion": "v1", "kind": "Pod"}, path))
+    yield from found
+    if found:
         return
     try:
         pod_from_manifest(manifest)
     except InputError as error:
         yield Complaint(path, str(error))
+
+
+def object_complaints(manifest: Mapping[str, Any], path: DataPath) -> Iterator[Complaint]:
+    """The same about an object of any kind; what its values say is not looked at."""
+    group, _, version = str(manifest["apiVersion"]).rpartition("/")
+    for fault in field_faults(dict(manifest), group, version, manifest["kind"]):
+        yield _fault_complaint(fault, (*path, *fault.path))
 
 
 def _fault_complaint(fault: FieldFault, path: DataPath) -> Complaint:

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from simkubelet.model.errors import InputError
 
-from .complaints import Complaint, complaints, manifest_complaints
+from .complaints import Complaint, complaints, manifest_complaints, object_complaints
 from .crosscheck import Known, crosscheck
 from .model import Scenario
 from .parameters import fill
 from .part import DataPath, ParameterValue, Part
 from .verbs.file_action import AddStaticPod
-from .verbs.pod_action import Apply
+from .verbs.pod_action import Apply, Create
 
 P = TypeVar("P", bound=Part)
 
@@ -69,7 +69,7 @@ def load(path: Path, known: Known | None = None, settings: Mapping[str, Paramete
     source = _with_parameters(_read(path), settings)
     scenario = _part(path, source, Scenario)
     findings = crosscheck(scenario, path.stem.removesuffix(".story"), known or installed())
-    wrong = [*(Complaint(where, message) for where, message in findings), *_about_pods(scenario)]
+    wrong = [*(Complaint(where, message) for where, message in findings), *_about_manifests(scenario)]
     if wrong:
         _refuse(path, (_located(complaint, source) for complaint in wrong))
     plugins = tuple(plugin.in_folder(path.parent) for plugin in scenario.plugins)
@@ -125,9 +125,11 @@ def installed() -> Known:
     return Known(kubernetes=tuple(SUPPORTED), profiles=profile_names(), feature_gates=tuple(FEATURE_GATES))
 
 
-def _about_pods(scenario: Scenario) -> Iterator[Complaint]:
+def _about_manifests(scenario: Scenario) -> Iterator[Complaint]:
     for index, step in enumerate(scenario.steps):
         match step.action:
+            case Create() as new:
+                yield from object_complaints(new.manifest, ("steps", index, step.verb))
             case Apply() as pod:
                 yield from manifest_complaints(pod.manifest, ("steps", index, step.verb))
             case AddStaticPod(manifest=pod):

@@ -244,6 +244,7 @@ class Capability(StrEnum):
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"
     ALLOCATE_CLAIMS = "allocate claims in the place of the scheduler"
+    DEVICE_OBJECTS = "create classes, slices and claims of devices"
     NODE_VIEW = "show plugins their node as its root sees it"
 
 

@@ -8,7 +8,9 @@ if typing.TYPE_CHECKING:
     from .api.decoding.schema import FieldFault, field_faults
     from .api.endpoints.listener import HOST, HttpListener
     from .api.endpoints.server import ApiServer
+    from .api.errors import StatusError
     from .api.registry.kinds import kind_named
+    from .api.registry.registry import Registry
     from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
@@ -31,7 +33,9 @@ else:
             ".api.decoding.schema": ("FieldFault", "field_faults"),
             ".api.endpoints.listener": ("HOST", "HttpListener"),
             ".api.endpoints.server": ("ApiServer",),
+            ".api.errors": ("StatusError",),
             ".api.registry.kinds": ("kind_named",),
+            ".api.registry.registry": ("Registry",),
             ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
@@ -63,8 +67,10 @@ __all__ = [
     "NodeLogs",
     "Objects",
     "PodGarbageCollector",
+    "Registry",
     "ResourceClaimController",
     "Scheduler",
+    "StatusError",
     "Store",
     "TaintEviction",
     "WallTime",

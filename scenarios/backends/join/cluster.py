@@ -39,7 +39,7 @@ from simkubelet.remote import (
     remove,
 )
 
-from ...story.verbs.pod_action import AllocateClaim, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
 from ..sim.view import RecordedEvent
 
 _log = logging.getLogger(__name__)
@@ -160,6 +160,10 @@ class JoinedCluster:
     async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
         """See `StoryCluster`."""
         raise InputError(f"claim '{action.claim}': the scheduler of the joined cluster allocates it")
+
+    async def create_device_object(self, action: Create) -> None:
+        """See `StoryCluster`."""
+        raise InputError(f"{action.title}: only the simulated cluster takes it")
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""

@@ -58,6 +58,7 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.SYNC_NODE_STATUS,
     # The cluster's own scheduler does it.
     Capability.ALLOCATE_CLAIMS,
+    Capability.DEVICE_OBJECTS,
 }
 _WATCHED: Final = {
     "node": "nodes",

@@ -21,7 +21,8 @@ from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod, PodUID
 from simkubelet.model.version import version
 
-from ...story.verbs.pod_action import AllocateClaim, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
+from .device_objects import DeviceObjects
 from .view import RecordedEvent
 
 _EXACTLY: Final = {"deviceClassName": "story", "allocationMode": "ExactCount", "count": 1}
@@ -105,6 +106,14 @@ class StoryCluster(Protocol):
         """Create a ResourceClaim as it is when it is allocated and reserved for pods, or make it so."""
         ...
 
+    async def create_device_object(self, action: Create) -> None:
+        """Create an object of ``resource.k8s.io``.
+
+        Raises:
+            InputError: The API server refuses it.
+        """
+        ...
+
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """Set or remove labels or annotations of a pod, or of a node by its name.
 
@@ -120,6 +129,7 @@ class SimCluster:
     Args:
         kubernetes: The version of scheduler and API server.
         uses_api: Whether a plugin talks to the API server; else there is none.
+        has_device_objects: Whether the story creates some of ``resource.k8s.io``; else no controller looks after them.
         clock: The node time.
         observe: Called with what happens.
         tasks: Owns the scheduler.
@@ -129,19 +139,29 @@ class SimCluster:
     """
 
     def __init__(
-        self, kubernetes: str, uses_api: bool, clock: Clock, observe: Observer, tasks: asyncio.TaskGroup
+        self,
+        kubernetes: str,
+        uses_api: bool,
+        has_device_objects: bool,
+        clock: Clock,
+        observe: Observer,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self.api = Store(Objects(WallTime(clock)), observe)
         self._version = version(kubernetes)
         self._uses_api = uses_api
+        self._devices = DeviceObjects(self.api, self._version) if has_device_objects else None
         self._clock = clock
         self._tasks = tasks
         self._stack = AsyncExitStack()
 
     async def start(self, folder: Path, kubelets: Mapping[str, Kubelet]) -> Path | None:
         """See `StoryCluster`."""
-        scheduler = self._tasks.create_task(Scheduler(self.api, self._clock, self._version).run())
-        self._stack.push_async_callback(_ended, scheduler)
+        works = [Scheduler(self.api, self._clock, self._version).run()]
+        if self._devices is not None:
+            works += self._devices.works(self._clock)
+        for work in works:
+            self._stack.push_async_callback(_ended, self._tasks.create_task(work))
         return await self._start_api(folder, kubelets) if self._uses_api else None
 
     async def stop(self) -> None:
@@ -183,6 +203,11 @@ class SimCluster:
     async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
         """See `StoryCluster`."""
         self.api.put_claim(_claim_body(action, pods))
+
+    async def create_device_object(self, action: Create) -> None:
+        """See `StoryCluster`."""
+        assert self._devices is not None  # noqa: S101  # the story was looked through for it
+        self._devices.create(action)
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""

@@ -42,7 +42,7 @@ from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, RuntimeAction
 from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
-from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Delete, ExitContainer, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Create, Delete, ExitContainer, MetadataAction
 from ...trace.events import ClaimAllocated, ClockAdvanced
 from ...trace.snapshot import NodeView, PodView, Snapshot
 from ...trace.trace import Trace
@@ -218,6 +218,10 @@ class SimulatedWorld:
         pod = self._pod(action.pod)
         check_unbound(pod)
         await self._cluster.bind(pod, self._node(action.node).name)
+
+    @perform.register
+    async def _create_device_object(self, action: Create) -> None:
+        await self._cluster.create_device_object(action)
 
     @perform.register
     async def _allocate_claim(self, action: AllocateClaim) -> None:

@@ -224,6 +224,48 @@ class AllocateClaim(Action, Part):
         return tuple((pod, ("pods", index)) for index, pod in enumerate(self.pods))
 
 
+class DeviceMeta(_ManifestPart):
+    """``metadata`` of an object of ``resource.k8s.io``.
+
+    Attributes:
+        name: The object's name.
+        namespace: A story has one namespace; classes and slices are in none.
+    """
+
+    name: Name
+    namespace: Literal["default"] | None = None
+
+
+class Create(Action, _ManifestPart):
+    """Create a class, a slice, a claim or a template of claims: what the scheduler needs to give devices to pods.
+
+    Its claims are then made from templates, allocated and taken back as on a cluster.
+
+    Attributes:
+        api_version: Always `resource.k8s.io/v1`.
+        kind: `DeviceClass`, `ResourceSlice`, `ResourceClaim` or `ResourceClaimTemplate`.
+        metadata: The object's name.
+        spec: As kubectl takes it.
+    """
+
+    section = "Pods"
+    capability = Capability.DEVICE_OBJECTS
+
+    api_version: Literal["resource.k8s.io/v1"]
+    kind: Literal["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"]
+    metadata: DeviceMeta
+    spec: Mapping[StrictStr, Any]
+
+    @property
+    def title(self) -> str:
+        return f"create {self.kind} {self.metadata.name}"
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as the story has it; a new dict each time."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+
 class MetadataAction(Action, Part):
     """Base: entries of the ``metadata`` of a pod or of a node are set or removed; the others stay.
 

@@ -21,7 +21,7 @@ from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations import PodExpectation
 from scenarios.story.specs import PluginSpec
-from scenarios.story.verbs.pod_action import Annotate, Apply, Label
+from scenarios.story.verbs.pod_action import Annotate, Apply, Create, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
@@ -47,7 +47,7 @@ class ScriptedApi(ClusterApi):
 
 @pytest.fixture
 async def cluster() -> SimCluster:
-    cluster = SimCluster("1.34", False, ManualClock(), lambda event: None, asyncio.TaskGroup())
+    cluster = SimCluster("1.34", False, True, ManualClock(), lambda event: None, asyncio.TaskGroup())
     spec = {"schedulerName": "mine", "containers": [{"name": "main", "image": "i"}]}
     await cluster.create_pod({"metadata": {"name": "p", "annotations": {"a": "1", "b": "2"}}, "spec": spec})
     return cluster
@@ -57,6 +57,28 @@ def pod(cluster: SimCluster) -> Pod:
     found = cluster.api.pod_named("p")
     assert found is not None
     return found
+
+
+def creation(kind: str, name: str, spec: dict[str, Any]) -> Create:
+    manifest = {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return Create.model_validate(manifest)
+
+
+async def test_claim_is_created_as_an_api_server_does(cluster: SimCluster) -> None:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+    await cluster.create_device_object(creation("ResourceClaim", "mine", {"devices": {"requests": requests}}))
+
+    (claim,) = cluster.api.objects.all_of("resourceclaims.resource.k8s.io")
+    assert claim["metadata"]["namespace"] == "default"
+    assert claim["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+
+
+async def test_object_that_the_api_server_refuses_is_one_line(cluster: SimCluster) -> None:
+    with pytest.raises(InputError) as error:
+        await cluster.create_device_object(creation("DeviceClass", "gpu", {"selectors": [{}]}))
+
+    said = 'DeviceClass.resource.k8s.io "gpu" is invalid: spec.selectors[0].cel: Required value'
+    assert str(error.value) == f"create DeviceClass gpu: {said}"
 
 
 async def test_a_pod_is_bound_once(cluster: SimCluster) -> None:

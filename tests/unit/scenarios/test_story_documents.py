@@ -231,6 +231,16 @@ WRONG += [
         id="serving of another plugin",
     ),
     pytest.param(
+        "steps:\n- create: {apiVersion: resource.k8s.io/v1, kind: Pod, metadata: {name: a}, spec: {}}",
+        ["4:50: steps[0].create.kind: expected 'DeviceClass', 'ResourceSlice', 'ResourceClaim' or 'ResourceClaimT"],
+        id="another object",
+    ),
+    pytest.param(
+        "steps:\n- create: {apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: a}, spec: {selecto: }}",
+        ["4:91: steps[0].create.spec.selecto: unknown key; did you mean 'selectors'?"],
+        id="objects of devices",
+    ),
+    pytest.param(
         "steps:\n- pausePlugin: {plugn: a}\n- expect: {node: n, lists: {r: many}}\n"
         "- addStaticPod: {manifest: {apiVersion: v1, kind: Pod, metadata: {name: q}}}",
         [

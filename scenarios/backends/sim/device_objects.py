@@ -1,0 +1,64 @@
+"""Objects of ``resource.k8s.io`` in a simulated cluster, and what looks after them."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from simkubelet.cluster import (
+    GarbageCollector,
+    Registry,
+    ResourceClaimController,
+    StatusError,
+    Store,
+    all_strategies,
+    kind_named,
+)
+from simkubelet.model.clock import Clock
+from simkubelet.model.errors import InputError
+from simkubelet.model.version import Version
+
+from ...story.verbs.pod_action import Create
+
+_NAMESPACE = "default"
+
+
+class DeviceObjects:
+    """Takes classes, slices, claims and templates as an API server does.
+
+    Args:
+        store: The cluster's.
+        version: Of its control plane.
+    """
+
+    def __init__(self, store: Store, version: Version) -> None:
+        self._store = store
+        self._registry = Registry(store.objects, all_strategies(store.objects, version))
+        self._registry.create(kind_named("namespaces"), "", {"metadata": {"name": _NAMESPACE}})
+
+    def works(self, clock: Clock) -> list[Coroutine[Any, Any, None]]:
+        """What makes claims from templates, and takes back those whose pods have ended."""
+        return [
+            ResourceClaimController(self._registry, clock, self._store.recorder).run(),
+            GarbageCollector(self._registry).run(),
+        ]
+
+    def create(self, action: Create) -> None:
+        """Create an object.
+
+        Raises:
+            InputError: The API server refuses it.
+        """
+        kind = kind_named(f"{_PLURALS[action.kind]}.resource.k8s.io")
+        try:
+            self._registry.create(kind, _NAMESPACE if kind.namespaced else "", action.manifest)
+        except StatusError as error:
+            raise InputError(f"{action.title}: {error}") from None
+
+
+_PLURALS = {
+    "DeviceClass": "deviceclasses",
+    "ResourceSlice": "resourceslices",
+    "ResourceClaim": "resourceclaims",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+}
