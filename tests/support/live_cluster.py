@@ -20,6 +20,8 @@ import pytest
 
 from tests.support.patience import LIMIT_S
 
+_SESSIONS = {"SIMKUBELET_DRA_DRIVER": "dra", "SIMKUBELET_NVIDIA_DRA_DRIVER": "nvidia_dra"}
+
 
 @dataclass
 class LiveCluster:
@@ -98,11 +100,10 @@ class LiveCluster:
 
 
 def go_client(variable: str) -> str:
-    """A program in Go that a nox session, `clients` or `dra`, builds and names."""
+    """A program in Go that a nox session builds and names."""
     binary = os.environ.get(variable)
     if not binary:
-        session = "dra" if "DRA" in variable else "clients"
-        pytest.skip(f"{variable} is not set: run nox -s {session}, which builds it")
+        pytest.skip(f"{variable} is not set: run nox -s {_SESSIONS.get(variable, 'clients')}, which builds it")
     return binary
 
 
