@@ -85,10 +85,7 @@ def part_of(report: pytest.TestReport) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print how long the tests of each part took, where several parts were run at once, and why some were run again."""
-    for again in terminalreporter.stats.get("rerun", ()):
-        terminalreporter.section(f"run again: {again.nodeid}")
-        terminalreporter.line(again.longreprtext)
+    """Print how long the tests of each part took, where several parts were run at once."""
     reports = [one for many in terminalreporter.stats.values() for one in many if isinstance(one, pytest.TestReport)]
     seconds: dict[str, float] = defaultdict(float)
     for report in reports:
