@@ -13,23 +13,23 @@ kubelet's own device manager cannot be built: it needs Go.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import _compared
+from bench._compared import PLACES, medians, programs
 from tests.support.oracle import OracleProcess, StubProcess
 
 ROOT = Path(__file__).resolve().parent.parent
 RESOURCE = "example.com/stub"
-PLACES = {"tmpfs": "/dev/shm", "disk": tempfile.gettempdir()}  # noqa: S108 - temporary folders are made in both
 PODS = 1000
 
 
@@ -66,6 +66,7 @@ LISTS = (
 COUNTS = os.environ.get("BENCH_DEVICES", ",".join(str(devices.count) for devices in LISTS)).split(",")
 MEMORY_AT_MOST = 1.5
 RESTART_AT_MOST = 1.0
+report = partial(_compared.report, "device_manager")
 
 
 @dataclass(slots=True)
@@ -134,22 +135,6 @@ async def both(measure: Callable[[Side], Awaitable[float]], sides: list[Side], r
     return times
 
 
-def report(what: str, unit: str, figures: dict[str, float], at_most: float | None = None, **about: object) -> None:
-    ratio = figures["simkubelet"] / figures["kubelet"] if figures["kubelet"] else float("nan")
-    line = {
-        "bench": "device_manager",
-        "what": what,
-        **about,
-        **{f"{name}_{unit}": round(value, 3) for name, value in figures.items()},
-        "ratio": round(ratio, 3),
-    }
-    print(json.dumps(line if at_most is None else {**line, "at_most": at_most}), flush=True)
-
-
-def medians(times: dict[str, list[float]]) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 def slow_ends(times: dict[str, list[float]]) -> dict[str, float]:
     return {name: sorted(values)[int(len(values) * 0.99)] for name, values in times.items()}
 
@@ -204,16 +189,6 @@ async def measure_pods(sides: list[Side], place: str) -> None:
     report("restart with 1000 pods", "ms", medians(restarts), RESTART_AT_MOST, place=place)
 
 
-def build() -> tuple[str, str]:
-    """Paths of the oracle and of the stub plugin; ends the program where they cannot be built."""
-    command = [sys.executable, "-m", "tools.build.oracle"]
-    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if built.returncode:
-        sys.exit(built.returncode)
-    oracle, stub, *_ = built.stdout.split()
-    return oracle, stub
-
-
 async def main(oracle: str, stub: str) -> None:
     commands = {"kubelet": (oracle,), "simkubelet": (sys.executable, "-m", "simkubelet.stdio")}
 
@@ -233,4 +208,4 @@ async def main(oracle: str, stub: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*build()))
+    asyncio.run(main(*programs("tools.build.oracle")[:2]))

@@ -12,25 +12,25 @@ should keep to. Exit status 3 where the kubelet's own DRA manager cannot be buil
 from __future__ import annotations
 
 import asyncio
-import json
-import statistics
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import _compared
+from bench._compared import PLACES, medians, programs
 from tests.support.dra_node import DRIVER, claim_object, pod_object
 from tests.support.oracle import LineProcess
 
-PLACES = {"tmpfs": "/dev/shm", "disk": tempfile.gettempdir()}  # noqa: S108 - temporary folders are made in both
 ROUNDS = 300
 CLAIMS = 1000
 RESTARTS = 5
 CALL_AT_MOST = 1.5
 RESTART_AT_MOST = 1.0
+report = partial(_compared.report, "dra_manager")
 
 Times = dict[str, list[float]]
 """Whose manager -> milliseconds of each round."""
@@ -93,18 +93,6 @@ async def running(stack: AsyncExitStack, name: str, command: Sequence[str], plac
     return side
 
 
-def report(what: str, unit: str, figures: Mapping[str, float], at_most: float | None = None, **about: object) -> None:
-    ratio = figures["simkubelet"] / figures["kubelet"]
-    line: dict[str, object] = {"bench": "dra_manager", "what": what, **about}
-    line |= {f"{name}_{unit}": round(value, 3) for name, value in figures.items()}
-    line["ratio"] = round(ratio, 3)
-    print(json.dumps(line if at_most is None else {**line, "at_most": at_most}), flush=True)
-
-
-def medians(times: Times) -> dict[str, float]:
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
 async def measure_calls(sides: Sequence[Side], place: str) -> None:
     """One claim at a time, prepared and unprepared."""
     prepares: Times = {side.name: [] for side in sides}
@@ -141,15 +129,6 @@ async def measure_restart(sides: Sequence[Side], place: str) -> None:
     report("memory with 1000 prepared claims", "mb", {side.name: side.memory_mb for side in sides}, place=place)
 
 
-def build() -> str:
-    """Path of the oracle; ends the program where it cannot be built."""
-    command = [sys.executable, "-m", "tools.build.oracle"]
-    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if built.returncode:
-        sys.exit(built.returncode)
-    return built.stdout.split()[4]
-
-
 async def main(oracle: str) -> None:
     commands = {"kubelet": (oracle,), "simkubelet": (sys.executable, "-m", "simkubelet.stdio", "--manager", "dra")}
     for place, folder in PLACES.items():
@@ -159,4 +138,4 @@ async def main(oracle: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(build()))
+    asyncio.run(main(programs("tools.build.oracle")[4]))

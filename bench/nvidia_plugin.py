@@ -28,6 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from bench._compared import programs
 from fakegpu import Machine
 from simkubelet.apis import deviceplugin as api
 from simkubelet.host import NodeView, check_sandbox, sandboxed
@@ -130,21 +131,12 @@ def inside(machine: Machine, nvidia: str) -> None:
         print(json.dumps(line), flush=True)
 
 
-def build() -> str:
-    """Path of NVIDIA's plugin; ends the program where it cannot be built."""
-    command = [sys.executable, "-m", "tools.build.nvidia_plugin"]
-    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if built.returncode:
-        sys.exit(built.returncode)
-    return built.stdout.splitlines()[0]
-
-
 def main() -> int:
     if len(sys.argv) > 1:
         _, folder_of_machine, binary = sys.argv
         inside(Machine.open(folder_of_machine), binary)
         return 0
-    nvidia = build()
+    nvidia = programs("tools.build.nvidia_plugin")[0]
     try:
         check_sandbox()
     except HostError as error:
