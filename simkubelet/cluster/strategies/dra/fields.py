@@ -27,6 +27,7 @@ from ...api.registry.names import (
 __all__ = [
     "CONFIGS_AT_MOST",
     "REQUESTS_AT_MOST",
+    "Check",
     "Fields",
     "validate_binding_conditions",
     "validate_configuration",
@@ -48,7 +49,7 @@ __all__ = [
 
 T = TypeVar("T")
 Fields: TypeAlias = Mapping[str, Any]
-_Check: TypeAlias = Callable[[T, str], list[FieldError]]
+Check: TypeAlias = Callable[[T, str], list[FieldError]]
 
 REQUESTS_AT_MOST: Final = 32
 CONFIGS_AT_MOST: Final = 32
@@ -70,7 +71,7 @@ _UID_RULE: Final = (
 _OMITTED: Final = "<value omitted>"
 
 
-def validate_list(items: Sequence[T] | None, limit: int, check: _Check[T], path: str) -> list[FieldError]:
+def validate_list(items: Sequence[T] | None, limit: int, check: Check[T], path: str) -> list[FieldError]:
     """Each item by itself, and their number; a negative limit is none."""
     items = items or ()
     errors = [error for place, item in enumerate(items) for error in check(item, f"{path}[{place}]")]
@@ -82,7 +83,7 @@ def validate_list(items: Sequence[T] | None, limit: int, check: _Check[T], path:
 def validate_set(
     items: Sequence[T] | None,
     limit: int,
-    check: _Check[T],
+    check: Check[T],
     key: Callable[[T], Hashable],
     path: str,
     field: str = "",
@@ -110,7 +111,7 @@ def validate_set(
 
 
 def validate_map(
-    items: Mapping[str, T] | None, longest_key: int, check_key: _Check[str], check: _Check[T], path: str
+    items: Mapping[str, T] | None, longest_key: int, check_key: Check[str], check: Check[T], path: str
 ) -> list[FieldError]:
     """Keys and values; a key longer than `longest_key` is truncated in the path."""
     errors = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ....model.version import Difference, Version
@@ -14,6 +15,7 @@ from ...api.errors import FieldError
 from ..scheduling_validation import validate_node_selector
 from .capacity import validate_capacity
 from .fields import (
+    Check,
     Fields,
     validate_binding_conditions,
     validate_driver_name,
@@ -29,7 +31,6 @@ from .fields import (
 from .internal_form import internal
 
 __all__ = ["validate_slice_spec"]
-
 _DEVICES_AT_MOST: Final = 128
 _ATTRIBUTES_AT_MOST: Final = 32
 _TAINTS_AT_MOST: Final = 4
@@ -81,9 +82,7 @@ def validate_slice_spec(spec: Fields, old: Fields | None, path: str, release: Ve
     if (count := _counters(shared)) > _SHARED_COUNTERS_AT_MOST:
         why = f"the total number of shared counters must not exceed {_SHARED_COUNTERS_AT_MOST}"
         errors.append(FieldError.invalid(where, count, why))
-    return errors + validate_set(
-        shared, -1, _validate_counter_set, lambda one: str(one.get("name") or ""), where, "name"
-    )
+    return errors + _validate_named(shared, -1, _validate_counter_set, where)
 
 
 def _validate_parts_of_pool(spec: Fields, path: str) -> list[FieldError]:
@@ -93,22 +92,20 @@ def _validate_parts_of_pool(spec: Fields, path: str) -> list[FieldError]:
     if spec.get("devices") is not None and spec.get("sharedCounters") is not None:
         errors.append(FieldError.invalid(path, "", "only one of `sharedCounters` or `devices` is allowed"))
     is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
-    errors += validate_set(
-        devices,
-        _ADVANCED_DEVICES_AT_MOST if is_advanced else _DEVICES_AT_MOST,
-        lambda device, at: _validate_device(device, at, None, has_own_nodes=bool(spec.get("perDeviceNodeSelection"))),
-        lambda device: str(device.get("name") or ""),
-        f"{path}.devices",
-        "name",
-    )
-    return errors + validate_set(
-        spec.get("sharedCounters"),
-        _COUNTER_SETS_AT_MOST,
-        _validate_counter_set,
-        lambda one: str(one.get("name") or ""),
-        f"{path}.sharedCounters",
-        "name",
-    )
+    devices_at_most = _ADVANCED_DEVICES_AT_MOST if is_advanced else _DEVICES_AT_MOST
+    errors += _validate_named(devices, devices_at_most, _device_check(spec, None), f"{path}.devices")
+    shared = spec.get("sharedCounters")
+    return errors + _validate_named(shared, _COUNTER_SETS_AT_MOST, _validate_counter_set, f"{path}.sharedCounters")
+
+
+def _validate_named(items: Sequence[Fields] | None, limit: int, check: Check[Fields], path: str) -> list[FieldError]:
+    """Items that each have a name of their own."""
+    return validate_set(items, limit, check, lambda one: str(one.get("name") or ""), path, "name")
+
+
+def _device_check(spec: Fields, shared: Mapping[str, Fields] | None) -> Check[Fields]:
+    """What checks a device of a slice; see `_validate_device`."""
+    return partial(_validate_device, shared=shared, has_own_nodes=bool(spec.get("perDeviceNodeSelection")))
 
 
 def _validate_pool(pool: Fields, path: str) -> list[FieldError]:
@@ -169,14 +166,7 @@ def _one_of(chosen: Sequence[str], path: str, none: str, several: str) -> list[F
 def _validate_devices(spec: Fields, path: str) -> list[FieldError]:
     devices: Sequence[Fields] = spec.get("devices") or ()
     shared = {one.get("name") or "": one.get("counters") or {} for one in spec.get("sharedCounters") or ()}
-    errors = validate_set(
-        devices,
-        _DEVICES_AT_MOST,
-        lambda device, at: _validate_device(device, at, shared, has_own_nodes=bool(spec.get("perDeviceNodeSelection"))),
-        lambda device: str(device.get("name") or ""),
-        path,
-        "name",
-    )
+    errors = _validate_named(devices, _DEVICES_AT_MOST, _device_check(spec, shared), path)
     count = sum(_counters(device.get("consumesCounters") or ()) for device in devices)
     if count > _SLICE_COUNTERS_AT_MOST:
         why = f"the total number of counters in devices must not exceed {_SLICE_COUNTERS_AT_MOST}"
