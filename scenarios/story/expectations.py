@@ -70,6 +70,11 @@ class Expectation(Part):
         return False
 
     @property
+    def reads_claims(self) -> bool:
+        """Whether it expects anything of the checkpoint of claims."""
+        return False
+
+    @property
     def asks_pod_resources(self) -> bool:
         """Whether it takes a look at the PodResources API."""
         return not {"pod_resources", "pod_resources_get", "consistent"}.isdisjoint(self.model_fields_set)
@@ -142,7 +147,11 @@ class NodeExpectation(Expectation):
 
     @property
     def reads_checkpoint(self) -> bool:
-        return not {"checkpoint", "claims", "consistent"}.isdisjoint(self.model_fields_set)
+        return self.checkpoint is not None or self.consistent is not None
+
+    @property
+    def reads_claims(self) -> bool:
+        return bool(self.claims)
 
 
 class ExpectedOptions(FilledPart):

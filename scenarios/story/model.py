@@ -161,6 +161,11 @@ class Scenario(Part):
         return any(step.expect is not None and step.expect.reads_checkpoint for step in self.steps)
 
     @property
+    def reads_claims(self) -> bool:
+        """Whether it expects anything of a checkpoint of claims."""
+        return any(step.expect is not None and step.expect.reads_claims for step in self.steps)
+
+    @property
     def stubs_without_process(self) -> frozenset[str]:
         """The stubs of which no step needs that they are processes: they may be tasks of the backend."""
         seen = {

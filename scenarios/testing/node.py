@@ -49,6 +49,10 @@ class _OpenStory(Scenario):
     def reads_checkpoints(self) -> bool:
         return True
 
+    @property
+    def reads_claims(self) -> bool:
+        return True
+
 
 class AsyncNode:
     """A node with a kubelet and a scheduler, from `__aenter__` to `__aexit__`, in the loop of the test.

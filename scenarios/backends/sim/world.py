@@ -376,13 +376,13 @@ class SimulatedWorld:
         view = node_view(name, kubernetes, node, is_running=self._kubelets[name].is_running, panic=panic)
         api = answers.get(name, PodResourcesAnswers())
         view = replace(view, pod_resources=api.allocatable, pod_resources_get=api.get)
-        return self._with_checkpoints(view) if self._scenario.reads_checkpoints else view
-
-    def _with_checkpoints(self, view: NodeView) -> NodeView:
-        """What is in the kubelet's files, where the story wants to know."""
-        node = self._nodes[view.name]
-        checkpoint = checkpoint_view(read_checkpoint(node.checkpoint_text()), self._named)
-        return replace(view, checkpoint=checkpoint, claims=claim_users(node.claims_text(), self._named))
+        # The kubelet's files are read where the story wants to know.
+        if self._scenario.reads_checkpoints:
+            checkpoint = checkpoint_view(read_checkpoint(self._nodes[name].checkpoint_text()), self._named)
+            view = replace(view, checkpoint=checkpoint)
+        if self._scenario.reads_claims:
+            view = replace(view, claims=claim_users(self._nodes[name].claims_text(), self._named))
+        return view
 
     def _pod_view(self, pod: Pod, answers: Mapping[str, PodResourcesAnswers]) -> PodView:
         node = pod.node_name or ""

@@ -144,17 +144,11 @@ class SimNode:
 
     def checkpoint_text(self) -> str | None:
         """What is in the kubelet's file of who holds which device; None where there is none."""
-        try:
-            return (self.plugin_folder / CHECKPOINT_NAME).read_text(errors="replace")
-        except FileNotFoundError:
-            return None
+        return _text_of(self.plugin_folder / CHECKPOINT_NAME)
 
     def claims_text(self) -> str | None:
         """What is in the file of the kubelet's DRA manager; None where there is none."""
-        try:
-            return (self.directory / CLAIMS_CHECKPOINT_NAME).read_text(errors="replace")
-        except FileNotFoundError:
-            return None
+        return _text_of(self.directory / CLAIMS_CHECKPOINT_NAME)
 
     def kubelet_config(self) -> KubeletConfig:
         """The settings of the node's kubelet."""
@@ -188,6 +182,13 @@ class SimNode:
             devices = VendorDevices(self._machine_folder, *vendor_specs(self.spec))
             devices.serve(self.root)
         return devices
+
+
+def _text_of(file: Path) -> str | None:
+    try:
+        return file.read_text(errors="replace")
+    except FileNotFoundError:
+        return None
 
 
 def new_folder(base: Path | None) -> Path:
