@@ -18,8 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.patience import LIMIT_S
+from tests.support.patience import LIMIT_S, eventually
 
+_SAID = "that was all"
 _SESSIONS = {"SIMKUBELET_DRA_DRIVER": "dra", "SIMKUBELET_NVIDIA_DRA_DRIVER": "nvidia_dra"}
 
 
@@ -57,6 +58,34 @@ class LiveCluster:
     def kubectl(self, command: str, given: object = None, fails: bool = False) -> str:
         """What kubectl says to a command line."""
         return self.run(go_client("SIMKUBELET_KUBECTL"), *shlex.split(command), given=given, fails=fails)
+
+    def apply(self, api: str, kind: str, name: str, spec: Mapping[str, Any]) -> None:
+        """Let kubectl apply an object."""
+        self.kubectl("apply -f -", {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+    def run_with_claim(self, name: str, command: str, **source: str) -> str:
+        """Run a pod with a claim; what its container says before it sleeps.
+
+        Args:
+            name: the pod's.
+            command: what the container's shell runs.
+            source: ``resourceClaimName`` or ``resourceClaimTemplateName``.
+        """
+        container = {
+            "name": "main",
+            "image": "none",
+            "command": ["sh", "-c", f"{command}; echo {_SAID}; exec sleep 999"],
+            "resources": {"claims": [{"name": "gpu"}]},
+        }
+        spec = {
+            "containers": [container],
+            "resourceClaims": [{"name": "gpu", **source}],
+            "terminationGracePeriodSeconds": 1,
+        }
+        self.apply("v1", "Pod", name, spec)
+        self.wait_until_ready(name)
+        eventually(lambda: _SAID in self.kubectl(f"logs {name}"))
+        return self.kubectl(f"logs {name}")
 
     def command(self, command: str, fails: bool = False) -> str:
         """What `simkubelet` or `fakegpu` says in another terminal."""

@@ -26,33 +26,15 @@ def cluster() -> Iterator[LiveCluster]:
     command = f"exec {driver} --node-name node-1 --num-devices 4 --kubeconfig $XDG_RUNTIME_DIR/kubeconfig"
     with live_cluster(f"--runtime process --kubeconfig kubeconfig --plugin \"driver=sh -c '{command}'\"") as cluster:
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
-        apply(cluster, API, "DeviceClass", DRIVER, {"selectors": [selector]})
-        apply(cluster, API, "ResourceClaimTemplate", "template", {"spec": DEVICES})
+        cluster.apply(API, "DeviceClass", DRIVER, {"selectors": [selector]})
+        cluster.apply(API, "ResourceClaimTemplate", "template", {"spec": DEVICES})
         eventually(lambda: len(cluster.get("resourceslices")["items"]) == 1)
         yield cluster
 
 
-def apply(cluster: LiveCluster, api: str, kind: str, name: str, spec: dict[str, Any]) -> None:
-    cluster.kubectl("apply -f -", {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
-
-
 def run_pod(cluster: LiveCluster, name: str, **source: str) -> str:
     """Run a pod with a claim; what its container sees of the device."""
-    container = {
-        "name": "main",
-        "image": "none",
-        "command": ["sh", "-c", "env | grep GPU_DEVICE; exec sleep 999"],
-        "resources": {"claims": [{"name": "gpu"}]},
-    }
-    spec = {
-        "containers": [container],
-        "resourceClaims": [{"name": "gpu", **source}],
-        "terminationGracePeriodSeconds": 1,
-    }
-    apply(cluster, "v1", "Pod", name, spec)
-    cluster.wait_until_ready(name)
-    eventually(lambda: cluster.kubectl(f"logs {name}"))
-    return cluster.kubectl(f"logs {name}")
+    return cluster.run_with_claim(name, "env | grep GPU_DEVICE", **source)
 
 
 def claims(cluster: LiveCluster) -> dict[str, str]:
@@ -86,7 +68,7 @@ def drivers(cluster: LiveCluster) -> list[int]:
 
 
 def test_pods_with_claim_and_template_run_with_their_devices(cluster: LiveCluster) -> None:
-    apply(cluster, API, "ResourceClaim", "claim", DEVICES)
+    cluster.apply(API, "ResourceClaim", "claim", DEVICES)
 
     named = run_pod(cluster, "named", resourceClaimName="claim")
     templated = run_pod(cluster, "templated", resourceClaimTemplateName="template")

@@ -32,13 +32,9 @@ def cluster_of(gate: str = "", version: str = "1.36") -> Iterator[LiveCluster]:
     with live_cluster(f"{options} --plugin \"driver=sh -c '{command}'\"") as cluster:
         for kind, name in KINDS.items():
             expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == '{kind}'"
-            apply(cluster, "DeviceClass", name, {"selectors": [{"cel": {"expression": expression}}]})
+            cluster.apply(API, "DeviceClass", name, {"selectors": [{"cel": {"expression": expression}}]})
         eventually(lambda: cluster.get("resourceslices")["items"])
         yield cluster
-
-
-def apply(cluster: LiveCluster, kind: str, name: str, spec: dict[str, Any], api: str = API) -> None:
-    cluster.kubectl("apply -f -", {"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec})
 
 
 def run_pod(cluster: LiveCluster, name: str, kind: str = "gpu", expression: str = "") -> str:
@@ -46,24 +42,9 @@ def run_pod(cluster: LiveCluster, name: str, kind: str = "gpu", expression: str 
     exactly: dict[str, Any] = {"deviceClassName": KINDS[kind]}
     if expression:
         exactly["selectors"] = [{"cel": {"expression": expression}}]
-    apply(
-        cluster, "ResourceClaimTemplate", name, {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
-    )
-    container = {
-        "name": "main",
-        "image": "none",
-        "command": ["sh", "-c", "find /dev -name 'nvidia*'; nvidia-smi -L; echo seen; exec sleep 999"],
-        "resources": {"claims": [{"name": "gpu"}]},
-    }
-    spec = {
-        "containers": [container],
-        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": name}],
-        "terminationGracePeriodSeconds": 1,
-    }
-    apply(cluster, "Pod", name, spec, api="v1")
-    cluster.wait_until_ready(name)
-    eventually(lambda: "seen" in cluster.kubectl(f"logs {name}"))
-    return cluster.kubectl(f"logs {name}")
+    template = {"spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}}
+    cluster.apply(API, "ResourceClaimTemplate", name, template)
+    return cluster.run_with_claim(name, "find /dev -name 'nvidia*'; nvidia-smi -L", resourceClaimTemplateName=name)
 
 
 def devices(cluster: LiveCluster) -> dict[str, Any]:
