@@ -122,12 +122,15 @@ def stub_of(name: str, parameters: list[Parameter], versions: dict[str, list[str
     condition = " && ".join(f"{parameter.name} != NULL" for parameter in required) or "true"
     enter = f"FG_ENTER({device}, {condition})" if device else f"FG_ENTER_SYSTEM({condition})"
     lines = [f"    {enter};", "    FG_READ(gpu, fault, fault);" if device else "    (void)segment;"]
+    vgpu = next((parameter.name for parameter in parameters[:1] if parameter.type == "nvmlVgpuInstance_t"), None)
+    if vgpu:  # their numbers begin at 1
+        lines.append(f"    FG_REQUIRE({vgpu} != 0, NVML_ERROR_INVALID_ARGUMENT);")
     for parameter in parameters:
         macros = versions.get(parameter.base, [])
         if macros and parameter in required:
             wrong = " && ".join(f"{parameter.name}->version != {macro}" for macro in macros)
             lines.insert(1, f"    FG_REQUIRE(!({wrong}), NVML_ERROR_ARGUMENT_VERSION_MISMATCH);")
-        elif parameter not in required and parameter.name != device:
+        elif parameter not in required and parameter.name not in {device, vgpu}:
             lines.append(f"    (void){parameter.name};")
     signature = ", ".join(f"{parameter.type} {parameter.name}" for parameter in parameters) or "void"
     body = "\n".join(lines)

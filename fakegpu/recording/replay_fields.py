@@ -49,6 +49,7 @@ TEXTS: Final = {
 
 NUMBERS: Final[dict[tuple[str, str], tuple[str, Pick]]] = {
     ("fault", "supported_events"): ("nvmlDeviceGetSupportedEventTypes", same),
+    ("modes", "virtualization"): ("nvmlDeviceGetVirtualizationMode", same),
     ("identity", "minor_number"): ("nvmlDeviceGetMinorNumber", same),
     ("identity", "brand"): ("nvmlDeviceGetBrand", same),
     ("identity", "architecture"): ("nvmlDeviceGetArchitecture", same),

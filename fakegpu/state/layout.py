@@ -253,7 +253,7 @@ class Modes(ctypes.Structure):
         ("addressing", _u32),
         ("is_draining", _u32),
         ("gpm_is_streaming", _u32),
-        ("padding", _u32),
+        ("virtualization", _u32),  # nvmlGpuVirtualizationMode_t; 1: passed through to a virtual machine
     ]
 
 

@@ -205,7 +205,7 @@ struct fg_modes {
     uint32_t addressing;
     uint32_t is_draining;
     uint32_t gpm_is_streaming;
-    uint32_t padding;
+    uint32_t virtualization; /* nvmlGpuVirtualizationMode_t; 1: passed through to a virtual machine */
 };
 
 #define FG_CPU_WORDS 16u

@@ -77,8 +77,6 @@ static nvmlReturn_t find(const struct fg_segment *segment, const struct fg_gpu *
                          nvmlAccountingStats_v2_t *stats)
 {
     struct list list;
-    FG_READ(gpu, modes, modes);
-    FG_REQUIRE(modes.accounting, NVML_ERROR_NOT_SUPPORTED);
     FG_TRY(collect(segment, gpu, &list));
     for (unsigned int index = 0; index < list.count; index++) {
         const struct fg_account *account = &list.entries[index];

@@ -28,17 +28,28 @@ static inline uint32_t under_lock(const struct fg_clocks *clocks, unsigned int t
 
 FG_API nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)
 {
-    FG_ENTER(device, mhz != NULL && IS_DOMAIN(type));
+    FG_ENTER(device, mhz != NULL);
     FG_READ(gpu, clocks, clocks);
-    FG_REQUIRE(clocks.current_mhz[type] != 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(IS_DOMAIN(type) && clocks.current_mhz[type] != 0, NVML_ERROR_NOT_SUPPORTED);
     *mhz = under_lock(&clocks, type, clocks.current_mhz[type]);
     return NVML_SUCCESS;
 }
 
 FG_CLOCK_GETTER(nvmlDeviceGetMaxClockInfo, maximum_mhz)
-FG_CLOCK_GETTER(nvmlDeviceGetMaxCustomerBoostClock, maximum_mhz)
 FG_CLOCK_GETTER(nvmlDeviceGetApplicationsClock, application_mhz)
 FG_CLOCK_GETTER(nvmlDeviceGetDefaultApplicationsClock, default_application_mhz)
+
+/* Customers boost the graphics and SM clocks only: driver 580 on an H200. */
+#define IS_BOOSTED(type) ((type) == NVML_CLOCK_GRAPHICS || (type) == NVML_CLOCK_SM)
+
+FG_API nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)
+{
+    FG_ENTER(device, mhz != NULL && IS_DOMAIN(type));
+    FG_READ(gpu, clocks, clocks);
+    FG_REQUIRE(clocks.maximum_mhz[type] != 0 && IS_BOOSTED(type), NVML_ERROR_NOT_SUPPORTED);
+    *mhz = clocks.maximum_mhz[type];
+    return NVML_SUCCESS;
+}
 
 FG_API nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id, unsigned int *mhz)
 {
@@ -50,7 +61,8 @@ FG_API nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId
         [NVML_CLOCK_ID_APP_CLOCK_DEFAULT] = clocks.default_application_mhz,
         [NVML_CLOCK_ID_CUSTOMER_BOOST_MAX] = clocks.maximum_mhz,
     };
-    FG_REQUIRE(by_id[id][type] != 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(by_id[id][type] != 0 && (id != NVML_CLOCK_ID_CUSTOMER_BOOST_MAX || IS_BOOSTED(type)),
+               NVML_ERROR_NOT_SUPPORTED);
     *mhz = id == NVML_CLOCK_ID_CURRENT ? under_lock(&clocks, type, by_id[id][type]) : by_id[id][type];
     return NVML_SUCCESS;
 }
@@ -96,7 +108,8 @@ FG_API nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int me
     FG_ENTER(device, count != NULL);
     FG_READ(gpu, clocks, clocks);
     unsigned int position = memory_clock_position(&clocks, memory_mhz);
-    FG_REQUIRE(position < memory_clock_count(&clocks), NVML_ERROR_NOT_FOUND);
+    /* nvml.h says NOT_FOUND; driver 580 on an H200 answers this. */
+    FG_REQUIRE(position < memory_clock_count(&clocks), NVML_ERROR_INVALID_ARGUMENT);
     FG_REQUIRE(clocks.graphics_step_khz > 0, NVML_ERROR_NOT_SUPPORTED);
     unsigned int lowest_khz = clocks.graphics_min_mhz * 1000;
     /* Reported clocks are rounded down, so the highest clock may be up to one MHz more than reported. */
@@ -116,7 +129,7 @@ FG_API nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType_t typ
     FG_ENTER(device, IS_DOMAIN(type) && (unsigned int)state < NVML_MAX_GPU_PERF_PSTATES && min_mhz != NULL &&
                          max_mhz != NULL);
     FG_READ(gpu, clocks, clocks);
-    FG_REQUIRE((clocks.performance_states >> state & 1u) != 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE((clocks.performance_states >> state & 1u) != 0, NVML_ERROR_UNKNOWN); /* driver 580 on an H200 */
     *min_mhz = type == NVML_CLOCK_MEM ? clocks.memory_mhz[0] : clocks.graphics_min_mhz;
     *max_mhz = clocks.maximum_mhz[type];
     return NVML_SUCCESS;
@@ -128,7 +141,8 @@ FG_API nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t device, nvmlPstates_
     FG_READ(gpu, clocks, clocks);
     unsigned int found = 0;
     unsigned int room = size / sizeof *states;
-    for (unsigned int state = 0; state < NVML_MAX_GPU_PERF_PSTATES; state++) {
+    /* The slowest first: driver 580 on an H200. */
+    for (unsigned int state = NVML_MAX_GPU_PERF_PSTATES; state-- > 0;) {
         if ((clocks.performance_states >> state & 1u) == 0)
             continue;
         FG_REQUIRE(found < room, NVML_ERROR_INSUFFICIENT_SIZE);

@@ -67,7 +67,7 @@ FG_API nvmlDeviceGetConfComputeMemSizeInfo(nvmlDevice_t device, nvmlConfComputeM
     FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_HOPPER, NVML_ERROR_NOT_SUPPORTED);
     FG_READ(gpu, memory, memory);
     info->protectedMemSizeKib = 0;
-    info->unprotectedMemSizeKib = memory.total_bytes / 1024u;
+    info->unprotectedMemSizeKib = (memory.total_bytes - memory.reserved_bytes) / 1024u;
     return NVML_SUCCESS;
 }
 
@@ -76,5 +76,13 @@ FG_API nvmlDeviceGetConfComputeProtectedMemoryUsage(nvmlDevice_t device, nvmlMem
     FG_ENTER(device, memory != NULL);
     FG_READ(gpu, fault, fault);
     memory->total = memory->free = memory->used = 0;
+    return NVML_SUCCESS;
+}
+
+FG_API nvmlSystemGetConfComputeGpusReadyState(unsigned int *is_ready)
+{
+    FG_ENTER_SYSTEM(is_ready != NULL);
+    (void)segment;
+    *is_ready = NVML_CC_ACCEPTING_CLIENT_REQUESTS_FALSE;
     return NVML_SUCCESS;
 }

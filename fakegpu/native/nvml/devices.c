@@ -54,7 +54,8 @@ FG_API nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
     FG_ENTER_SYSTEM(uuid != NULL && device != NULL);
     for (unsigned int position = 0; position < fg_visible_count; position++) {
         FG_READ_EVEN_IF_LOST(fg_visible_gpu(segment, position), identity.uuid, found);
-        if (strncmp(uuid, found, sizeof found) == 0)
+        /* Driver 580 finds a GPU without the prefix `GPU-` as well. */
+        if (strncmp(uuid, found, sizeof found) == 0 || strncmp(uuid, found + 4, sizeof found - 4) == 0)
             return hand_out(fg_visible_gpu(segment, position), device);
     }
     return hand_out_mig_device(segment, uuid, device);

@@ -24,7 +24,7 @@ FG_API nvmlDeviceQueryDrainState(nvmlPciInfo_t *address, nvmlEnableState_t *stat
 {
     FG_ENTER_SYSTEM(address != NULL && state != NULL);
     const struct fg_gpu *gpu = gpu_at(segment, address);
-    FG_REQUIRE(gpu != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    FG_REQUIRE(gpu != NULL, NVML_ERROR_NOT_FOUND);
     FG_READ(gpu, modes, modes);
     *state = modes.is_draining ? NVML_FEATURE_ENABLED : NVML_FEATURE_DISABLED;
     return NVML_SUCCESS;

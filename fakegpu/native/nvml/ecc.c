@@ -52,6 +52,11 @@ FG_API nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_
     bool is_reported = error == NVML_MEMORY_ERROR_TYPE_UNCORRECTED && counter == NVML_VOLATILE_ECC &&
                    location != NVML_MEMORY_LOCATION_DRAM;
     FG_REQUIRE(!FG_IS_MIG_DEVICE || is_reported, NVML_ERROR_NOT_SUPPORTED);
+    /* Hopper counts by kind of memory, and not by its caches and registers: driver 580 on an H200. */
+    FG_READ(gpu, identity, identity);
+    bool is_kind = location == NVML_MEMORY_LOCATION_DRAM || location == NVML_MEMORY_LOCATION_SRAM;
+    FG_REQUIRE(FG_IS_MIG_DEVICE || is_kind || identity.architecture < NVML_DEVICE_ARCH_HOPPER,
+               NVML_ERROR_NOT_SUPPORTED);
     *count = FG_IS_MIG_DEVICE ? 0 : ecc.errors[error][counter][location];
     return NVML_SUCCESS;
 }

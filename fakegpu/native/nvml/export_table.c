@@ -88,8 +88,11 @@ static nvmlReturn_t common_ancestor(const char *bus_id, const char *other_bus_id
     FG_ENTER_SYSTEM(bus_id != NULL && other_bus_id != NULL && steps != NULL);
     (void)segment;
     if (nvmlDeviceGetHandleByPciBusId_v2(bus_id, &device) == NVML_SUCCESS &&
-        nvmlDeviceGetHandleByPciBusId_v2(other_bus_id, &other) == NVML_SUCCESS)
-        FG_TRY(nvmlDeviceGetTopologyCommonAncestor(device, other, &level));
+        nvmlDeviceGetHandleByPciBusId_v2(other_bus_id, &other) == NVML_SUCCESS) {
+        level = NVML_TOPOLOGY_INTERNAL;
+        if (device != other)
+            FG_TRY(nvmlDeviceGetTopologyCommonAncestor(device, other, &level));
+    }
     switch (level) {
     case NVML_TOPOLOGY_INTERNAL:
     case NVML_TOPOLOGY_SINGLE: *steps = SAME_SWITCH; break;

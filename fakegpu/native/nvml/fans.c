@@ -1,10 +1,10 @@
 /* Fans: their speed, and what controls it. */
 #include "nvml/change.h"
 
-/* Steps 3 and 4 for one fan: declares `fans`. */
+/* Steps 3 and 4 for one fan: declares `fans`. A board without fans has none with that number: INVALID_ARGUMENT, as
+ * driver 580 answers of an H200. */
 #define FG_READ_FAN(gpu, fan)                                                                                          \
     FG_READ(gpu, fans, fans);                                                                                          \
-    FG_REQUIRE(fans.count > 0, NVML_ERROR_NOT_SUPPORTED);                                                              \
     FG_REQUIRE((fan) < fans.count && (fan) < FG_FANS_MAX, NVML_ERROR_INVALID_ARGUMENT)
 
 FG_API nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, unsigned int fan, unsigned int *percent)
@@ -53,7 +53,9 @@ FG_API nvmlDeviceGetCoolerInfo(nvmlDevice_t device, nvmlCoolerInfo_t *cooler)
 {
     FG_ENTER(device, cooler != NULL);
     FG_REQUIRE_VERSION(cooler, nvmlCoolerInfo_v1);
-    FG_READ_FAN(gpu, cooler->index);
+    FG_READ(gpu, fans, fans);
+    FG_REQUIRE(fans.count > 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(cooler->index < fans.count, NVML_ERROR_INVALID_ARGUMENT);
     cooler->signalType = NVML_THERMAL_COOLER_SIGNAL_VARIABLE;
     cooler->target = NVML_THERMAL_COOLER_TARGET_GPU_RELATED;
     return NVML_SUCCESS;

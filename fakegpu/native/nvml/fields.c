@@ -49,8 +49,10 @@ static nvmlReturn_t answer_ecc_errors(const struct fg_gpu *gpu, nvmlFieldValue_t
         [NVML_FI_DEV_ECC_DBE_AGG_CBU] = {DOUBLE, NVML_AGGREGATE_ECC, NVML_MEMORY_LOCATION_CBU},
     };
     FG_READ(gpu, ecc, ecc);
-    FG_REQUIRE(ecc.is_supported && ecc.current, NVML_ERROR_NOT_SUPPORTED);
+    FG_READ(gpu, identity, identity);
     unsigned int id = field->fieldId;
+    bool is_here = counters[id].location == ALL_LOCATIONS || identity.architecture < NVML_DEVICE_ARCH_HOPPER;
+    FG_REQUIRE(ecc.is_supported && ecc.current && is_here, NVML_ERROR_NOT_SUPPORTED);
     const uint64_t *errors = ecc.errors[counters[id].error][counters[id].counter];
     uint64_t sum = 0;
     for (unsigned int location = 0; location < FG_ECC_LOCATIONS; location++) {
@@ -112,8 +114,11 @@ static nvmlReturn_t answer_power(const struct fg_gpu *gpu, nvmlFieldValue_t *fie
     FG_READ(gpu, power, power);
     if (field->scopeId == NVML_POWER_SCOPE_MODULE)
         return answer_module_power(gpu, field);
+    if (field->scopeId == NVML_POWER_SCOPE_MEMORY && field->fieldId >= NVML_FI_DEV_POWER_MIN_LIMIT &&
+        field->fieldId <= NVML_FI_DEV_POWER_CURRENT_LIMIT)
+        return NVML_ERROR_INVALID_ARGUMENT;
     if (field->scopeId == NVML_POWER_SCOPE_MEMORY && power.memory_usage_mw != 0 &&
-        (field->fieldId == NVML_FI_DEV_POWER_AVERAGE || field->fieldId == NVML_FI_DEV_POWER_INSTANT))
+        field->fieldId == NVML_FI_DEV_POWER_AVERAGE)
         return fg_field_small(field, power.memory_usage_mw);
     FG_REQUIRE(field->scopeId == NVML_POWER_SCOPE_GPU, NVML_ERROR_NOT_SUPPORTED);
     switch (field->fieldId) {
@@ -185,6 +190,13 @@ static nvmlReturn_t answer_violation(const struct fg_gpu *gpu, nvmlFieldValue_t 
     return fg_field_whole(field, counters.violation_ns[policy]);
 }
 
+static nvmlReturn_t answer_slowdown(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
+{
+    FG_READ(gpu, identity, identity);
+    FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_HOPPER, NVML_ERROR_NOT_SUPPORTED);
+    return fg_field_whole(field, 0);
+}
+
 static nvmlReturn_t answer_c2c(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
     FG_READ(gpu, firmware, firmware);
@@ -230,6 +242,9 @@ static nvmlReturn_t answer(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
     case NVML_FI_DEV_POWER_AVERAGE ... NVML_FI_DEV_POWER_REQUESTED_LIMIT: return answer_power(gpu, field);
     case NVML_FI_DEV_TEMPERATURE_SHUTDOWN_TLIMIT ... NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT:
         return answer_t_limit(gpu, field);
+    /* No board here slows down so: Hopper says so, of others nothing is known. */
+    case NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN:
+    case NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN: return answer_slowdown(gpu, field);
     /* No board here needs a reset. */
     case NVML_FI_DEV_RESET_STATUS:
     case NVML_FI_DEV_DRAIN_AND_RESET_STATUS:

@@ -72,14 +72,14 @@ FG_API nvmlDeviceGetPdi(nvmlDevice_t device, nvmlPdi_t *pdi)
     return NVML_SUCCESS;
 }
 
-/* Where the board sits in its rack, reported from Blackwell on. A rack here is one host and one tray. */
+/* Where the board sits in its rack, reported from Hopper on. A rack here is one host and one tray. */
 FG_API nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *info)
 {
     FG_ENTER(device, info != NULL);
     unsigned int version = info->version;
     FG_REQUIRE(version == nvmlPlatformInfo_v1 || version == nvmlPlatformInfo_v2, NVML_ERROR_ARGUMENT_VERSION_MISMATCH);
     FG_READ(gpu, identity, identity);
-    FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_BLACKWELL, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_HOPPER, NVML_ERROR_NOT_SUPPORTED);
     FG_READ(gpu, fabric, fabric);
     memset(info, 0, sizeof *info);
     info->version = version;
@@ -93,6 +93,8 @@ _Static_assert(sizeof(nvmlPlatformInfo_v1_t) == sizeof(nvmlPlatformInfo_v2_t), "
 FG_API nvmlDeviceGetHostname_v1(nvmlDevice_t device, nvmlHostname_v1_t *hostname)
 {
     FG_ENTER(device, hostname != NULL);
+    FG_READ(gpu, identity, identity);
+    FG_REQUIRE(identity.architecture >= NVML_DEVICE_ARCH_BLACKWELL, NVML_ERROR_NOT_SUPPORTED); /* not on an H200 */
     FG_READ(gpu, firmware, firmware);
     memcpy(hostname->value, firmware.hostname, sizeof hostname->value);
     return NVML_SUCCESS;

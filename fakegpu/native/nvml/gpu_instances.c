@@ -16,8 +16,6 @@
     .decoderCount = (profile)->decoders, .encoderCount = (profile)->encoders, .jpegCount = (profile)->jpegs,           \
     .ofaCount = (profile)->ofas, .memorySizeMB = (profile)->memory_mib
 
-#define FG_REQUIRE_MODE FG_REQUIRE(modes.mig_current, NVML_ERROR_NOT_SUPPORTED)
-
 FG_API nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, unsigned int profile, nvmlGpuInstanceProfileInfo_t *info)
 {
     FG_ENTER(device, info != NULL && profile < NVML_GPU_INSTANCE_PROFILE_COUNT);
@@ -62,7 +60,7 @@ static nvmlReturn_t fill_any(nvmlGpuInstanceProfileInfo_v2_t *info, const struct
     else if (info->version == nvmlGpuInstanceProfileInfo_v3)
         fill_v3((nvmlGpuInstanceProfileInfo_v3_t *)(void *)info, profile);
     else
-        return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+        return NVML_ERROR_INVALID_ARGUMENT; /* and not a mismatch of versions: driver 580 on an H200 */
     return NVML_SUCCESS;
 }
 
@@ -82,7 +80,7 @@ FG_API nvmlDeviceGetGpuInstanceProfileInfoByIdV(nvmlDevice_t device, unsigned in
     FG_ENTER(device, info != NULL);
     FG_READ_MIG;
     const struct fg_mig_profile *found = fg_mig_profile_by_id(&mig, id, &profile);
-    FG_REQUIRE(found != NULL, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(found != NULL, NVML_ERROR_INVALID_ARGUMENT);
     return fill_any(info, found);
 }
 
@@ -94,7 +92,7 @@ FG_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsign
     FG_READ_MIG;
     FG_REQUIRE_ADMINISTRATOR;
     const struct fg_mig_profile *wanted = fg_mig_profile_by_id(&mig, id, &profile);
-    FG_REQUIRE(wanted != NULL, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(wanted != NULL, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned int start = 0; start < mig.memory_slices; start++) {
         if ((wanted->starts >> start & 1u) == 0)
             continue;
@@ -108,17 +106,16 @@ FG_API nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, unsign
 
 FG_ALIAS(nvmlDeviceGetGpuInstancePossiblePlacements, nvmlDeviceGetGpuInstancePossiblePlacements_v2);
 
-/* nvidia-smi lists the profiles of every GPU that can be partitioned, and of one whose MIG mode is off none is free.
- * Source: nvidia-smi 550.163.01 asks without regard to the mode and ends at any other code; `mig -lgip` of driver
- * 550.54.14 before the mode's change took effect, in public reports: 0/7, 0/4, ... */
+/* Of a GPU whose MIG mode is off, all instances that would fit are free: nvidia-smi 580.159.04 lists 7/7, 4/4, ... of
+ * an H200. */
 FG_API nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, unsigned int id, unsigned int *count)
 {
     unsigned int profile;
     FG_ENTER(device, count != NULL);
     FG_READ_MIG;
     FG_REQUIRE_ADMINISTRATOR;
-    FG_REQUIRE(fg_mig_profile_by_id(&mig, id, &profile) != NULL, NVML_ERROR_NOT_SUPPORTED);
-    *count = modes.mig_current ? fg_mig_capacity(&mig, profile) : 0;
+    FG_REQUIRE(fg_mig_profile_by_id(&mig, id, &profile) != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    *count = fg_mig_capacity(&mig, profile);
     return NVML_SUCCESS;
 }
 
@@ -127,7 +124,7 @@ static nvmlReturn_t create(const struct fg_segment *segment, const struct fg_gpu
 {
     unsigned int profile, id;
     FG_READ_MIG;
-    FG_REQUIRE_MODE;
+    FG_REQUIRE(modes.mig_current, NVML_ERROR_NOT_SUPPORTED);
     const struct fg_mig_profile *wanted = fg_mig_profile_by_id(&mig, profile_id, &profile);
     FG_REQUIRE(wanted != NULL && (start == FG_ANY_START || size == wanted->size), NVML_ERROR_INVALID_ARGUMENT);
     FG_CHANGE(gpu, change);
@@ -186,9 +183,8 @@ FG_API nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int profile_id, n
     unsigned int profile, found = 0;
     FG_ENTER(device, instances != NULL && count != NULL);
     FG_READ_MIG;
-    FG_REQUIRE_MODE;
     FG_REQUIRE_ADMINISTRATOR;
-    FG_REQUIRE(fg_mig_profile_by_id(&mig, profile_id, &profile) != NULL, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(fg_mig_profile_by_id(&mig, profile_id, &profile) != NULL, NVML_ERROR_INVALID_ARGUMENT);
     for (unsigned int id = 0; id < FG_GPU_INSTANCES; id++)
         if (mig.gpu_instances[id].is_here && mig.gpu_instances[id].profile == profile)
             instances[found++] = fg_handle_at(gpu, FG_AT_GPU_INSTANCES + id);
@@ -200,7 +196,6 @@ FG_API nvmlDeviceGetGpuInstanceById(nvmlDevice_t device, unsigned int id, nvmlGp
 {
     FG_ENTER(device, instance != NULL);
     FG_READ_MIG;
-    FG_REQUIRE_MODE;
     FG_REQUIRE_ADMINISTRATOR;
     FG_REQUIRE(id < FG_GPU_INSTANCES && mig.gpu_instances[id].is_here, NVML_ERROR_NOT_FOUND);
     *instance = fg_handle_at(gpu, FG_AT_GPU_INSTANCES + id);

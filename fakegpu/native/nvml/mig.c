@@ -141,7 +141,11 @@ FG_API nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig_device, nvm
 
 FG_API nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-    FG_ENTER_MIG_DEVICE(device, attributes != NULL);
+    FG_ENTER_ANY(device, attributes != NULL);
+    FG_REQUIRE(FG_IS_MIG_DEVICE, NVML_ERROR_NOT_SUPPORTED);
+    FG_READ(gpu, mig, mig);
+    const struct fg_compute_instance *part = &mig.compute_instances[slot];
+    FG_REQUIRE(part->is_here, NVML_ERROR_INVALID_ARGUMENT);
     const struct fg_mig_profile *profile = &mig.profiles[mig.gpu_instances[part->gpu_instance].profile];
     unsigned int slices = fg_mig_compute_slices(part->profile, profile->slices);
     *attributes = (nvmlDeviceAttributes_t){

@@ -34,7 +34,7 @@ FG_API nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMode_t mode)
 
 FG_GETTER(nvmlDeviceGetDisplayMode, nvmlEnableState_t, modes, true, modes.display)
 FG_GETTER(nvmlDeviceGetDisplayActive, nvmlEnableState_t, modes, true, modes.display_active)
-FG_GETTER(nvmlDeviceGetVirtualizationMode, nvmlGpuVirtualizationMode_t, modes, true, NVML_GPU_VIRTUALIZATION_MODE_NONE)
+FG_GETTER(nvmlDeviceGetVirtualizationMode, nvmlGpuVirtualizationMode_t, modes, true, modes.virtualization)
 
 FG_API nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceAddressingMode_t *mode)
 {

@@ -46,6 +46,7 @@ FG_API nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int lengt
     ssize_t got = read(file, command, sizeof command - 1);
     close(file);
     FG_REQUIRE(got >= 0, NVML_ERROR_NOT_FOUND);
+    FG_REQUIRE(got > 0, NVML_ERROR_NO_DATA); /* a thread of the kernel */
     command[got] = '\0';
     snprintf(name, length, "%s", command); /* cut to the caller's room, as nvml.h says */
     return NVML_SUCCESS;
@@ -70,15 +71,17 @@ FG_API nvmlUnitGetCount(unsigned int *count)
 
 FG_API nvmlGetExcludedDeviceCount(unsigned int *count)
 {
-    FG_REQUIRE(count != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    FG_ENTER_SYSTEM(count != NULL);
+    (void)segment;
     *count = 0;
     return NVML_SUCCESS;
 }
 
 FG_API nvmlGetExcludedDeviceInfoByIndex(unsigned int index, nvmlExcludedDeviceInfo_t *info)
 {
+    FG_ENTER_SYSTEM(info != NULL);
+    (void)segment;
     (void)index;
-    (void)info;
     return NVML_ERROR_INVALID_ARGUMENT;
 }
 

@@ -63,7 +63,7 @@ FG_API nvmlDeviceSetTemperatureThreshold(nvmlDevice_t device, nvmlTemperatureThr
 /* One sensor, on the GPU itself: asked for by its number or by NVML_THERMAL_TARGET_ALL. */
 FG_API nvmlDeviceGetThermalSettings(nvmlDevice_t device, unsigned int sensor, nvmlGpuThermalSettings_t *settings)
 {
-    enum { LOWEST_C = -40, HIGHEST_C = 127 };
+    enum { LOWEST_C = 0, HIGHEST_C = 127 };
     FG_ENTER(device, settings != NULL && (sensor == 0 || sensor == NVML_THERMAL_TARGET_ALL));
     FG_READ(gpu, thermal, thermal);
     memset(settings, 0, sizeof *settings);

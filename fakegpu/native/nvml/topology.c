@@ -24,22 +24,18 @@ FG_API nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device, nvmlDevice_t oth
     FG_ENTER(device, level != NULL);
     const struct fg_gpu *other_gpu = fg_gpu_of(segment, other);
     FG_REQUIRE(other_gpu != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    FG_REQUIRE(other_gpu != gpu, NVML_ERROR_NOT_SUPPORTED);
     FG_READ(gpu, placement, mine);
     FG_READ(other_gpu, placement, theirs);
     *level = level_between(&mine, &theirs);
     return NVML_SUCCESS;
 }
 
-static bool is_level(nvmlGpuTopologyLevel_t level)
-{
-    unsigned int value = (unsigned int)level;
-    return value % 10 == 0 && value <= NVML_TOPOLOGY_SYSTEM;
-}
-
 FG_API nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level, unsigned int *count,
                                         nvmlDevice_t *devices)
 {
-    FG_ENTER(device, count != NULL && is_level(level) && (*count == 0 || devices != NULL));
+    /* An array without room is refused, which nvidia-ml-py passes where there is no such GPU. */
+    FG_ENTER(device, count != NULL && (*count == 0) == (devices == NULL));
     FG_READ(gpu, placement, mine);
     unsigned int room = *count;
     unsigned int found = 0;
@@ -118,7 +114,10 @@ FG_API nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuP2
 {
     FG_ENTER(device, status != NULL && (unsigned int)capability < NVML_P2P_CAPS_INDEX_UNKNOWN);
     const struct fg_gpu *other_gpu = fg_gpu_of(segment, other);
-    FG_REQUIRE(other_gpu != NULL && other_gpu != gpu, NVML_ERROR_INVALID_ARGUMENT);
+    FG_REQUIRE(other_gpu != NULL, NVML_ERROR_INVALID_ARGUMENT);
+    *status = NVML_P2P_STATUS_OK;
+    if (other_gpu == gpu)
+        return NVML_SUCCESS;
     bool has_nvlink;
     FG_TRY(find_nvlink(gpu, other_gpu, &has_nvlink));
     bool needs_nvlink = capability == NVML_P2P_CAPS_INDEX_NVLINK || capability == NVML_P2P_CAPS_INDEX_ATOMICS;

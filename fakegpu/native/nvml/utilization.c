@@ -86,7 +86,9 @@ FG_API nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t type,
 {
     FG_ENTER(device, percent != NULL && (unsigned int)type <= NVML_ENCODER_QUERY_AV1);
     FG_READ(gpu, utilization, utilization);
-    FG_REQUIRE(utilization.has_encoder, NVML_ERROR_NOT_SUPPORTED);
+    FG_READ(gpu, identity, identity);
+    bool has_av1 = identity.architecture == NVML_DEVICE_ARCH_ADA || identity.architecture >= NVML_DEVICE_ARCH_BLACKWELL;
+    FG_REQUIRE(utilization.has_encoder && (type != NVML_ENCODER_QUERY_AV1 || has_av1), NVML_ERROR_NOT_SUPPORTED);
     *percent = 100u - utilization.encoder_percent;
     return NVML_SUCCESS;
 }

@@ -140,4 +140,7 @@ def test_structs_of_another_version_are_refused(caller: Caller, header: Header) 
         first = signature.parameters[0].type if signature.parameters else ""
         if is_versioned and first == "nvmlDevice_t":
             code = caller.call(signature, fitting(has_version=False, fill=0xFF))
+            if "GpuInstanceProfileInfo" in signature.name:
+                assert code == 2, f"{signature.name} answers {code}"  # as driver 580 does
+                continue
             assert code == 25, f"{signature.name} answers {code}"

@@ -131,11 +131,11 @@ def test_h100_machine_as_nvidia_ml_py_sees_it(tmp_path: Path) -> None:
         "cpus": [(1 << 56) - 1, 0],
         "nodes": [1],
         "slowdown": 89,
-        "topology": [0, 40, 40, 40, 50, 50, 50, 50],
+        "topology": ["NVMLError_NotSupported", 40, 40, 40, 50, 50, 50, 50],
         "field": 18,
     }
     assert {key: first[key] for key in expected} == expected
-    assert last["topology"] == [50, 50, 50, 50, 40, 40, 40, 0]
+    assert last["topology"] == [50, 50, 50, 50, 40, 40, 40, "NVMLError_NotSupported"]
     assert last["nodes"] == [2]
 
 
@@ -154,7 +154,7 @@ def test_t4_machine_has_no_mig_no_nvlink_and_retires_pages(tmp_path: Path) -> No
 def test_a100_pairs_share_a_tree_of_pcie_switches(tmp_path: Path) -> None:
     seen = enumerate_gpus(Machine.create(tmp_path / "node", "a100-40gb", 4))["gpus"]
 
-    assert seen[0]["topology"] == [0, 20, 40, 40]
+    assert seen[0]["topology"] == ["NVMLError_NotSupported", 20, 40, 40]
     assert (seen[0]["link_0"], seen[0]["link_17"]) == (1, "NVMLError_NotSupported")
 
 

@@ -61,7 +61,6 @@ def test_functions_that_a_board_without_fans_displays_and_vgpus_does_not_support
         "nvmlDeviceGetAutoBoostedClocksEnabled",
         "nvmlDeviceGetHostVgpuMode",
         "nvmlDeviceGetNumaNodeId",
-        "nvmlDeviceGetGpcClkVfOffset",
     ]
 
     answers = ask(see, h100, {name: f"told(n.{name}, device)" for name in names})
@@ -170,13 +169,38 @@ one, two = n.nvmlGpmSampleAlloc(), n.nvmlGpmSampleAlloc()
 n.nvmlGpmSampleGet(device, one)
 n.nvmlGpmSampleGet(device, two)
 wanted = n.c_nvmlGpmMetricsGet_t()
-wanted.version, wanted.numMetrics, wanted.sample1, wanted.sample2 = 1, 2, one, two
-wanted.metrics[0].metricId, wanted.metrics[1].metricId = n.NVML_GPM_METRIC_SM_UTIL, 140
+wanted.version, wanted.numMetrics, wanted.sample1, wanted.sample2 = 1, 4, one, two
+ids = n.NVML_GPM_METRIC_SM_UTIL, n.NVML_GPM_METRIC_NVLINK_L9_TX_PER_SEC, 24, 210
+for metric, wanted_id in zip(wanted.metrics, ids):
+    metric.metricId = wanted_id
 n.nvmlGpmMetricsGet(wanted)
-print([(metric.nvmlReturn, metric.value) for metric in wanted.metrics[:2]])
+for metric in wanted.metrics[:4]:
+    info = metric.metricInfo
+    print(metric.nvmlReturn, metric.value, info.shortName, info.longName, info.unit)
 """
 
-    assert see(h100, code) == "[(0, 80.0), (3, 0.0)]\n"
+    assert see(h100, code).splitlines() == [
+        "0 80.0 b'smutil' b'SM_UTIL' b'%'",
+        "0 0.0 b'nvl9tx' b'NVLINK_L9_TX_PER_SEC' b'MiB/s'",
+        "0 0.0 None None b'%'",
+        "2 0.0 None None None",
+    ]
+
+
+def test_gpm_metrics_need_two_samples(see: See, h100: Machine) -> None:
+    code = f"""{ASK}
+one = n.nvmlGpmSampleAlloc()
+n.nvmlGpmSampleGet(device, one)
+wanted = n.c_nvmlGpmMetricsGet_t()
+wanted.version, wanted.numMetrics, wanted.sample1, wanted.sample2 = 1, 1, one, one
+wanted.metrics[0].metricId = n.NVML_GPM_METRIC_SM_UTIL
+try:
+    n.nvmlGpmMetricsGet(wanted)
+except n.NVMLError_InvalidArgument as error:
+    print(error)
+"""
+
+    assert see(h100, code) == "Invalid Argument\n"
 
 
 def test_samples_begin_after_the_last_seen(see: See, h100: Machine) -> None:

@@ -136,6 +136,7 @@ _KEPT = {
     "performance_states",
     "version",
 }
+DRAM, SRAM = 2, 7  # NVML_MEMORY_LOCATION_…
 _TOPICS = ("pci", "memory", "thermal", "power", "utilization", "ecc", "remap", "modes", "nvlink", "fabric", "counters")
 
 
@@ -158,12 +159,23 @@ def change_every_number(part: ctypes.Structure | ctypes.Array[Any], salt: int = 
     return salt
 
 
+def forget_what_hopper_hides(ecc: layout.Ecc) -> None:
+    """Hopper counts errors of its DRAM and SRAM, and not of single caches."""
+    for by_counter in ecc.errors:
+        for by_location in by_counter:
+            for location in range(len(by_location)):
+                if location not in (DRAM, SRAM):
+                    by_location[location] = 0
+
+
 @pytest.mark.parametrize("profile", ["h100-80gb", "t4"])
 def test_every_number_of_the_state_comes_back(profile: str, node: Node) -> None:
     machine = node("first", profile, 2)
     with Segment.open(machine.directory / "segment").change(0) as state:
         for topic in _TOPICS:
             change_every_number(getattr(state, topic))
+        if profile.startswith("h100"):
+            forget_what_hopper_hides(state.ecc)
     before = ask_fake(machine)
 
     after = again(Recording.of(before), node)

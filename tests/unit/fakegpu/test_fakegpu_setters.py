@@ -86,7 +86,7 @@ def test_only_root_sets(h100: Board, as_nobody: None, setter: str, arguments: tu
         ("SetAPIRestriction", (1, DISABLED), NOT_SUPPORTED),
         ("SetAutoBoostedClocksEnabled", (ENABLED,), NOT_SUPPORTED),
         ("SetGpuOperationMode", (0,), NOT_SUPPORTED),
-        ("SetFanSpeed_v2", (0, 50), NOT_SUPPORTED),
+        ("SetFanSpeed_v2", (0, 50), INVALID_ARGUMENT),
         ("SetGpcClkVfOffset", (15,), NOT_SUPPORTED),
         ("SetTemperatureThreshold", (1, ctypes.byref(ctypes.c_int(80))), NOT_SUPPORTED),
         ("ResetNvLinkErrorCounters", (99,), INVALID_ARGUMENT),
