@@ -77,6 +77,7 @@ class Seen:
 
     events: list[Entry] = field(default_factory=list)
     snapshot: Snapshot | None = None
+    specs: tuple[Mapping[str, Any], ...] = ()
     log: str = ""
     failure: str = ""
     duration_s: float = 0.0
@@ -102,13 +103,11 @@ def main() -> int:
         return 3
     rows = [Row("NVML", True, f"driver {hardware.driver}: {', '.join(hardware.names)}")]
     with tempfile.TemporaryDirectory(prefix="gpu-", dir="/tmp") as folder:
-        options = ["--mig-strategy=mixed", *sys.argv[1:]]
+        # Outside of a pod, the driver is where it was installed; a later option overrides.
+        options = ["--mig-strategy=mixed", "--driver-root-ctr-path=/", *sys.argv[1:]]
         seen = run_plugin(hardware, Path(folder), options)
         rows += [*registered(seen), *listed(seen, hardware), *allocated(seen), *subscribed(seen, hardware)]
-        specs = Path(folder, "cdi")
-        specs.mkdir()
-        with_cdi = [*options, "--device-list-strategy=cdi-cri", f"--cdi-spec-dir={specs}"]
-        rows += described(run_plugin(hardware, Path(folder), with_cdi), specs, hardware)
+        rows += described(run_plugin(hardware, Path(folder), [*options, "--device-list-strategy=cdi-cri"]), hardware)
     width = max(len(row.what) for row in rows)
     for row in rows:
         print(f"{row.what:{width}}  {'ok    ' if row.is_right else 'FAILED'}  {row.seen}")
@@ -185,7 +184,10 @@ def run_plugin(hardware: Hardware, folder: Path, options: list[str]) -> Seen:
     seen.duration_s = time.monotonic() - began
     seen.events = list(backend.trace)
     if backend.kept is not None:
-        seen.log = (backend.kept / "node-1" / "logs" / "plugins" / "nvidia.log").read_text(errors="replace")
+        node = backend.kept / "node-1"
+        seen.log = (node / "logs" / "plugins" / "nvidia.log").read_text(errors="replace")
+        specs = sorted((node / "root" / "run" / "cdi").glob("*.json"))
+        seen.specs = tuple(json.loads(file.read_text()) for file in specs)
     return seen
 
 
@@ -226,13 +228,11 @@ def subscribed(seen: Seen, hardware: Hardware) -> Iterator[Row]:
     yield Row("health", is_right, told)
 
 
-def described(seen: Seen, specs: Path, hardware: Hardware) -> Iterator[Row]:
+def described(seen: Seen, hardware: Hardware) -> Iterator[Row]:
     """What the CDI specifications say, and whether the device nodes in them are those of this machine."""
-    files = sorted(specs.glob("*.json"))
-    if not files:
+    if not seen.specs:
         yield Row("CDI", False, seen.failure or "no specification was written")
-    for file in files:
-        spec = json.loads(file.read_text())
+    for spec in seen.specs:
         edits = [spec.get("containerEdits", {}), *(device["containerEdits"] for device in spec["devices"])]
         nodes = {node.get("hostPath", node["path"]) for edit in edits for node in edit.get("deviceNodes", ())}
         mounts = {mount["hostPath"] for edit in edits for mount in edit.get("mounts", ())}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,11 @@ from tests.support.patience import PROGRAM_LIMIT_S
 TOOL = Path(__file__).parents[3] / "tools" / "check" / "plugin_on_gpus.py"
 
 
-def run(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def run(
+    environment: dict[str, str], *options: str, before: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(TOOL)],
+        [*before, sys.executable, str(TOOL), *options],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -47,6 +51,18 @@ def test_table_tells_what_was_seen_and_what_is_missing(tmp_path: Path) -> None:
     assert told["CDI"].startswith("FAILED  ")
     assert "libcuda.so" in told["CDI"]
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="device nodes of a fake machine need bwrap")
+def test_specifications_name_the_files_of_an_installed_driver(tmp_path: Path) -> None:
+    machine = Machine.create(tmp_path / "machine", "h200", 2, seed="gpus")
+    with_driver = [sys.executable, "-m", "fakegpu", "exec", "--dir", str(machine.directory), "--driver-root", "--"]
+
+    done = run({}, f"--driver-root-ctr-path={machine.directory / 'driver'}", before=with_driver)
+
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("CDI ")]
+    assert row.startswith("CDI k8s.device-plugin.nvidia.com/gpu  ok      2 devices, "), done.stdout + done.stderr
+    assert done.returncode == 0
 
 
 def test_machine_without_a_gpu_is_reported_in_one_line(tmp_path: Path) -> None:
