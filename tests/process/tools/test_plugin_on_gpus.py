@@ -19,9 +19,7 @@ from tests.support.patience import PROGRAM_LIMIT_S
 TOOL = Path(__file__).parents[3] / "tools" / "check" / "plugin_on_gpus.py"
 
 
-def run(
-    environment: dict[str, str], *options: str, before: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+def run(environment: dict[str, str], *options: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*before, sys.executable, str(TOOL), *options],
         env={**os.environ, **environment},
