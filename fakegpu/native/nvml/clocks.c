@@ -95,6 +95,13 @@ static unsigned int memory_clock_position(const struct fg_clocks *clocks, unsign
     return position;
 }
 
+/* The memory clock of a performance state: the slower the state, the slower its memory. */
+static unsigned int memory_clock_of(const struct fg_clocks *clocks, unsigned int state)
+{
+    unsigned int below = (unsigned int)__builtin_popcount(clocks->performance_states & ((1u << state) - 1u));
+    return below < memory_clock_count(clocks) ? clocks->memory_mhz[below] : clocks->memory_mhz[0];
+}
+
 FG_API nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned int *count, unsigned int *clocks_mhz)
 {
     FG_ENTER(device, count != NULL);
@@ -130,8 +137,8 @@ FG_API nvmlDeviceGetMinMaxClockOfPState(nvmlDevice_t device, nvmlClockType_t typ
                          max_mhz != NULL);
     FG_READ(gpu, clocks, clocks);
     FG_REQUIRE((clocks.performance_states >> state & 1u) != 0, NVML_ERROR_UNKNOWN); /* driver 580 on an H200 */
-    *min_mhz = type == NVML_CLOCK_MEM ? clocks.memory_mhz[0] : clocks.graphics_min_mhz;
-    *max_mhz = clocks.maximum_mhz[type];
+    *min_mhz = type == NVML_CLOCK_MEM ? memory_clock_of(&clocks, state) : clocks.graphics_min_mhz;
+    *max_mhz = type == NVML_CLOCK_MEM ? *min_mhz : clocks.maximum_mhz[type];
     return NVML_SUCCESS;
 }
 
@@ -183,12 +190,11 @@ FG_API nvmlDeviceGetPerformanceModes(nvmlDevice_t device, nvmlDevicePerfModes_t 
     size_t used = 0;
     unsigned int position = 0;
     modes->str[0] = '\0';
-    /* The slower a state, the slower its memory; the slowest comes first. */
+    /* The slowest comes first. */
     for (unsigned int state = NVML_MAX_GPU_PERF_PSTATES; state-- > 0;) {
         if ((clocks.performance_states >> state & 1u) == 0)
             continue;
-        unsigned int below = (unsigned int)__builtin_popcount(clocks.performance_states & ((1u << state) - 1u));
-        unsigned int memory_mhz = below < memory_clock_count(&clocks) ? clocks.memory_mhz[below] : clocks.memory_mhz[0];
+        unsigned int memory_mhz = memory_clock_of(&clocks, state);
         char *out = modes->str + used;
         size_t room = sizeof modes->str - used;
         int written = snprintf(out, room, "%sperf=%u, nvclock=%u, ", position > 0 ? " ; " : "", position,

@@ -24,7 +24,6 @@ NOT_MODELLED = {
     "nvmlDeviceGetFieldValues 228": "counters of NVLink 5, where NVLink is switched off",
     "nvmlDeviceGetFieldValues 229": "the same",
     "nvmlDeviceGetLastBBXFlushTime": "the real board is not ready yet",
-    "nvmlDeviceGetMinMaxClockOfPState 2 2": "each performance state has its own range of memory clocks",
     "nvmlDeviceGetMinMaxClockOfPState 3 0": "the video clock has a lowest one of its own",
     "nvmlDeviceGetMinMaxClockOfPState 3 2": "the same",
 }
