@@ -201,7 +201,7 @@ static nvmlReturn_t answer_c2c(const struct fg_gpu *gpu, nvmlFieldValue_t *field
 {
     FG_READ(gpu, firmware, firmware);
     FG_REQUIRE(field->fieldId == NVML_FI_DEV_C2C_LINK_COUNT, NVML_ERROR_NOT_SUPPORTED);
-    FG_REQUIRE(firmware.c2c != 0, NVML_ERROR_NOT_SUPPORTED);
+    FG_REQUIRE(firmware.c2c > 1, NVML_ERROR_NOT_SUPPORTED); /* where it is off, too */
     return fg_field_small(field, 0);
 }
 

@@ -88,7 +88,8 @@ FG_API nvmlDeviceGetEncoderCapacity(nvmlDevice_t device, nvmlEncoderType_t type,
     FG_READ(gpu, utilization, utilization);
     FG_READ(gpu, identity, identity);
     bool has_av1 = identity.architecture == NVML_DEVICE_ARCH_ADA || identity.architecture >= NVML_DEVICE_ARCH_BLACKWELL;
-    FG_REQUIRE(utilization.has_encoder && (type != NVML_ENCODER_QUERY_AV1 || has_av1), NVML_ERROR_NOT_SUPPORTED);
+    /* Boards without an encoder are idle, too: driver 580 on an H100 and an H200. */
+    FG_REQUIRE(type != NVML_ENCODER_QUERY_AV1 || has_av1, NVML_ERROR_NOT_SUPPORTED);
     *percent = 100u - utilization.encoder_percent;
     return NVML_SUCCESS;
 }

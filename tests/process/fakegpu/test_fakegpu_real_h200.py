@@ -20,7 +20,6 @@ NOT_MODELLED = {
     "nvmlDeviceGetAPIRestriction 1": "the same",
     "nvmlDeviceGetBBXTimeData_v1": "a function that is newer than the driver",
     "nvmlDeviceGetFieldValues 147": "links to NVSwitches, where NVLink is switched off",
-    "nvmlDeviceGetFieldValues 170": "links between chips, where there are none",
     "nvmlDeviceGetFieldValues 228": "counters of NVLink 5, where NVLink is switched off",
     "nvmlDeviceGetFieldValues 229": "the same",
     "nvmlDeviceGetLastBBXFlushTime": "the real board is not ready yet",
@@ -110,6 +109,7 @@ def test_what_is_not_there_has_the_code_of_the_real_driver(nvml: ctypes.CDLL, de
     assert nvml.nvmlDeviceGetFanSpeed_v2(device, 0, number) == INVALID_ARGUMENT
     assert nvml.nvmlDeviceGetFanSpeed(device, number) == NOT_SUPPORTED
     assert nvml.nvmlDeviceGetSupportedGraphicsClocks(device, 1, ctypes.byref(room), text) == INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetEncoderCapacity(device, 1, number) == SUCCESS
     assert nvml.nvmlDeviceGetEncoderCapacity(device, 2, number) == NOT_SUPPORTED
     assert nvml.nvmlDeviceQueryDrainState(text, number) == NOT_FOUND
 
