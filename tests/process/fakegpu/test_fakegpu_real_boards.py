@@ -1,6 +1,7 @@
-"""A fake machine made from a recording of a real H200 answers what the real one answered.
+"""A fake machine made from a recording of a real H100 or H200 answers what the real one answered.
 
-``h200.yaml`` is what ``fakegpu record --anonymise`` wrote of one H200 in a virtual machine, driver 580.159.04.
+``h100.yaml`` and ``h200.yaml`` are what ``fakegpu record --anonymise`` wrote of one board each in a virtual machine,
+driver 580.159.04.
 """
 
 from __future__ import annotations
@@ -45,20 +46,20 @@ ERRORS = {
 SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, NO_DATA = 0, 2, 3, 6, 21
 
 
-@pytest.fixture(scope="module")
-def real() -> Recording:
-    file = Path(__file__).with_name("h200.yaml")
+@pytest.fixture(params=["h100", "h200"])
+def real(request: pytest.FixtureRequest) -> Recording:
+    file = Path(__file__).with_name(f"{request.param}.yaml")
     return parse_recording(file.read_text(), str(file))
 
 
 @pytest.fixture
-def h200(tmp_path: Path, real: Recording) -> Machine:
+def machine(tmp_path: Path, real: Recording) -> Machine:
     return Machine.create(tmp_path / "node", real)
 
 
 @pytest.fixture
-def nvml(h200: Machine) -> ctypes.CDLL:
-    library = ctypes.CDLL(str(h200.library))
+def nvml(machine: Machine) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(machine.library))
     library.nvmlErrorString.restype = ctypes.c_char_p
     assert library.nvmlInit_v2() == SUCCESS
     return library
@@ -71,8 +72,8 @@ def device(nvml: ctypes.CDLL) -> ctypes.c_void_p:
     return found
 
 
-def test_every_call_but_a_few_is_answered_alike(h200: Machine, real: Recording) -> None:
-    found = {one.call: str(one) for one in differences(ask_fake(h200), real.survey())}
+def test_every_call_but_a_few_is_answered_alike(machine: Machine, real: Recording) -> None:
+    found = {one.call: str(one) for one in differences(ask_fake(machine), real.survey())}
 
     assert found.keys() == NOT_MODELLED.keys(), found
 
