@@ -112,11 +112,10 @@ FG_API nvmlDeviceGetSupportedMemoryClocks(nvmlDevice_t device, unsigned int *cou
 FG_API nvmlDeviceGetSupportedGraphicsClocks(nvmlDevice_t device, unsigned int memory_mhz, unsigned int *count,
                                             unsigned int *clocks_mhz)
 {
-    FG_ENTER(device, count != NULL);
+    FG_ENTER(device, count != NULL && memory_mhz != 0);
     FG_READ(gpu, clocks, clocks);
     unsigned int position = memory_clock_position(&clocks, memory_mhz);
-    /* nvml.h says NOT_FOUND; driver 580 on an H200 answers this. */
-    FG_REQUIRE(position < memory_clock_count(&clocks), NVML_ERROR_INVALID_ARGUMENT);
+    FG_REQUIRE(position < memory_clock_count(&clocks), NVML_ERROR_NOT_FOUND);
     FG_REQUIRE(clocks.graphics_step_khz > 0, NVML_ERROR_NOT_SUPPORTED);
     unsigned int lowest_khz = clocks.graphics_min_mhz * 1000;
     /* Reported clocks are rounded down, so the highest clock may be up to one MHz more than reported. */

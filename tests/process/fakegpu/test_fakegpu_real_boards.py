@@ -109,7 +109,8 @@ def test_what_is_not_there_has_the_code_of_the_real_driver(nvml: ctypes.CDLL, de
     assert nvml.nvmlDeviceGetAccountingStats(device, 1, text) == NOT_FOUND
     assert nvml.nvmlDeviceGetFanSpeed_v2(device, 0, number) == INVALID_ARGUMENT
     assert nvml.nvmlDeviceGetFanSpeed(device, number) == NOT_SUPPORTED
-    assert nvml.nvmlDeviceGetSupportedGraphicsClocks(device, 1, ctypes.byref(room), text) == INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetSupportedGraphicsClocks(device, 0, ctypes.byref(room), text) == INVALID_ARGUMENT
+    assert nvml.nvmlDeviceGetSupportedGraphicsClocks(device, 1, ctypes.byref(room), text) == NOT_FOUND
     assert nvml.nvmlDeviceGetEncoderCapacity(device, 1, number) == SUCCESS
     assert nvml.nvmlDeviceGetEncoderCapacity(device, 2, number) == NOT_SUPPORTED
     assert nvml.nvmlDeviceQueryDrainState(text, number) == NOT_FOUND
