@@ -49,7 +49,6 @@ TEXTS: Final = {
 
 NUMBERS: Final[dict[tuple[str, str], tuple[str, Pick]]] = {
     ("fault", "supported_events"): ("nvmlDeviceGetSupportedEventTypes", same),
-    ("modes", "virtualization"): ("nvmlDeviceGetVirtualizationMode", same),
     ("identity", "minor_number"): ("nvmlDeviceGetMinorNumber", same),
     ("identity", "brand"): ("nvmlDeviceGetBrand", same),
     ("identity", "architecture"): ("nvmlDeviceGetArchitecture", same),
@@ -131,6 +130,7 @@ NUMBERS: Final[dict[tuple[str, str], tuple[str, Pick]]] = {
     ("modes", "accounting"): ("nvmlDeviceGetAccountingMode", same),
     ("modes", "mig_supported"): ("nvmlDeviceGetMigMode", lambda _: 1),
     ("modes", "addressing"): ("nvmlDeviceGetAddressingMode", same),
+    ("modes", "virtualization"): ("nvmlDeviceGetVirtualizationMode", same),
     ("fabric", "is_supported"): ("nvmlDeviceGetGpuFabricInfo", lambda _: 1),
     ("fabric", "state"): ("nvmlDeviceGetGpuFabricInfo", _at("state")),
     ("fabric", "status"): ("nvmlDeviceGetGpuFabricInfo", _at("status")),

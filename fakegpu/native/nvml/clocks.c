@@ -16,12 +16,12 @@ static inline uint32_t under_lock(const struct fg_clocks *clocks, unsigned int t
     return mhz < lock[0] ? lock[0] : mhz > lock[1] ? lock[1] : mhz;
 }
 
-#define FG_CLOCK_GETTER(function, member)                                                                              \
+#define FG_CLOCK_GETTER(function, member, is_clock)                                                                    \
     FG_API function(nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)                                      \
     {                                                                                                                  \
         FG_ENTER(device, mhz != NULL && IS_DOMAIN(type));                                                              \
         FG_READ(gpu, clocks, clocks);                                                                                  \
-        FG_REQUIRE(clocks.member[type] != 0, NVML_ERROR_NOT_SUPPORTED);                                                \
+        FG_REQUIRE(clocks.member[type] != 0 && (is_clock), NVML_ERROR_NOT_SUPPORTED);                                  \
         *mhz = clocks.member[type];                                                                                    \
         return NVML_SUCCESS;                                                                                           \
     }
@@ -35,21 +35,13 @@ FG_API nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigne
     return NVML_SUCCESS;
 }
 
-FG_CLOCK_GETTER(nvmlDeviceGetMaxClockInfo, maximum_mhz)
-FG_CLOCK_GETTER(nvmlDeviceGetApplicationsClock, application_mhz)
-FG_CLOCK_GETTER(nvmlDeviceGetDefaultApplicationsClock, default_application_mhz)
-
 /* Customers boost the graphics and SM clocks only: driver 580 on an H200. */
 #define IS_BOOSTED(type) ((type) == NVML_CLOCK_GRAPHICS || (type) == NVML_CLOCK_SM)
 
-FG_API nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, nvmlClockType_t type, unsigned int *mhz)
-{
-    FG_ENTER(device, mhz != NULL && IS_DOMAIN(type));
-    FG_READ(gpu, clocks, clocks);
-    FG_REQUIRE(clocks.maximum_mhz[type] != 0 && IS_BOOSTED(type), NVML_ERROR_NOT_SUPPORTED);
-    *mhz = clocks.maximum_mhz[type];
-    return NVML_SUCCESS;
-}
+FG_CLOCK_GETTER(nvmlDeviceGetMaxClockInfo, maximum_mhz, true)
+FG_CLOCK_GETTER(nvmlDeviceGetMaxCustomerBoostClock, maximum_mhz, IS_BOOSTED(type))
+FG_CLOCK_GETTER(nvmlDeviceGetApplicationsClock, application_mhz, true)
+FG_CLOCK_GETTER(nvmlDeviceGetDefaultApplicationsClock, default_application_mhz, true)
 
 FG_API nvmlDeviceGetClock(nvmlDevice_t device, nvmlClockType_t type, nvmlClockId_t id, unsigned int *mhz)
 {

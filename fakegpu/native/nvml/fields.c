@@ -3,6 +3,7 @@
 #include "nvml/change.h"
 #include "nvml/nvlink_fields.h"
 
+#include <limits.h>
 #include <string.h>
 
 static nvmlReturn_t answer_ecc_mode(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
@@ -109,17 +110,25 @@ static nvmlReturn_t answer_module_power(const struct fg_gpu *gpu, nvmlFieldValue
     }
 }
 
+/* Only the average is measured: driver 580 on an H200. */
+static nvmlReturn_t answer_memory_power(const struct fg_power *power, nvmlFieldValue_t *field)
+{
+    switch (field->fieldId) {
+    case NVML_FI_DEV_POWER_AVERAGE:
+        FG_REQUIRE(power->memory_usage_mw != 0, NVML_ERROR_NOT_SUPPORTED);
+        return fg_field_small(field, power->memory_usage_mw);
+    case NVML_FI_DEV_POWER_MIN_LIMIT ... NVML_FI_DEV_POWER_CURRENT_LIMIT: return NVML_ERROR_INVALID_ARGUMENT;
+    default: return NVML_ERROR_NOT_SUPPORTED;
+    }
+}
+
 static nvmlReturn_t answer_power(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
     FG_READ(gpu, power, power);
     if (field->scopeId == NVML_POWER_SCOPE_MODULE)
         return answer_module_power(gpu, field);
-    if (field->scopeId == NVML_POWER_SCOPE_MEMORY && field->fieldId >= NVML_FI_DEV_POWER_MIN_LIMIT &&
-        field->fieldId <= NVML_FI_DEV_POWER_CURRENT_LIMIT)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (field->scopeId == NVML_POWER_SCOPE_MEMORY && power.memory_usage_mw != 0 &&
-        field->fieldId == NVML_FI_DEV_POWER_AVERAGE)
-        return fg_field_small(field, power.memory_usage_mw);
+    if (field->scopeId == NVML_POWER_SCOPE_MEMORY)
+        return answer_memory_power(&power, field);
     FG_REQUIRE(field->scopeId == NVML_POWER_SCOPE_GPU, NVML_ERROR_NOT_SUPPORTED);
     switch (field->fieldId) {
     case NVML_FI_DEV_POWER_AVERAGE:
@@ -249,6 +258,11 @@ static nvmlReturn_t answer(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
     case NVML_FI_DEV_RESET_STATUS:
     case NVML_FI_DEV_DRAIN_AND_RESET_STATUS:
     case NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: return fg_field_small(field, 0);
+    /* Newer than driver 580, which has nothing of them. */
+    case NVML_FI_DEV_EDPP_MULTIPLIER:
+    case NVML_FI_DEV_NVLINK_COUNT_RAW_ERRORS_LANE0 ... NVML_FI_DEV_NVLINK_COUNT_RAW_BER_V2:
+    case NVML_FI_DEV_NVLINK_GET_DATA_RATE ... NVML_FI_PWR_SMOOTHING_SOC_POWER_SMOOTHING_ENABLED:
+    case NVML_FI_DEV_ACTIVE_BANK_REMAPPINGS ... UINT_MAX: return NVML_ERROR_INVALID_ARGUMENT;
     default: return fg_nvlink_field(gpu, field);
     }
 }

@@ -110,42 +110,39 @@ FG_API nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig_dev
     return NVML_SUCCESS;
 }
 
-/* Steps 1 to 3 for functions that take MIG devices only: declares `mig` and `part`, the device's compute instance. */
-#define FG_ENTER_MIG_DEVICE(device, arguments_are_valid)                                                               \
+/* Steps 1 to 3 for functions that take MIG devices only: declares `mig` and `part`, the device's compute instance. A
+ * whole GPU is answered with `refusal`. */
+#define FG_ENTER_MIG_DEVICE(device, arguments_are_valid, refusal)                                                      \
     FG_ENTER_ANY(device, arguments_are_valid);                                                                         \
-    FG_REQUIRE(FG_IS_MIG_DEVICE, NVML_ERROR_INVALID_ARGUMENT);                                                         \
+    FG_REQUIRE(FG_IS_MIG_DEVICE, refusal);                                                                             \
     FG_READ(gpu, mig, mig);                                                                                            \
     const struct fg_compute_instance *part = &mig.compute_instances[slot];                                             \
     FG_REQUIRE(part->is_here, NVML_ERROR_INVALID_ARGUMENT)
 
 FG_API nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, unsigned int *id)
 {
-    FG_ENTER_MIG_DEVICE(device, id != NULL);
+    FG_ENTER_MIG_DEVICE(device, id != NULL, NVML_ERROR_INVALID_ARGUMENT);
     *id = part->gpu_instance;
     return NVML_SUCCESS;
 }
 
 FG_API nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, unsigned int *id)
 {
-    FG_ENTER_MIG_DEVICE(device, id != NULL);
+    FG_ENTER_MIG_DEVICE(device, id != NULL, NVML_ERROR_INVALID_ARGUMENT);
     *id = part->id;
     return NVML_SUCCESS;
 }
 
 FG_API nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig_device, nvmlDevice_t *device)
 {
-    FG_ENTER_MIG_DEVICE(mig_device, device != NULL);
+    FG_ENTER_MIG_DEVICE(mig_device, device != NULL, NVML_ERROR_INVALID_ARGUMENT);
     *device = fg_handle_of(gpu);
     return NVML_SUCCESS;
 }
 
 FG_API nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
 {
-    FG_ENTER_ANY(device, attributes != NULL);
-    FG_REQUIRE(FG_IS_MIG_DEVICE, NVML_ERROR_NOT_SUPPORTED);
-    FG_READ(gpu, mig, mig);
-    const struct fg_compute_instance *part = &mig.compute_instances[slot];
-    FG_REQUIRE(part->is_here, NVML_ERROR_INVALID_ARGUMENT);
+    FG_ENTER_MIG_DEVICE(device, attributes != NULL, NVML_ERROR_NOT_SUPPORTED);
     const struct fg_mig_profile *profile = &mig.profiles[mig.gpu_instances[part->gpu_instance].profile];
     unsigned int slices = fg_mig_compute_slices(part->profile, profile->slices);
     *attributes = (nvmlDeviceAttributes_t){

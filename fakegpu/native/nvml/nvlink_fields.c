@@ -148,9 +148,6 @@ nvmlReturn_t fg_nvlink_field(const struct fg_gpu *gpu, nvmlFieldValue_t *field)
 {
     FG_READ(gpu, nvlink, nvlink);
     unsigned int id = field->fieldId;
-    /* Numbers that driver 580 does not know. */
-    bool is_newer = id == 274 || (id >= 289 && id <= 293) || id >= 296;
-    FG_REQUIRE(!is_newer, NVML_ERROR_INVALID_ARGUMENT);
     FG_REQUIRE(nvlink.count > 0, NVML_ERROR_NOT_SUPPORTED);
     switch (id) {
     case NVML_FI_DEV_NVLINK_LINK_COUNT: return fg_field_small(field, nvlink.count);

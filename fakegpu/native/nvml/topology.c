@@ -115,9 +115,10 @@ FG_API nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, nvmlGpuP2
     FG_ENTER(device, status != NULL && (unsigned int)capability < NVML_P2P_CAPS_INDEX_UNKNOWN);
     const struct fg_gpu *other_gpu = fg_gpu_of(segment, other);
     FG_REQUIRE(other_gpu != NULL, NVML_ERROR_INVALID_ARGUMENT);
-    *status = NVML_P2P_STATUS_OK;
-    if (other_gpu == gpu)
+    if (other_gpu == gpu) {
+        *status = NVML_P2P_STATUS_OK;
         return NVML_SUCCESS;
+    }
     bool has_nvlink;
     FG_TRY(find_nvlink(gpu, other_gpu, &has_nvlink));
     bool needs_nvlink = capability == NVML_P2P_CAPS_INDEX_NVLINK || capability == NVML_P2P_CAPS_INDEX_ATOMICS;

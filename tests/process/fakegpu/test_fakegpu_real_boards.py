@@ -7,6 +7,7 @@ driver 580.159.04.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,16 +54,19 @@ def real(request: pytest.FixtureRequest) -> Recording:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, real: Recording) -> Machine:
-    return Machine.create(tmp_path / "node", real)
+def machine(tmp_path: Path, real: Recording) -> Iterator[Machine]:
+    machine = Machine.create(tmp_path / "node", real)
+    yield machine
+    machine.close()
 
 
 @pytest.fixture
-def nvml(machine: Machine) -> ctypes.CDLL:
+def nvml(machine: Machine) -> Iterator[ctypes.CDLL]:
     library = ctypes.CDLL(str(machine.library))
     library.nvmlErrorString.restype = ctypes.c_char_p
     assert library.nvmlInit_v2() == SUCCESS
-    return library
+    yield library
+    assert library.nvmlShutdown() == SUCCESS
 
 
 @pytest.fixture

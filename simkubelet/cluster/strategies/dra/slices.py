@@ -31,6 +31,7 @@ from .fields import (
 from .internal_form import internal
 
 __all__ = ["validate_slice_spec"]
+
 _DEVICES_AT_MOST: Final = 128
 _ATTRIBUTES_AT_MOST: Final = 32
 _TAINTS_AT_MOST: Final = 4
