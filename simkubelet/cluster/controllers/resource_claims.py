@@ -99,21 +99,21 @@ class ResourceClaimController:
                 self._due[_PODS.key(key.namespace, pod["metadata"]["name"])] = self._clock.now()
 
     def _settle(self) -> None:
-        while due := [key for key, at in self._due.items() if at <= self._clock.now()]:
-            for key in due:
-                del self._due[key]
-                one = self._objects.get(key)
-                if one is None:
-                    self._failures.pop(key, None)
-                    continue
-                try:
-                    (self._sync_pod if key.kind == _PODS.key_kind else self._sync_claim)(one)
-                    self._failures.pop(key, None)
-                except (_RetryError, StatusError):
-                    failures = self._failures.get(key, 0)
-                    self._failures[key] = failures + 1
-                    delay_s = min(_FIRST_RETRY_S * 2 ** min(failures, 30), _LAST_RETRY_S)
-                    self._due[key] = self._clock.now() + delay_s
+        """Look once at what is due: a claim without a finalizer and its ended pod give one another work for ever."""
+        for key in [key for key, at in self._due.items() if at <= self._clock.now()]:
+            del self._due[key]
+            one = self._objects.get(key)
+            if one is None:
+                self._failures.pop(key, None)
+                continue
+            try:
+                (self._sync_pod if key.kind == _PODS.key_kind else self._sync_claim)(one)
+                self._failures.pop(key, None)
+            except (_RetryError, StatusError):
+                failures = self._failures.get(key, 0)
+                self._failures[key] = failures + 1
+                delay_s = min(_FIRST_RETRY_S * 2 ** min(failures, 30), _LAST_RETRY_S)
+                self._due[key] = self._clock.now() + delay_s
 
     # Pods
 

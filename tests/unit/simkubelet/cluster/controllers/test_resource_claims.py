@@ -12,6 +12,7 @@ from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.controllers.resource_claims import ResourceClaimController
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import all_strategies
+from tests.support.patience import LIMIT_S
 
 from ..conftest import Cluster, manifest
 
@@ -153,3 +154,17 @@ async def test_deleted_claim_waits_for_its_pod(world: World) -> None:
 
     assert len(waiting) == 1
     assert world.claims == []
+
+
+async def test_claim_that_nobody_protects_does_not_keep_the_cluster_from_going_on(world: World) -> None:
+    pod = world.pod(**OF_CLAIM, nodeName="n")
+    world.claim(pod["metadata"]["uid"])
+    world.registry.update(
+        CLAIMS, "default", "c", lambda old: {**old, "metadata": {**old["metadata"], "finalizers": []}}
+    )
+    world.registry.update(PODS, "default", "p", lambda old: {**old, "status": {"phase": "Succeeded"}}, status=True)
+
+    await asyncio.wait_for(world.settle(), LIMIT_S)
+
+    # The real controllers reserve it for the ended pod, and take that back, in turn.
+    assert world.claims[0]["status"]["allocation"]
