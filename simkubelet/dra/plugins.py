@@ -181,7 +181,7 @@ class DriverPlugins:
             return f"endpoint {endpoint} already registered for DRA driver plugin {name}"
         # The order is the plugin's, not that of the services.
         service = next(version for version in versions if version in SERVICES)
-        channel = PluginChannel(self._locate(endpoint), self._version, within=self._within)
+        channel = PluginChannel(self._locate(endpoint), self._version, within=self._within, address=endpoint)
         plugin = DriverPlugin(name, endpoint, service, channel)
         self._plugins.setdefault(name, []).append(plugin)
         works = [plugin.keep_connected(lambda: self._changed(plugin))]

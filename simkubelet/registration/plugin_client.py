@@ -61,7 +61,8 @@ class _UnreadableAnswerError(RpcError):
 class PluginChannel:
     """Makes the calls of a kubelet of some version to the server on a socket.
 
-    Nothing outside of the folder `within` is reached: to a kubelet, what is not on its node is not there.
+    Nothing outside of the folder `within` is reached: to a kubelet, what is not on its node is not there. `address` is
+    what errors call the socket, by default its path.
 
     Limits are real seconds, as plugins are real processes. A connection that breaks is made again by the next call; one
     that cannot be made fails the calls until the back-off is over.
@@ -77,8 +78,10 @@ class PluginChannel:
         version: Version,
         largest_bytes: int = MOST_MESSAGE_BYTES,
         within: Path | None = None,
+        address: str = "",
     ) -> None:
         self._socket = str(socket)
+        self._address = address
         self._within = within
         self._version = version
         self._largest_bytes = largest_bytes
@@ -178,7 +181,7 @@ class PluginChannel:
         now = asyncio.get_running_loop().time
         if self._error is not None and now() < self._retry_at:
             raise self._error
-        connection = self._connection = ClientConnection(self._socket, self._largest_bytes, self._within)
+        connection = self._connection = ClientConnection(self._socket, self._largest_bytes, self._within, self._address)
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await connection.open()

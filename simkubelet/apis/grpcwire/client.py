@@ -77,14 +77,18 @@ class ClientConnection:
         largest_bytes: Of a message that is received.
         within: The only folder in which a socket is reached, wherever `path` leads by ``..`` and links; itself without
             links.
+        address: What errors call the socket, where a driver on its node has another path for it; `path` by default.
 
     Attributes:
         is_usable: Whether new calls can be made.
     """
 
-    def __init__(self, path: str, largest_bytes: int = MOST_MESSAGE_BYTES, within: Path | None = None) -> None:
+    def __init__(
+        self, path: str, largest_bytes: int = MOST_MESSAGE_BYTES, within: Path | None = None, address: str = ""
+    ) -> None:
         self.is_usable = False
         self._path = path
+        self._address = address or path
         self._largest_bytes = largest_bytes
         self._within = within
         self._end = BatchingEnd(self, begins=False)
@@ -107,7 +111,7 @@ class ClientConnection:
                 await loop.create_unix_connection(lambda: self._end, found)
         except (OSError, ValueError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).lower()
-            reason = f"transport: Error while dialing: dial unix {self._path}: connect: {reason}"
+            reason = f"transport: Error while dialing: dial unix {self._address}: connect: {reason}"
             raise RpcError(Code.UNAVAILABLE, f'connection error: desc = "{reason}"') from None
         self._end.write(PREFACE)
         self._end.send_frame(_GREETING)
@@ -245,7 +249,8 @@ class ClientConnection:
             self._greeted.set_result(None)
 
     def lost(self) -> None:
-        reason = "EOF" if self._end.error is None else f"read unix @->{self._path}: read: {_strerror(self._end.error)}"
+        error = self._end.error
+        reason = "EOF" if error is None else f"read unix @->{self._address}: read: {_strerror(error)}"
         if self._greeted.done():
             self._fail(RpcError(Code.UNAVAILABLE, f"error reading from server: {reason}"))
         else:

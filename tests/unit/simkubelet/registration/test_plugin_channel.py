@@ -299,6 +299,13 @@ async def test_call_under_way_is_answered_by_a_server_that_takes_no_more(short_f
         await gone.wait()
 
 
+async def test_error_names_the_socket_as_a_driver_on_the_node_does(short_folder: Path) -> None:
+    channel = PluginChannel(short_folder / "s", version("1.34"), address="/var/lib/kubelet/plugins/d/dra.sock")
+
+    with pytest.raises(RpcError, match=r"dial unix /var/lib/kubelet/plugins/d/dra\.sock: connect: no such file"):
+        await allocate(channel)
+
+
 async def test_call_to_nobody_fails_at_once_until_the_pause_is_over(short_folder: Path) -> None:
     refused = (
         'rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: '
