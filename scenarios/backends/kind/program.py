@@ -1,11 +1,13 @@
 """A program of the user's on a cluster's node: what it needs of this machine, and how it is brought there.
 
 A program is carried with the shared libraries that the dynamic loader gives it here, a script with its interpreter,
-and each argument that names a file with that file. In its container every file has the path that it has here.
+and each argument that names a file with that file, a Python script with the modules beside it that it imports. In its
+container every file has the path that it has here.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import os
@@ -87,7 +89,8 @@ def carried(argv: Sequence[str], folder: Path | None = None) -> Program:
     places = [os.path.join(folder or "", word) for word in argv[1:]]  # noqa: PTH118
     given = [_whole(Path(place)) if os.path.isfile(place) else None for place in places]  # noqa: PTH113
     rest = [word if path is None else str(path) for word, path in zip(argv[1:], given, strict=True)]
-    return Program((*words, *rest), frozenset(files) | {path for path in given if path is not None})
+    named = {path for path in given if path is not None}
+    return Program((*words, *rest), frozenset(files) | named | _modules_beside(named))
 
 
 def _found(name: str) -> Path:
@@ -126,6 +129,27 @@ def _runnable(place: Path) -> tuple[list[str], set[Path]]:
     except InputError as error:
         raise InputError(f"the interpreter of {place}: {error}") from None
     return [*words, *options, str(place)], {place, *files}
+
+
+def _modules_beside(scripts: Iterable[Path]) -> set[Path]:
+    """The modules in the folders of Python scripts that these import, and those that they import in turn."""
+    found: set[Path] = set()
+    left = [path for path in scripts if path.suffix == ".py"]
+    while left:
+        script = left.pop()
+        try:
+            tree = ast.parse(script.read_bytes())
+        except (SyntaxError, ValueError):
+            # Python says what is wrong, there as here.
+            continue
+        statements = list(ast.walk(tree))
+        names = {alias.name for one in statements if isinstance(one, ast.Import) for alias in one.names}
+        names |= {one.module for one in statements if isinstance(one, ast.ImportFrom) and one.module and not one.level}
+        beside = {script.parent / f"{name}.py" for name in names}
+        new = {path for path in beside if path.is_file()} - found
+        found |= new
+        left += new
+    return found
 
 
 def _libraries(program: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.backends.kind.daemon_set import Place, daemon_set
 from scenarios.backends.kind.image import PluginImage
-from scenarios.backends.kind.program import PROGRAMS, Program, archive_of
+from scenarios.backends.kind.program import PROGRAMS, Program, archive_of, carried
 from scenarios.story.specs import PluginSpec
 from scenarios.story.stub_spec import Registers, Serves
 from simkubelet.model.errors import InputError
@@ -44,6 +44,21 @@ def test_what_cannot_be_carried_is_reported(first_line: str, words: str, tmp_pat
         program(file)
 
     assert str(caught.value).startswith(f"plugin 'mine': {words.format(file=file)}")
+
+
+def test_python_script_brings_the_modules_beside_it_that_it_imports(tmp_path: Path) -> None:
+    for name, text in {
+        "plugin.py": "import json\nif json:\n    from first import value\n",
+        "first.py": "from __future__ import annotations\nimport second, os.path\nvalue = 1\n",
+        "second.py": "import first, plugin\nfrom . import other\nthis is no Python\n",
+        "other.py": "",
+        "json_.py": "",
+    }.items():
+        (tmp_path / name).write_text(text)
+
+    program = carried((sys.executable, "plugin.py"), tmp_path)
+
+    assert {path.name for path in program.files} == {"plugin.py", "first.py", "second.py"}
 
 
 def test_another_python_would_lack_its_modules(tmp_path: Path) -> None:
