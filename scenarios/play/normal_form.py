@@ -33,6 +33,7 @@ from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
     DevicesAllocated,
+    DriverConnected,
     EventRecorded,
     KubeletCrashed,
     KubeletStarted,
@@ -253,6 +254,8 @@ def _lane(event: Event) -> str | None:
             return f"answers to {plugin} on {node}"
         case PluginRegistered(resource=resource, node=node):
             return f"registrations of {resource} on {node}"
+        case DriverConnected(driver=driver, node=node):
+            return f"connections of {driver} on {node}"
         case KubeletStarted(node=node):
             return f"kubelet of {node}"
     return "story" if isinstance(event, _Story) else None

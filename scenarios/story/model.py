@@ -30,6 +30,7 @@ from .specs import NodeSpec, PluginSpec
 from .verbs import VERBS
 from .verbs.node_action import RebootNode, RestartKubelet, StartKubelet, StopKubelet
 from .verbs.plugin_action import MeasurePlugin, PausePlugin, ResumePlugin, SignalPlugin, StartPlugin
+from .verbs.pod_action import Apply, Create
 
 DEFAULT_NODE = "node-1"
 PARAMETERS: Final = "parameters"
@@ -164,6 +165,13 @@ class Scenario(Part):
     def reads_claims(self) -> bool:
         """Whether it expects anything of a checkpoint of claims."""
         return any(step.expect is not None and step.expect.reads_claims for step in self.steps)
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether a pod names a ResourceClaim or a template of claims, or a step makes objects of their group."""
+        actions = [step.action for step in self.steps]
+        pods = (one.manifest["spec"] for one in actions if isinstance(one, Apply))
+        return any(isinstance(one, Create) for one in actions) or any(spec.get("resourceClaims") for spec in pods)
 
     @property
     def stubs_without_process(self) -> frozenset[str]:

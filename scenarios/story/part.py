@@ -243,8 +243,6 @@ class Capability(StrEnum):
     ADVANCE_TIME = "let node time pass at will"
     BUILTIN_PLUGINS = "run the bundled plugins"
     COMMAND_PLUGINS = "run any program as a plugin"
-    ALLOCATE_CLAIMS = "allocate claims in the place of the scheduler"
-    DEVICE_OBJECTS = "create classes, slices and claims of devices"
     NODE_VIEW = "show plugins their node as its root sees it"
 
 

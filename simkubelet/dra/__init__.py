@@ -13,9 +13,18 @@ import typing
 
 if typing.TYPE_CHECKING:
     from .checkpoint import CHECKPOINT_NAME, BadCheckpointError, decode
+    from .claim_info import ClaimInfo
+    from .container_claims import claimed_cdi_devices
 else:
     from .._internal import lazy
 
-    __getattr__, __dir__ = lazy.exports(__name__, {".checkpoint": ("CHECKPOINT_NAME", "BadCheckpointError", "decode")})
+    __getattr__, __dir__ = lazy.exports(
+        __name__,
+        {
+            ".checkpoint": ("CHECKPOINT_NAME", "BadCheckpointError", "decode"),
+            ".claim_info": ("ClaimInfo",),
+            ".container_claims": ("claimed_cdi_devices",),
+        },
+    )
 
-__all__ = ["CHECKPOINT_NAME", "BadCheckpointError", "decode"]
+__all__ = ["CHECKPOINT_NAME", "BadCheckpointError", "ClaimInfo", "claimed_cdi_devices", "decode"]

@@ -21,7 +21,7 @@ from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
 from .health import DriverHealth
 from .pod_claims import DynamicResourcesError, claims_of_container, not_prepared, pod_claims
 
-__all__ = ["ContainerClaims", "DynamicDevice"]
+__all__ = ["ContainerClaims", "DynamicDevice", "claimed_cdi_devices"]
 
 _REPORTS_HEALTH_BY_ENTRY: Final = Difference(
     "the status of a container has the health of the claims of its entries; before, only of claims whose entry in the "
@@ -67,10 +67,8 @@ class ContainerClaims:
         Raises:
             DynamicResourcesError: a claim is not in the cache; the container cannot be created.
         """
-        found: list[str] = []
-        for info, request in self._used(pod, container, partial(not_prepared, self._version)):
-            found += info.cdi_ids(request)
-        return found
+        used = _used(self._cache, pod, container, partial(not_prepared, self._version))
+        return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
 
     def infos(self, pod: Pod, container: str) -> list[ClaimInfo]:
         """The claims of a container, one for each of its requests.
@@ -78,7 +76,7 @@ class ContainerClaims:
         Raises:
             DynamicResourcesError: a claim is not in the cache.
         """
-        return [info for info, _ in self._used(pod, container, _unknown)]
+        return [info for info, _ in _used(self._cache, pod, container, _unknown)]
 
     def dynamic_resources(self, pod: Pod, container: str) -> list[tuple[ClaimInfo, list[DynamicDevice]]]:
         """What PodResources has of a container's claims: all devices of each, whatever the container requests of it."""
@@ -139,17 +137,29 @@ class ContainerClaims:
         resource_id = device.cdi_ids[0] if device.cdi_ids else f"{driver}/{device.pool}/{device.name}"
         return ResourceHealth(resource_id, self._health.of_device(driver, (device.pool, device.name)))
 
-    def _used(self, pod: Pod, container: str, error: Callable[[str, str], str]) -> Iterator[tuple[ClaimInfo, str]]:
-        """The claims of a container with the request that it makes of each, which may be empty."""
-        requested = claims_of_container(pod, container)
-        for one in pod_claims(pod):
-            for claim in requested:
-                if claim.get("name") != one.entry:
-                    continue
-                info = self._cache.find(pod.namespace, one.claim)
-                if info is None:
-                    raise DynamicResourcesError(error(pod.namespace, one.claim))
-                yield info, claim.get("request") or ""
+
+def claimed_cdi_devices(pod: Pod, container: str, claims: Iterable[ClaimInfo]) -> list[str]:
+    """The CDI devices of a container by what a kubelet's checkpoint has of claims; none while one of its is missing."""
+    try:
+        used = list(_used(ClaimInfoCache(claims), pod, container, _unknown))
+    except DynamicResourcesError:
+        return []
+    return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
+
+
+def _used(
+    cache: ClaimInfoCache, pod: Pod, container: str, error: Callable[[str, str], str]
+) -> Iterator[tuple[ClaimInfo, str]]:
+    """The claims of a container with the request that it makes of each, which may be empty."""
+    requested = claims_of_container(pod, container)
+    for one in pod_claims(pod):
+        for claim in requested:
+            if claim.get("name") != one.entry:
+                continue
+            info = cache.find(pod.namespace, one.claim)
+            if info is None:
+                raise DynamicResourcesError(error(pod.namespace, one.claim))
+            yield info, claim.get("request") or ""
 
 
 def _unknown(namespace: str, claim: str) -> str:

@@ -53,11 +53,7 @@ class JoinBackend(SimulatedWorld):
     @property
     def capabilities(self) -> frozenset[Capability]:
         """All but what the API server and the scheduler of the cluster alone can do."""
-        return super().capabilities - {
-            Capability.API_FEATURE_GATES,
-            Capability.ALLOCATE_CLAIMS,
-            Capability.DEVICE_OBJECTS,
-        }
+        return super().capabilities - {Capability.API_FEATURE_GATES}
 
     async def perform(self, action: Action) -> None:
         """Do one step; see `Backend`."""

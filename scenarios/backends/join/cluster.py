@@ -41,6 +41,7 @@ from simkubelet.remote import (
 
 from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
 from ..sim.view import RecordedEvent
+from ..world.device_objects import GROUP, DeviceObjects
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ class JoinedCluster:
         self._remote = RemoteCluster(self._client, nodes, clock, observe, _log.warning, _SELECTOR, retries=self._real)
         self._events = StoryEvents(self._names, observe)
         self._followed = StoryPods(self._names, WallTime(clock), observe, self._events.reveal)
+        self._devices = DeviceObjects(self._call_for_devices, _SELECTOR)
         self._tasks = tasks
         self._stack = AsyncExitStack()
         self._ready: set[str] = set()
@@ -159,11 +161,12 @@ class JoinedCluster:
 
     async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
         """See `StoryCluster`."""
-        raise InputError(f"claim '{action.claim}': the scheduler of the joined cluster allocates it")
+        call = self._devices.allocate(action, {pod.name: pod.uid for pod in pods})
+        await self._answered(call, f"does not allocate claim '{action.claim}'")
 
     async def create_device_object(self, action: Create) -> None:
         """See `StoryCluster`."""
-        raise InputError(f"{action.title}: only the simulated cluster takes it")
+        await self._answered(self._devices.create(action, action.manifest), f"refuses to {action.title}")
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""
@@ -195,6 +198,7 @@ class JoinedCluster:
             raise InputError(f"{self._url}: the cluster has a node '{taken[0]}' of its own, as the story has")
         await remove(self._client, sorted(left))
         await self._delete_pods()
+        await self._devices.remove()
 
     async def _take_away(self) -> None:
         """Delete the nodes, and the pods also of no node; what is left in spite of this the next story removes."""
@@ -202,6 +206,7 @@ class JoinedCluster:
             async with asyncio.timeout(_ANSWERS_WITHIN_S):
                 await remove(self._client, self._names)
                 await self._delete_pods()
+                await self._devices.remove()
         except (ApiError, TimeoutError) as error:
             _log.warning("the story's nodes and pods stay: %s", error or "not done in time")
 
@@ -232,6 +237,16 @@ class JoinedCluster:
                             return
 
         await self._answered(watched(), f"has no {path.rpartition('/')[2]} '{name}' that can be used", _READY_WITHIN_S)
+
+    async def _call_for_devices(self, method: str, path: str, body: Any) -> JSON:
+        """See `device_objects.Call`."""
+        content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        try:
+            return await self._client.call(method, f"/apis/{GROUP}/{path}", body, content_type=content_type)
+        except ApiError as error:
+            if error.status == 404:
+                return {}
+            raise
 
     async def _answered(self, call: Any, refused: str, within_s: float = _ANSWERS_WITHIN_S) -> Any:
         """Return the answer to a call.

@@ -6,6 +6,7 @@ or ``{"answer": NUMBER, "error": "…"}`` to a command, and what it sees by itse
     {"ready": true}                            it watches
     {"kubelet": true}                          kubelet.sock has appeared, or is there at the start
     {"checkpoint": "…"}                        the text of the checkpoint has changed, null where there is none
+    {"claims": "…"}                            the same of the DRA manager's
     {"output": "PLUGIN", "line": "…"}          a stub has written a line
     {"tapped": "PLUGIN", "report": {…}}        a tap has seen a call, see `tap.tap`
 
@@ -36,7 +37,7 @@ from simkubelet.apis.inotify import Mask, PathEvent, PathWatch
 from simkubelet.runtime import CriCall
 
 from ...tap.tap import CriTap, Tap
-from ..world.marked_processes import catches, signal_first, signal_marked
+from ..world.marked_processes import catches, owns_socket, signal_first, signal_marked
 from ..world.pod_resources import PodResourcesClient
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ PLACE: Final = Path("/var/lib/simkubelet")
 CREATED: Final = PLACE / "created"
 """The topmost path of each that was made on the node, a line each: what has to go in the end."""
 PLUGINS: Final = Path("/var/lib/kubelet/device-plugins")
-_CHECKPOINT: Final = PLUGINS / "kubelet_internal_checkpoint"
+_KUBELET: Final = HOST / "var/lib/kubelet"
+_CHECKPOINTS: Final = {
+    "checkpoint": PLUGINS / "kubelet_internal_checkpoint",
+    "claims": _KUBELET / "dra_manager_state",
+}
+"""What a report calls it -> its file."""
 TAPS: Final = PLACE / "taps"
 CRI: Final = PLACE / "cri.sock"
 _CONTAINERD: Final = Path("/run/containerd/containerd.sock")
@@ -67,7 +73,7 @@ class Agent:
     """Watches and obeys."""
 
     def __init__(self) -> None:
-        self._checkpoints_reported: list[str | None] = []
+        self._reported: dict[str, str | None] = {}
         self._socket_reported: tuple[int, int] | None = None
         self._taps: dict[str, Tap] = {}
         self._cri_tap: CriTap | None = None
@@ -80,7 +86,8 @@ class Agent:
         PLACE.mkdir(parents=True, exist_ok=True)
         with PathWatch() as watch:
             watch.add(PLACE, Mask.CREATE | Mask.MODIFY)
-            watch.add(PLUGINS, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
+            for folder in (PLUGINS, _KUBELET):
+                watch.add(folder, Mask.CREATE | Mask.MOVED_TO | Mask.CLOSE_WRITE | Mask.DELETE)
             self._look()
             # Those of before a reboot.
             for folder in TAPS.glob("*"):
@@ -112,12 +119,13 @@ class Agent:
 
     def _look(self) -> None:
         """Report what is new in files."""
-        text: str | None = None
-        with contextlib.suppress(FileNotFoundError):
-            text = _CHECKPOINT.read_text()
-        if self._checkpoints_reported != [text]:
-            self._checkpoints_reported = [text]
-            _report(checkpoint=text)
+        for name, file in _CHECKPOINTS.items():
+            text: str | None = None
+            with contextlib.suppress(FileNotFoundError):
+                text = file.read_text()
+            if name not in self._reported or self._reported[name] != text:
+                self._reported[name] = text
+                _report(**{name: text})
         for file in sorted(PLACE.glob("*.out")):
             with file.open("rb") as stream:
                 stream.seek(self._read.get(file, 0))
@@ -176,7 +184,7 @@ class Agent:
 
     def do_look_again(self) -> None:
         """Report what there is."""
-        self._checkpoints_reported.clear()
+        self._reported.clear()
         self._look()
         self._look_for_kubelet()
 
@@ -187,6 +195,10 @@ class Agent:
     def do_signal_first(self, mark: str, number: int) -> int:
         """Signal the first process with a mark, where it has a handler; how many processes there are."""
         return signal_first(mark, signal.Signals(number))
+
+    def do_listeners(self, marks: Collection[str], socket: str) -> list[str]:
+        """Those of some marks of which a process listens on a socket."""
+        return [mark for mark in marks if owns_socket(mark, socket)]
 
     def do_exit(self, mark: str, code: int) -> int:
         """Let the stand-in with a mark end with a code; how many there were."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -25,24 +26,26 @@ from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import KubeletAction, RuntimeAction
 from ...story.verbs.plugin_action import PluginAction
-from ...story.verbs.pod_action import Apply, Bind, Delete, ExitContainer, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Create, Delete, ExitContainer, MetadataAction
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
 from ..world.pod_resources import PodResourcesAnswers
 from .api import ClusterApi, Object
-from .changes import bind, change_device, change_file, change_gpus, change_metadata
+from .changes import bind, change_device, change_file, change_gpus, change_metadata, device_objects
 from .daemon_set import Place
 from .image import PluginImage
 from .kubelets import KindKubelets, set_up
-from .members import KindMembers
+from .members import NOTE_FILES, KindMembers
 from .node import KindNode
 from .plugins import NAMESPACE, KindPlugins
-from .pods import KindPods, mark_of
+from .pods import KindPods, mark_of, renamed
 from .program import programs_of
 from .state import ClusterState
 
 _LOST_WITHIN_S: Final = 20.0
 _PANIC: Final = re.compile(r"panic: (.*?)( \[recovered.*)?$")
+_FAILURE: Final = re.compile(r'"command failed" err=(".*")$')
+"""Source: staging/src/k8s.io/component-base/cli/run.go, ``run`` (kubernetes v1.34.4); the text is one of Go."""
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
     Capability.FAKE_NUMA_NODES,
@@ -56,9 +59,6 @@ CAPABILITIES: Final = frozenset(Capability) - {
     Capability.POD_ORDER,
     Capability.FULL_DISK,
     Capability.SYNC_NODE_STATUS,
-    # The cluster's own scheduler does it.
-    Capability.ALLOCATE_CLAIMS,
-    Capability.DEVICE_OBJECTS,
 }
 _WATCHED: Final = {
     "node": "nodes",
@@ -193,6 +193,22 @@ class KindBackend:
         await bind(action.pod, self._node(action.node).container, self._api)
 
     @perform.register
+    async def _allocate_claim(self, action: AllocateClaim) -> None:
+        uids = {}
+        for pod in action.pods:
+            # The watch may not have reported it yet.
+            found = await self._api.call("GET", f"namespaces/default/pods/{pod}")
+            if not found:
+                raise InputError(f"no pod '{pod}' is there now; the pods are: {self._state.pod_names or 'none'}")
+            uids[pod] = found["metadata"]["uid"]
+        await device_objects(self._api).allocate(action, uids)
+        self.trace.append(action.event)
+
+    @perform.register
+    async def _create_device_object(self, action: Create) -> None:
+        await device_objects(self._api).create(action, renamed(action.manifest, self._names()))
+
+    @perform.register
     async def _change_plugin(self, action: PluginAction) -> None:
         await self._plugins.perform(action, self._node(action.node).name)
 
@@ -249,6 +265,8 @@ class KindBackend:
         refuses = Capability.REFUSE_CRI in self._scenario.needed
         for spec in self._scenario.nodes:
             node = self._nodes[spec.name]
+            if self._plugins.are_programs:
+                await node.run("sh", "-c", NOTE_FILES)
             await node.watch()
             await set_up(node, spec, refuses)
         names = {node.container: name for name, node in self._nodes.items()}
@@ -309,6 +327,8 @@ class KindBackend:
             return
         if "checkpoint" in report:
             self._state.seen_checkpoint(node, report["checkpoint"])
+        elif "claims" in report:
+            self._state.seen_claims(node, report["claims"])
         elif "kubelet" in report:
             self._state.serves(node)
         elif "output" in report:
@@ -317,6 +337,8 @@ class KindBackend:
             self._plugins.seen_report(report["tapped"], node, report["report"])
         elif panic := _PANIC.match(report["journal"]):
             self._state.panicked(node, panic.group(1))
+        elif failure := _FAILURE.search(report["journal"]):
+            self._state.panicked(node, json.loads(failure.group(1)))
         else:
             self._plugins.seen_journal(node, report["journal"])
 

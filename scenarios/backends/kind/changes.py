@@ -30,8 +30,10 @@ from ...story.verbs.pod_action import MetadataAction
 from ...trace.events import FaultHealed, FaultInjected, FileCreated, FileDated, FileMoved, FileRemoved, FileWritten
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
+from ..world.device_objects import GROUP, DeviceObjects
 from ..world.selection import chosen_file, chosen_gpu, numbered, nvidia_change
 from .api import ClusterApi, Object
+from .daemon_set import LABELS
 from .node import KindNode
 from .pods import KindPods, annotated
 
@@ -134,6 +136,15 @@ async def bind(pod: str, node: str, api: ClusterApi) -> None:
     }
     if not await api.call("POST", f"namespaces/default/pods/{pod}/binding", binding):
         raise InputError(f"no pod '{pod}' is there now")
+
+
+def device_objects(api: ClusterApi) -> DeviceObjects:
+    """The objects of ``resource.k8s.io`` of a story, whichever it is: stories follow one another."""
+
+    async def call(method: str, path: str, body: Any) -> dict[str, Any]:
+        return await api.call(method, path, body, group=GROUP, patch="merge-patch")
+
+    return DeviceObjects(call, LABELS)
 
 
 async def change_metadata(action: MetadataAction, names: Mapping[str, str], api: ClusterApi) -> None:

@@ -41,6 +41,10 @@ _HOST: Final = "/host"
 _CDI_SPECS: Final = "/run/cdi"
 """Where plugins write CDI specifications."""
 _REGISTRY: Final = f"/var/lib/kubelet/{PLUGINS_REGISTRY}"
+_OF_DRIVERS: Final = "/var/lib/kubelet/plugins"
+"""Where DRA drivers have their own folders."""
+WRITTEN_BY_PROGRAMS: Final = (_OF_DRIVERS, _REGISTRY, _CDI_SPECS)
+"""Folders of a node in which programs leave files and sockets, also when they end well."""
 _PCI_DEVICES: Final = "/sys/bus/pci/devices"
 
 
@@ -127,9 +131,8 @@ def _built_in_places(place: Place, program: Program) -> dict[str, str]:
     carried = {str(path): f"{PROGRAMS}{path}" for path in sorted(program.files)}
     folders = {str(PurePosixPath(path).parent) for path in place.files}
     devices = {_PCI_DEVICES: f"{PLACE}/machine{_PCI_DEVICES}"} if place.has_machine else {}
-    if place.environment:
-        devices[f"/var{_CDI_SPECS}"] = _CDI_SPECS
-    return {**carried, **devices, **{folder: folder for folder in sorted(folders)}}
+    shared = {_OF_DRIVERS: _OF_DRIVERS, _REGISTRY: _REGISTRY, f"/var{_CDI_SPECS}": _CDI_SPECS}
+    return {**carried, **devices, **shared, **{folder: folder for folder in sorted(folders)}}
 
 
 def _bundled_command(spec: PluginSpec, image: PluginImage) -> Sequence[str]:

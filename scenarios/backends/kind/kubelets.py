@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import yaml
 
+from simkubelet.dra import CHECKPOINT_NAME as CLAIMS_CHECKPOINT
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.runtime import CriCall
 
@@ -49,6 +50,9 @@ _FILE: Final = "/var/lib/kubelet/config.yaml"
 _ORIGINAL: Final = f"{_FILE}.simkubelet"
 _KEEP: Final = f"[ -e {_ORIGINAL} ] || {{ cp -p {_FILE} {_ORIGINAL}.new && mv {_ORIGINAL}.new {_ORIGINAL}; }}"
 _WRITE: Final = f"cat >{_FILE}.new && mv {_FILE}.new {_FILE}"
+CLAIMS: Final = f"/var/lib/kubelet/{CLAIMS_CHECKPOINT}"
+REMOVE_BAD_CLAIMS: Final = f"[ ! -e {CLAIMS} ] || grep -q DRACheckpoint {CLAIMS} || rm {CLAIMS}"
+"""A shell command: with claims that it cannot read a kubelet does not start."""
 TAKE_BACK: Final = f"[ ! -e {_ORIGINAL} ] || {{ mv {_ORIGINAL} {_FILE} && echo changed; }}"
 """A shell command that restores the cluster's settings, for the next start of the kubelet; it writes if it did."""
 
@@ -136,14 +140,18 @@ class KindKubelets:
         self._state.stopped(node.name)
 
     async def _start(self, node: KindNode) -> None:
-        """Start a kubelet; returns when plugins can register with it, at once where it waits for its runtime."""
+        """Start a kubelet; returns when plugins can register with it or it has ended by itself.
+
+        Where it waits for its runtime, this returns at once.
+        """
+        self._state.begins(node.name)
         await node.systemctl("start")
         if node.name in self._paused | self._silent:
             self._state.starts(node.name)
             return
         try:
             async with asyncio.timeout(UP_WITHIN_S):
-                while self._state.kubelet[node.name] is not KubeletState.RUNNING:
+                while self._state.is_beginning(node.name):
                     await self._trace.longer_than(len(self._trace))
         except TimeoutError:
             raise HostError(f"node {node.container}: the kubelet does not come up within {UP_WITHIN_S:g} s") from None
@@ -189,7 +197,7 @@ async def set_up(node: KindNode, spec: NodeSpec, has_cri_tap: bool) -> None:
 
 async def take_back(node: KindNode) -> bool:
     """Restore the cluster's settings, for the next start of the kubelet; whether they were others."""
-    return bool((await node.run("sh", "-c", TAKE_BACK)).strip())
+    return bool((await node.run("sh", "-c", f"{REMOVE_BAD_CLAIMS}; {TAKE_BACK}")).strip())
 
 
 def changed_settings(settings: Mapping[str, Any], spec: NodeSpec) -> dict[str, Any]:

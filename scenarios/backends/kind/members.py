@@ -14,9 +14,9 @@ from typing import Any, Final
 from simkubelet.model.errors import HostError
 
 from .api import ClusterApi
-from .changes import restore_node
-from .daemon_set import SELECTED
-from .kubelets import TAKE_BACK, take_back
+from .changes import device_objects, restore_node
+from .daemon_set import SELECTED, WRITTEN_BY_PROGRAMS
+from .kubelets import CLAIMS, REMOVE_BAD_CLAIMS, TAKE_BACK, take_back
 from .node import PLACE, PLUGIN_FOLDER, REMOVE_AGENT, KindNode, until
 from .plugins import NAMESPACE, KindPlugins
 from .state import extended
@@ -24,10 +24,16 @@ from .state import extended
 _READY_WITHIN_S: Final = 120.0
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _GONE_WITHIN_S: Final = 90.0
+_BEFORE: Final = f"{PLACE}/before"
+_LIST: Final = f"find {' '.join(WRITTEN_BY_PROGRAMS)} -mindepth 1 -maxdepth 1"
+NOTE_FILES: Final = f"mkdir -p {PLACE} {' '.join(WRITTEN_BY_PROGRAMS)} && {_LIST} >{_BEFORE}"
+"""A shell command that takes note of what is in folders in which a story's programs may leave something."""
 _REMOVE_TRACES: Final = (
-    f"{REMOVE_AGENT}; [ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; rm -rf {PLACE}; "
+    f"{REMOVE_AGENT}; [ ! -e {PLACE}/created ] || xargs -r -d '\\n' rm -rf <{PLACE}/created; "
+    f"[ ! -e {_BEFORE} ] || {_LIST} | grep -vxFf {_BEFORE} | xargs -r -d '\\n' rm -rf; rm -rf {PLACE}; "
     f"find {PLUGIN_FOLDER} -type s ! -name kubelet.sock -delete; {TAKE_BACK}; "
-    f"[ ! -s {PLUGIN_FOLDER}/kubelet_internal_checkpoint ] || echo checkpoint"
+    f"[ ! -s {PLUGIN_FOLDER}/kubelet_internal_checkpoint ] || echo checkpoint; "
+    f"[ ! -e {CLAIMS} ] || {{ grep -q DRACheckpoint {CLAIMS} && ! grep -q ClaimUID {CLAIMS}; }} || echo claims"
 )
 """A shell command; it writes something where the kubelet has to be started again to forget a story."""
 
@@ -140,9 +146,11 @@ async def clean(api: ClusterApi, nodes: Collection[KindNode], plugins: KindPlugi
         HostError: The cluster does not do it.
     """
     for node in nodes:
+        await node.run("sh", "-c", REMOVE_BAD_CLAIMS)
         await node.resume()
     await api.call("DELETE", f"namespaces/default/pods?{SELECTED}&gracePeriodSeconds=0")
     await plugins.remove(api, nodes)
+    await device_objects(api).remove()
     await _until_gone(api, f"namespaces/default/pods?{SELECTED}")
     await _until_gone(api, f"namespaces/{NAMESPACE}/pods?{SELECTED}")
     await api.call("DELETE", "namespaces/default/events")
@@ -160,7 +168,7 @@ async def _forget_devices(api: ClusterApi, node: KindNode) -> None:
     left = [(part, name) for part in ("capacity", "allocatable") for name in extended(published.get(part, {}))]
     if not left and not traces.strip():
         return
-    await node.run("sh", "-c", f"systemctl stop kubelet && rm -rf {PLUGIN_FOLDER}/*")
+    await node.run("sh", "-c", f"systemctl stop kubelet && rm -rf {PLUGIN_FOLDER}/* {CLAIMS}")
     removals = [{"op": "remove", "path": f"/status/{part}/{name.replace('/', '~1')}"} for part, name in left]
     if removals:
         await api.call("PATCH", f"nodes/{node.container}/status", removals, patch="json-patch")

@@ -7,14 +7,17 @@ first of its container, so the kubelet is its supervisor.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import re
 import signal
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
-from simkubelet.model.errors import InputError, PluginError
-from simkubelet.model.events import DevicesListed, PluginRegistered
+from simkubelet.model.errors import HostError, InputError, PluginError
+from simkubelet.model.events import DevicesListed, DriverConnected, DriverDisconnected, PluginRegistered
 
 from ...story.specs import PluginSpec
 from ...story.stub_spec import Serves
@@ -58,6 +61,8 @@ _LISTED: Final = re.compile(
     r'"Processed device updates for resource" resourceName="([^"]*)" totalCount=(\d+) healthyCount=(\d+)'
 )
 """Source of both: devicemanager/plugin/v1beta1/handler.go and manager.go (kubernetes v1.34.4), at level 2."""
+_CONNECTION: Final = re.compile(r'"Connection changed".* driverName="([^"]*)" endpoint="([^"]*)" connected=(\w+)')
+"""Source: cm/dra/plugin/dra_plugin_manager.go, ``HandleConn`` (kubernetes v1.34.4), at level 2."""
 _TAKES_WITHIN_S: Final = 30.0
 
 
@@ -79,6 +84,12 @@ class KindPlugins:
         self._image = image
         self._trace = trace
         self._on_nodes: dict[tuple[str, str], PluginOnNode] = {}
+        self._counting: set[asyncio.Task[None]] = set()
+
+    @property
+    def are_programs(self) -> bool:
+        """Whether one of them is not bundled."""
+        return bool(self._programs)
 
     @property
     def views(self) -> tuple[PluginView, ...]:
@@ -119,6 +130,8 @@ class KindPlugins:
 
     async def remove(self, api: ClusterApi, nodes: Collection[KindNode]) -> None:
         """Let no plugin run: take the labels away, then the DaemonSets and their pods."""
+        for task in self._counting:
+            task.cancel()
         for node in nodes:
             labels = {NODE_LABEL + spec.name: None for spec in self._specs}
             await api.call("PATCH", f"nodes/{node.container}", {"metadata": {"labels": labels}})
@@ -202,6 +215,25 @@ class KindPlugins:
             # The log has numbers, not names.
             ids = tuple(f"#{number}" for number in range(total))
             self._trace.append(DevicesListed(node, found.group(1), ids[:healthy], ids[healthy:]))
+        elif found := _CONNECTION.search(line):
+            # Drivers have a folder each, in which the socket has the same name.
+            driver, endpoint = found.group(1), "/".join(PurePosixPath(found.group(2)).parts[-2:])
+            if found.group(3) == "true":
+                task = asyncio.create_task(self._seen_connection(node, driver, endpoint))
+                self._counting.add(task)
+                task.add_done_callback(self._counting.discard)
+            else:
+                self._trace.append(DriverDisconnected(node, driver, endpoint))
+
+    async def _seen_connection(self, node: str, driver: str, endpoint: str) -> None:
+        """Count the kubelet's connection to a driver for the plugin that listens there; the log does not name it."""
+        here = {one.mark: one for (where, _), one in self._on_nodes.items() if where == node}
+        agent = next(iter(here.values())).node
+        # Without an agent the story ends, for this or another reason.
+        with contextlib.suppress(HostError):
+            for mark in await agent.ask("listeners", marks=list(here), socket=endpoint):
+                here[mark].registrations += 1
+        self._trace.append(DriverConnected(node, driver, endpoint))
 
     def _seen_registration(self, node: str, resource: str) -> None:
         here = [one for (where, _), one in self._on_nodes.items() if where == node]

@@ -166,7 +166,7 @@ def placed(pod: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
         pod: With the story's names.
         names: A node's name in the story -> the cluster's.
     """
-    named = {part: _renamed(pod["spec"][part], names) for part in _NAMING if part in pod["spec"]}
+    named = {part: renamed(pod["spec"][part], names) for part in _NAMING if part in pod["spec"]}
     placed = {**pod, "spec": {**pod["spec"], **named}}
     if annotations := pod["metadata"].get("annotations"):
         placed["metadata"] = {**pod["metadata"], "annotations": annotated(annotations, names)}
@@ -178,13 +178,14 @@ def annotated(annotations: Mapping[str, _Value], names: Mapping[str, str]) -> di
     return {key: value if value is None else names.get(value, value) for key, value in annotations.items()}
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """A part of a manifest in which each text that is a node's name in the story is the cluster's."""
     match value:
         case str():
             return names.get(value, value)
         case Mapping():
-            return {key: _renamed(part, names) for key, part in value.items()}
+            return {key: renamed(part, names) for key, part in value.items()}
         case list() | tuple():
-            return [_renamed(part, names) for part in value]
+            return [renamed(part, names) for part in value]
         case _:
             return value

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from simkubelet.apis.deviceplugin import ContainerAllocateResponse
-from simkubelet.devices import AllocationEntry, Checkpoint, merge, response_data
+from simkubelet.cluster import WallTime, read_pod
+from simkubelet.devices import AllocationEntry, Checkpoint, DeviceRunOptions, merge, response_data
+from simkubelet.dra import ClaimInfo, claimed_cdi_devices
+from simkubelet.model.clock import RealClock
 from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
@@ -24,7 +27,7 @@ from simkubelet.model.events import (
 
 from ...trace.snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace.trace import Trace
-from ..world.checkpoint import CheckpointFile, checkpoint_view, read_checkpoint
+from ..world.checkpoint import CheckpointFile, checkpoint_view, claim_users, read_checkpoint, read_claims
 from ..world.pod_resources import PodResourcesAnswers
 from .api import Object
 
@@ -59,6 +62,7 @@ class ClusterState:
         self._trace = trace
         self.kubelet = dict.fromkeys(versions, KubeletState.RUNNING)
         self.bound: set[str] = set()
+        self._beginning: set[str] = set()
         self._panics: dict[str, str] = {}
         self._published: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
         self._pods: dict[str, Object] = {}
@@ -71,6 +75,7 @@ class ClusterState:
         self._allocated: set[tuple[str, str, str]] = set()
         self._metadata: dict[str, Object] = {}
         self._responses: dict[tuple[str, str], list[ContainerAllocateResponse]] = {}
+        self._claims: dict[str, Sequence[ClaimInfo]] = {}
 
     @property
     def pod_names(self) -> str:
@@ -83,13 +88,23 @@ class ClusterState:
         node = self._names.get(item["spec"].get("nodeName", ""))
         return node, [container["name"] for container in item["spec"]["containers"]]
 
+    def begins(self, node: str) -> None:
+        """A kubelet is being started: it will serve its registration socket, or end by itself."""
+        self._beginning.add(node)
+
+    def is_beginning(self, node: str) -> bool:
+        """Whether a kubelet that was started neither serves nor has ended."""
+        return node in self._beginning
+
     def starts(self, node: str) -> None:
         """A kubelet runs, which does not serve its registration socket yet."""
+        self._beginning.discard(node)
         self.kubelet[node] = KubeletState.RUNNING
 
     def serves(self, node: str) -> None:
         """A kubelet's registration socket has appeared."""
         self.kubelet[node] = KubeletState.RUNNING
+        self._beginning.discard(node)
         self._panics.pop(node, None)
         self._trace.append(KubeletStarted(node, f"v{self._versions[node]}"))
 
@@ -100,8 +115,9 @@ class ClusterState:
 
     def panicked(self, node: str, reason: str) -> None:
         """A kubelet has ended by itself; only the first line of what it says counts."""
-        if self.kubelet[node] is KubeletState.RUNNING:
+        if self.kubelet[node] is KubeletState.RUNNING or node in self._beginning:
             self.kubelet[node] = KubeletState.CRASHED
+            self._beginning.discard(node)
             self._panics[node] = reason
             self._trace.append(KubeletCrashed(node, reason))
 
@@ -119,6 +135,10 @@ class ClusterState:
         """Take the text of a node's checkpoint, None where there is none."""
         self._checkpoints[node] = read_checkpoint(text)
         self._record_allocations(node)
+
+    def seen_claims(self, node: str, text: str | None) -> None:
+        """Take the text of the checkpoint of a node's DRA manager, None where there is none."""
+        self._claims[node] = read_claims(text)
 
     def snapshot(self, plugins: tuple[PluginView, ...], answers: Mapping[str, PodResourcesAnswers]) -> Snapshot:
         """All that is known; `answers` has those of the PodResources API of each node."""
@@ -138,6 +158,7 @@ class ClusterState:
                 checkpoint_view(self._checkpoints.get(node, "absent"), self._named),
                 self._texts(self._metadata.get(node, {}), "labels"),
                 self._texts(self._metadata.get(node, {}), "annotations"),
+                claim_users(self._claims.get(node, ()), self._named),
             )
         for name, item in self._pods.items():
             view = self._pod_view(name, item)
@@ -270,13 +291,25 @@ class ClusterState:
             message=self._in_story(status.get("message", "")),
             node=node,
             devices=devices,
-            options={container: merge(given) for (of, container), given in self._responses.items() if of == uid},
+            options=self._options(node, item),
             labels=self._texts(item["metadata"], "labels"),
             annotations=self._texts(item["metadata"], "annotations"),
             events=tuple(self._events.get(uid, {}).values()),
             restarts=sum(one["restartCount"] for one in container_statuses(item)),
             health=device_health(item),
         )
+
+    def _options(self, node: str, item: Object) -> dict[str, DeviceRunOptions]:
+        """Container -> what it gets for its devices: the CDI devices of its claims come first, as in a kubelet."""
+        uid = uid_on_node(item)
+        options = {container: merge(given) for (of, container), given in self._responses.items() if of == uid}
+        if item["spec"].get("resourceClaims"):
+            pod = read_pod(item, WallTime(RealClock()))
+            for container in (one.name for one in pod.containers):
+                claimed = claimed_cdi_devices(pod, container, self._claims.get(node, ()))
+                of_plugins = options.get(container, DeviceRunOptions())
+                options[container] = replace(of_plugins, cdi_devices=(*claimed, *of_plugins.cdi_devices))
+        return options
 
 
 _MIRROR: Final = "kubernetes.io/config.mirror"

@@ -8,7 +8,6 @@ from pathlib import Path
 from simkubelet.cluster import Store
 
 from ...story.model import Scenario
-from ...story.verbs.pod_action import Create
 from .cluster import SimCluster
 from .world import SimulatedWorld
 
@@ -21,9 +20,8 @@ class SimBackend(SimulatedWorld):
     ) -> None:
         super().__init__(scenario, directory, keep, plugin_commands)
         uses_api = any(spec.uses_api for spec in scenario.plugins)
-        has_device_objects = any(isinstance(step.action, Create) for step in scenario.steps)
         kubernetes, tools = scenario.nodes[0].kubernetes, (self._clock, self._observe, self._group)
-        self._cluster: SimCluster = SimCluster(kubernetes, uses_api, has_device_objects, *tools)
+        self._cluster: SimCluster = SimCluster(kubernetes, uses_api, scenario.has_claims, *tools)
 
     @property
     def store(self) -> Store:

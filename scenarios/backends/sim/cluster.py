@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from simkubelet.cluster import Key, Objects, Scheduler, Store, WallTime, pod_key
 from simkubelet.cluster_api import ClusterApi
@@ -22,10 +22,9 @@ from simkubelet.model.pod import Pod, PodUID
 from simkubelet.model.version import version
 
 from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
-from .device_objects import DeviceObjects
+from ..world.device_objects import claim_body
+from .device_objects import SimulatedDeviceObjects
 from .view import RecordedEvent
-
-_EXACTLY: Final = {"deviceClassName": "story", "allocationMode": "ExactCount", "count": 1}
 
 
 class StoryCluster(Protocol):
@@ -129,7 +128,7 @@ class SimCluster:
     Args:
         kubernetes: The version of scheduler and API server.
         uses_api: Whether a plugin talks to the API server; else there is none.
-        has_device_objects: Whether the story creates some of ``resource.k8s.io``; else no controller looks after them.
+        has_claims: Whether the story has claims; else no controller looks after them.
         clock: The node time.
         observe: Called with what happens.
         tasks: Owns the scheduler.
@@ -142,7 +141,7 @@ class SimCluster:
         self,
         kubernetes: str,
         uses_api: bool,
-        has_device_objects: bool,
+        has_claims: bool,
         clock: Clock,
         observe: Observer,
         tasks: asyncio.TaskGroup,
@@ -150,7 +149,7 @@ class SimCluster:
         self.api = Store(Objects(WallTime(clock)), observe)
         self._version = version(kubernetes)
         self._uses_api = uses_api
-        self._devices = DeviceObjects(self.api, self._version) if has_device_objects else None
+        self._devices = SimulatedDeviceObjects(self.api, self._version) if has_claims else None
         self._clock = clock
         self._tasks = tasks
         self._stack = AsyncExitStack()
@@ -202,7 +201,7 @@ class SimCluster:
 
     async def allocate_claim(self, action: AllocateClaim, pods: Sequence[Pod]) -> None:
         """See `StoryCluster`."""
-        self.api.put_claim(_claim_body(action, pods))
+        self.api.put_claim(claim_body(action, {pod.name: pod.uid for pod in pods}))
 
     async def create_device_object(self, action: Create) -> None:
         """See `StoryCluster`."""
@@ -257,19 +256,3 @@ async def _ended(task: asyncio.Task[None]) -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-
-
-def _claim_body(action: AllocateClaim, pods: Sequence[Pod]) -> dict[str, Any]:
-    """What a scheduler and the claim controller leave in a claim: one request for each of its names."""
-    requests = dict.fromkeys(device.request for device in action.devices)
-    results = [
-        {"request": one.request, "driver": one.driver, "pool": one.pool, "device": one.device} for one in action.devices
-    ]
-    reserved = [{"resource": "pods", "name": pod.name, "uid": pod.uid} for pod in pods]
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": action.claim, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": name, "exactly": _EXACTLY} for name in requests]}},
-        "status": {"allocation": {"devices": {"results": results}}, "reservedFor": reserved},
-    }

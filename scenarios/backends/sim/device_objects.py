@@ -23,7 +23,7 @@ from ...story.verbs.pod_action import Create
 _NAMESPACE = "default"
 
 
-class DeviceObjects:
+class SimulatedDeviceObjects:
     """Takes classes, slices, claims and templates as an API server does.
 
     Args:

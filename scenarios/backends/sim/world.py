@@ -43,10 +43,10 @@ from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, RuntimeAction
 from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
 from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Create, Delete, ExitContainer, MetadataAction
-from ...trace.events import ClaimAllocated, ClockAdvanced
+from ...trace.events import ClockAdvanced
 from ...trace.snapshot import NodeView, PodView, Snapshot
 from ...trace.trace import Trace
-from ..world.checkpoint import checkpoint_view, claim_users, read_checkpoint
+from ..world.checkpoint import checkpoint_view, claim_users, read_checkpoint, read_claims
 from ..world.logs import KubeletLogs
 from ..world.node import SimNode, new_folder, remove_folder
 from ..world.plugin_process import PluginProcess
@@ -227,8 +227,7 @@ class SimulatedWorld:
     async def _allocate_claim(self, action: AllocateClaim) -> None:
         pods = [self._pod(pod) for pod in action.pods]
         await self._cluster.allocate_claim(action, pods)
-        devices = tuple(f"{one.driver}/{one.pool}/{one.device}" for one in action.devices)
-        self.trace.append(ClaimAllocated(action.claim, devices))
+        self.trace.append(action.event)
 
     @perform.register
     async def _change_plugin(self, action: PluginAction) -> None:
@@ -381,7 +380,7 @@ class SimulatedWorld:
             checkpoint = checkpoint_view(read_checkpoint(self._nodes[name].checkpoint_text()), self._named)
             view = replace(view, checkpoint=checkpoint)
         if self._scenario.reads_claims:
-            view = replace(view, claims=claim_users(self._nodes[name].claims_text(), self._named))
+            view = replace(view, claims=claim_users(read_claims(self._nodes[name].claims_text()), self._named))
         return view
 
     def _pod_view(self, pod: Pod, answers: Mapping[str, PodResourcesAnswers]) -> PodView:

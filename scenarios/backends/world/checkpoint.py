@@ -6,11 +6,11 @@ Source of the format before 1.20: devicemanager/checkpoint/checkpointv1.go (kube
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from simkubelet.devices import Checkpoint, CorruptCheckpointError, checksum, decode
-from simkubelet.dra import BadCheckpointError
+from simkubelet.dra import BadCheckpointError, ClaimInfo
 from simkubelet.dra import decode as decode_claims
 from simkubelet.model.errors import InputError
 
@@ -49,17 +49,16 @@ def checkpoint_view(file: CheckpointFile, pods: Mapping[str, str]) -> Checkpoint
     return CheckpointView(entries, registered)
 
 
-def claim_users(text: str | None, pods: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
-    """Claim -> the pods that use it, by the text of the DRA manager's checkpoint; none where it cannot be read.
-
-    Args:
-        text: None where there is no file.
-        pods: See `checkpoint_view`.
-    """
+def read_claims(text: str | None) -> Sequence[ClaimInfo]:
+    """What the text of the DRA manager's checkpoint has of claims; nothing where there is none or it cannot be read."""
     try:
-        claims = decode_claims(text or "{}")
+        return decode_claims(text or "{}")
     except BadCheckpointError:
-        return {}
+        return ()
+
+
+def claim_users(claims: Iterable[ClaimInfo], pods: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Claim -> the pods that use it; for `pods` see `checkpoint_view`."""
     return {claim.name: tuple(pods.get(uid, uid) for uid in claim.pods) for claim in claims}
 
 

@@ -77,8 +77,7 @@ async def kill_marked(mark: str) -> None:
 def owns_socket(mark: str, name: str) -> bool:
     """Whether a process with a mark listens on a Unix socket whose path ends with this name."""
     # The kernel gives the table in pieces: one reading in thousands misses a socket, as others come and go meanwhile.
-    inodes = _socket_inodes(name) | _socket_inodes(name)
-    return any(_holds(pid, inodes) for pid in _marked(mark))
+    return any(_holds(pid, _socket_inodes(pid, name) | _socket_inodes(pid, name)) for pid in _marked(mark))
 
 
 class Use(NamedTuple):
@@ -112,9 +111,12 @@ def _use(pid: int) -> Use:
     return Use(files, int(fields[17]), pages * os.sysconf("SC_PAGE_SIZE"), cpu_s)
 
 
-def _socket_inodes(name: str) -> frozenset[str]:
-    """Inodes of the Unix sockets that are bound to a path with this end, in any mount namespace."""
-    rows = Path("/proc/net/unix").read_text(errors="replace").splitlines()[1:]
+def _socket_inodes(pid: int, name: str) -> frozenset[str]:
+    """Inodes of the Unix sockets in a process's network that are bound to a path with this end, wherever that leads."""
+    try:
+        rows = Path(f"/proc/{pid}/net/unix").read_text(errors="replace").splitlines()[1:]
+    except OSError:
+        return frozenset()
     columns: list[Sequence[str]] = [row.split(maxsplit=7) for row in rows]
     return frozenset(row[6] for row in columns if len(row) == 8 and f"/{row[7]}".endswith(f"/{name}"))
 

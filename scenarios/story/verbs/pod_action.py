@@ -198,8 +198,7 @@ class ClaimedDevice(Part):
 class AllocateClaim(Action, Part):
     """Create a ResourceClaim that is allocated and reserved for pods, or allocate it again: as a scheduler leaves it.
 
-    The simulated scheduler allocates no devices, so such a pod is best bound by a step, too: it names another
-    scheduler by `schedulerName`, and `bind` follows.
+    The pods name a scheduler that is not there (`schedulerName`), so that no other takes them, and `bind` follows.
 
     Attributes:
         claim: The claim's name, as `resourceClaims` of the pods has it.
@@ -208,7 +207,6 @@ class AllocateClaim(Action, Part):
     """
 
     section = "Pods"
-    capability = Capability.ALLOCATE_CLAIMS
     events = (ClaimAllocated,)
 
     claim: Name
@@ -218,6 +216,11 @@ class AllocateClaim(Action, Part):
     @property
     def title(self) -> str:
         return f"allocate claim {self.claim}"
+
+    @property
+    def event(self) -> ClaimAllocated:
+        """What a trace has of it."""
+        return ClaimAllocated(self.claim, tuple(f"{one.driver}/{one.pool}/{one.device}" for one in self.devices))
 
     @property
     def pods_named(self) -> Iterable[tuple[str, DataPath]]:
@@ -249,7 +252,6 @@ class Create(Action, _ManifestPart):
     """
 
     section = "Pods"
-    capability = Capability.DEVICE_OBJECTS
 
     api_version: Literal["resource.k8s.io/v1"]
     kind: Literal["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"]

@@ -14,6 +14,7 @@ from simkubelet.remote import ApiClient, read_kubeconfig
 from tests.support.joined_nodes import PODS, any_cluster, eventually_so
 from tests.support.patience import LIMIT_S
 
+CATALOG = Path(__file__).parents[3] / "scenarios" / "catalog"
 STORY = """\
 name: two-of-one
 description: Two pods want the only device of a node.
@@ -85,6 +86,28 @@ async def test_story_passes_and_leaves_nothing(story: Path, kubeconfig: Path, cl
     assert done.returncode == 0, done.stdout + done.stderr
     assert await nodes_of_stories(client) == []
     assert (await client.get(PODS))["items"] == []
+
+
+async def test_claims_are_those_of_the_cluster_and_are_removed(
+    tmp_path: Path, kubeconfig: Path, client: ApiClient
+) -> None:
+    stories = []
+    for name in ("claim-is-shared-by-two-pods", "claims-from-a-template"):
+        text = (CATALOG / "dra" / f"{name}.yaml").read_text().replace("node-1", "story-node")
+        # What follows counts the nodes, of which this cluster has another one.
+        text = text.partition(
+            "  - apply:\n      apiVersion: v1\n      kind: Pod\n      metadata:\n        name: third"
+        )[0]
+        stories.append(tmp_path / f"{name}.yaml")
+        stories[-1].write_text(text.replace("\nplugins:", "\nnodes: [{name: story-node}]\n\nplugins:"))
+    (tmp_path / "driver.py").write_bytes((CATALOG / "dra" / "driver.py").read_bytes())
+
+    options = ("--backend", "both", "--kubeconfig", str(kubeconfig))
+    done = run(sys.executable, "-m", "simkubelet", "run", *map(str, stories), *options)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in ("deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"):
+        assert (await client.get(f"/apis/resource.k8s.io/v1/{kind}"))["items"] == []
 
 
 async def test_next_run_removes_what_a_killed_one_has_left(

@@ -18,7 +18,7 @@ from scenarios.story.verbs.plugin_action import AnswerRpc, EndStream, StopPlugin
 from scenarios.trace.events import PluginExited, PluginStarted
 from scenarios.trace.snapshot import PluginState, PluginView, Rpc
 from scenarios.trace.trace import Trace
-from simkubelet.model.events import DevicesListed, PluginRegistered
+from simkubelet.model.events import DevicesListed, DriverConnected, DriverDisconnected, PluginRegistered
 
 _IMAGE = PluginImage("simkubelet/plugin:1", "/usr/bin/python3", "/site")
 _RUNNING: dict[str, Any] = {"running": {}}
@@ -205,6 +205,31 @@ async def test_a_resource_that_nobody_is_known_to_serve_is_the_unknown_programs(
 
     counts = {one.name: one.registrations for one in plugins.views}
     assert counts == {"nvidia": resource == "nvidia.com/gpu", "mine": resource != "nvidia.com/gpu", "gpu": 0}
+
+
+async def test_connection_to_a_driver_counts_for_who_listens_there(trace: Trace, api: SilentApi) -> None:
+    class Node(SilentNode):
+        async def ask(self, do: str, **given: Any) -> Any:
+            await super().ask(do, **given)
+            return [mark for mark in given["marks"] if mark.endswith("new")] if do == "listeners" else 1
+
+    node = Node()
+    specs = tuple(PluginSpec(name=name, command=("x",)) for name in ("old", "new"))
+    program = Program(("/x",), frozenset())
+    plugins = await started(trace, api, specs, {"old": program, "new": program}, node)
+    said = '"Connection changed" logger="DRA registration handler" driverName="dra.example.com" '
+
+    for is_connected in ("true", "false"):
+        endpoint = 'endpoint="/var/lib/kubelet/plugins/dra.example.com/dra-new.sock"'
+        plugins.seen_journal("node-1", f"I1127 06:32:18.8 7 manager.go:138] {said}{endpoint} connected={is_connected}")
+    await trace.longer_than(1)
+
+    assert {one.name: one.registrations for one in plugins.views} == {"old": 0, "new": 1}
+    (connected,), (disconnected,) = trace.of(DriverConnected), trace.of(DriverDisconnected)
+    assert (connected.driver, connected.endpoint) == ("dra.example.com", "dra.example.com/dra-new.sock")
+    assert disconnected.endpoint == connected.endpoint
+    mounts = {one["mountPath"] for one in api.made[0]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}
+    assert mounts >= {"/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/run/cdi"}
 
 
 async def test_program_in_place_of_a_bundled_plugin_serves_the_same(trace: Trace, api: SilentApi) -> None:

@@ -13,6 +13,8 @@ from scenarios.trace.trace import Trace
 from simkubelet.apis import deviceplugin as api
 from simkubelet.devices.checkpoint import checksum
 from simkubelet.devices.pod_devices import DeviceNode, DeviceRunOptions
+from simkubelet.dra.checkpoint import encode
+from simkubelet.dra.claim_info import ClaimInfo, PreparedDevice
 from simkubelet.model.events import (
     ContainerExited,
     ContainerStarted,
@@ -20,6 +22,8 @@ from simkubelet.model.events import (
     EventRecorded,
     NodeStatusUpdated,
 )
+from simkubelet.model.pod import PodUID
+from simkubelet.model.version import version
 
 
 @pytest.fixture
@@ -286,6 +290,34 @@ def test_a_panic_counts_once_and_a_new_kubelet_forgets_it(state: ClusterState, t
 
     assert kinds(trace) == ["kubelet-crashed", "kubelet-started"]
     assert state.snapshot((), {}).nodes["node-1"].panic == ""
+
+
+def test_a_claims_cdi_devices_come_before_those_of_plugins(state: ClusterState) -> None:
+    claimed = pod(phase="Running")
+    claimed["metadata"]["namespace"] = "default"
+    claimed["spec"] |= {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        "containers": [{"name": "main", "resources": {"claims": [{"name": "gpu"}]}}, {"name": "other"}],
+    }
+    claimed["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "trainer-gpu-x"}]
+    response = api.ContainerAllocateResponse(cdi_devices=[api.CDIDevice(name="plugin.com/gpu=1")])
+    device = PreparedDevice("node", "device-0", cdi_ids=("example.com/claim=gpu",))
+    info = ClaimInfo("u", "trainer-gpu-x", "default", {PodUID("uid-of-trainer"): None}, {"example.com": (device,)})
+
+    state.seen("pod", claimed, True)
+    state.seen_checkpoint("node-1", _checkpoint("uid-of-trainer", "gpu-0", response.SerializeToString()))
+    before = state.snapshot((), {})
+    state.seen_claims("node-1", encode([info], version("1.34")))
+    snapshot = state.snapshot((), {})
+
+    options = snapshot.pods["trainer"].options
+    assert before.pods["trainer"].options["main"].cdi_devices == ("plugin.com/gpu=1",)
+    assert options["main"].cdi_devices == ("example.com/claim=gpu", "plugin.com/gpu=1")
+    assert options["other"].cdi_devices == ()
+    assert snapshot.nodes["node-1"].claims == {"trainer-gpu-x": ("trainer",)}
+
+    state.seen_claims("node-1", "garbage")
+    assert state.snapshot((), {}).nodes["node-1"].claims == {}
 
 
 def _checkpoint(uid: str, device: str, response: bytes = b"") -> str:

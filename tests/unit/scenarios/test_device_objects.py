@@ -1,0 +1,93 @@
+"""Objects of ``resource.k8s.io`` that a story makes at a real API server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scenarios.backends.world.device_objects import DeviceObjects
+from scenarios.story.verbs.pod_action import AllocateClaim, ClaimedDevice, Create
+from simkubelet.model.errors import InputError
+
+LABELS = {"story": "true"}
+ALLOCATE = AllocateClaim(claim="gpu", pods=("train",), devices=(ClaimedDevice(driver="dra.example.com"),))
+RESULT = {"request": "device", "driver": "dra.example.com", "pool": "node", "device": "device-0"}
+
+
+class Server:
+    """Keeps objects by their paths; merges patches one level deep, as far as these tests go."""
+
+    def __init__(self, *, is_known: bool = True) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.calls: list[tuple[str, str]] = []
+        self._is_known = is_known
+
+    async def call(self, method: str, path: str, body: Any) -> dict[str, Any]:
+        self.calls.append((method, path))
+        place, _, query = path.partition("?")
+        if not self._is_known:
+            return {}
+        match method:
+            case "POST":
+                self.objects[f"{place}/{body['metadata']['name']}"] = body
+            case "PATCH":
+                of = self.objects[place.removesuffix("/status")]
+                for part, value in body.items():
+                    of[part] = {**of[part], **value} if part == "metadata" else value
+                return of
+            case "DELETE":
+                assert self.objects[place]["metadata"]["finalizers"] is None
+                return self.objects.pop(place)
+        if query:
+            assert query == "labelSelector=story=true"
+            return {"items": [one for name, one in self.objects.items() if name.rpartition("/")[0] == place]}
+        return body or self.objects.get(place, {})
+
+
+async def test_claim_is_as_a_scheduler_leaves_it() -> None:
+    server = Server()
+
+    await DeviceObjects(server.call, LABELS).allocate(ALLOCATE, {"train": "uid-1"})
+
+    (claim,) = server.objects.values()
+    assert claim["metadata"]["labels"] == LABELS
+    assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert claim["status"] == {
+        "allocation": {"devices": {"results": [RESULT]}},
+        "reservedFor": [{"resource": "pods", "name": "train", "uid": "uid-1"}],
+    }
+
+
+async def test_claim_that_is_allocated_is_taken_back_first() -> None:
+    server = Server()
+    objects = DeviceObjects(server.call, LABELS)
+    await objects.allocate(ALLOCATE, {})
+    before = len(server.calls)
+
+    await objects.allocate(ALLOCATE, {"train": "uid-1"})
+
+    path = "namespaces/default/resourceclaims/gpu"
+    assert server.calls[before:] == [("GET", path), ("PATCH", f"{path}/status"), ("PATCH", f"{path}/status")]
+    assert [user["uid"] for user in server.objects[path]["status"]["reservedFor"]] == ["uid-1"]
+
+
+async def test_what_a_story_made_is_removed_whoever_protects_it() -> None:
+    server = Server()
+    objects = DeviceObjects(server.call, LABELS)
+    await objects.allocate(ALLOCATE, {})
+
+    await objects.remove()
+
+    assert server.objects == {}
+
+
+async def test_server_without_the_group_is_named() -> None:
+    objects = DeviceObjects(Server(is_known=False).call, LABELS)
+    manifest = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+    create = Create.model_validate(manifest)
+
+    with pytest.raises(InputError, match=r"allocate claim gpu: the API server has no resource\.k8s\.io/v1"):
+        await objects.allocate(ALLOCATE, {})
+    with pytest.raises(InputError, match=r"create DeviceClass gpu: the API server has no resource\.k8s\.io/v1"):
+        await objects.create(create, create.manifest)
