@@ -28,7 +28,7 @@ from tests.support.oracle import EXAMPLES, ROUNDS, SEED, LineProcess
 
 pytestmark = pytest.mark.oracle
 
-SHARDS = 2 * ROUNDS
+SHARDS = 10 * ROUNDS
 STEPS = 10
 ONE, TWO = "one.example.com", "two.example.com"
 ENDPOINTS = {"a.sock": ONE, "b.sock": ONE, "c.sock": TWO}
@@ -67,7 +67,7 @@ devices = st.lists(
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def oracle() -> Path:
     path = os.environ.get("SIMKUBELET_ORACLE_DRA")
     if path is None:
@@ -75,7 +75,7 @@ def oracle() -> Path:
     return Path(path)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sides(oracle: Path) -> Iterator[DraSides]:
     both = DraSides(oracle)
     yield both

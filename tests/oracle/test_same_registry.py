@@ -46,7 +46,7 @@ class RealRegistry:
         self._process.communicate()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def real() -> Iterator[RealRegistry]:
     path = os.environ.get("SIMKUBELET_ORACLE_REGISTRY")
     if path is None:

@@ -242,7 +242,7 @@ CASES: dict[Callable[[ComparedSchedulers], None], list[str]] = {
 }
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def oracle() -> Iterator[LineProgram]:
     path, minor = (os.environ.get(f"SIMKUBELET_ORACLE_{name}") for name in ("SCHEDULER", "VERSION"))
     if not path:

@@ -265,7 +265,7 @@ def sizes(held: Mapping[str, Sequence[object]]) -> Mapping[str, int]:
     return {name: len(devices) for name, devices in held.items()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def sides(oracle_programs: Programs) -> Iterator[Sides]:
     both = Sides(oracle_programs, PLUGINS)
     yield both

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -58,6 +59,19 @@ class LiveCluster:
     def kubectl(self, command: str, given: object = None, fails: bool = False) -> str:
         """What kubectl says to a command line."""
         return self.run(go_client("SIMKUBELET_KUBECTL"), *shlex.split(command), given=given, fails=fails)
+
+    def watched(self, kind: str) -> str:
+        """The first object of a kind that is there or comes, as kubectl names it; empty where none comes in time."""
+        watch = [go_client("SIMKUBELET_KUBECTL"), "get", kind, "--watch", "--output=name"]
+        with subprocess.Popen(watch, env=self.env, cwd=self.scratch, stdout=subprocess.PIPE, text=True) as process:
+            alarm = threading.Timer(LIMIT_S, process.kill)
+            alarm.start()
+            try:
+                assert process.stdout is not None
+                return process.stdout.readline().strip()
+            finally:
+                alarm.cancel()
+                process.kill()
 
     def apply(self, api: str, kind: str, name: str, spec: Mapping[str, Any]) -> None:
         """Let kubectl apply an object."""

@@ -22,8 +22,8 @@ Answer = dict[str, Any]
 
 LONGEST_LINE = 64 << 20
 ROUNDS = int(os.environ.get("SIMKUBELET_ORACLE_ROUNDS", "1"))
-EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200" if os.environ.get("CI") else "50"))
-"""Random examples of each test that compares with the real programs; CI has the time for four times as many."""
+EXAMPLES = int(os.environ.get("SIMKUBELET_ORACLE_EXAMPLES", "200" if os.environ.get("CI") else "25"))
+"""Random examples of each test that compares with the real programs; CI has the time for eight times as many."""
 SEED = int(os.environ.get("SIMKUBELET_ORACLE_SEED", "20260801"))
 MEASURED = {"t", "us", "seen_t", "send_t", "took_ms", "took_us", "stop_us", "start_us"}
 

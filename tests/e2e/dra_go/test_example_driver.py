@@ -28,7 +28,7 @@ def cluster() -> Iterator[LiveCluster]:
         selector = {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
         cluster.apply(API, "DeviceClass", DRIVER, {"selectors": [selector]})
         cluster.apply(API, "ResourceClaimTemplate", "template", {"spec": DEVICES})
-        eventually(lambda: len(cluster.get("resourceslices")["items"]) == 1)
+        assert cluster.watched("resourceslices")
         yield cluster
 
 
@@ -105,4 +105,4 @@ def test_restarted_kubelet_unprepares_what_was_prepared_before(cluster: LiveClus
     cluster.kubectl("delete pod kept")
     eventually(lambda: specifications(cluster) == 0)
     # The kubelet has deleted the slices; the driver's library waits for half a minute before it writes them again.
-    eventually(lambda: len(cluster.get("resourceslices")["items"]) == 1)
+    assert cluster.watched("resourceslices")
