@@ -85,6 +85,7 @@ class KindPlugins:
         self._trace = trace
         self._on_nodes: dict[tuple[str, str], PluginOnNode] = {}
         self._counting: set[asyncio.Task[None]] = set()
+        self._connected: set[tuple[str, str]] = set()
 
     @property
     def are_programs(self) -> bool:
@@ -222,18 +223,25 @@ class KindPlugins:
                 task = asyncio.create_task(self._seen_connection(node, driver, endpoint))
                 self._counting.add(task)
                 task.add_done_callback(self._counting.discard)
-            else:
+            elif (node, endpoint) in self._connected:
+                self._connected.discard((node, endpoint))
                 self._trace.append(DriverDisconnected(node, driver, endpoint))
 
     async def _seen_connection(self, node: str, driver: str, endpoint: str) -> None:
-        """Count the kubelet's connection to a driver for the plugin that listens there; the log does not name it."""
+        """Count the kubelet's connection to a driver for the plugin that listens there; the log does not name it.
+
+        Drivers of others do not concern the story.
+        """
         here = {one.mark: one for (where, _), one in self._on_nodes.items() if where == node}
-        agent = next(iter(here.values())).node
+        agents = [one.node for one in here.values()]
         # Without an agent the story ends, for this or another reason.
         with contextlib.suppress(HostError):
-            for mark in await agent.ask("listeners", marks=list(here), socket=endpoint):
+            marks = await agents[0].ask("listeners", marks=list(here), socket=endpoint) if agents else ()
+            for mark in marks:
                 here[mark].registrations += 1
-        self._trace.append(DriverConnected(node, driver, endpoint))
+            if marks:
+                self._connected.add((node, endpoint))
+                self._trace.append(DriverConnected(node, driver, endpoint))
 
     def _seen_registration(self, node: str, resource: str) -> None:
         here = [one for (where, _), one in self._on_nodes.items() if where == node]

@@ -211,7 +211,11 @@ async def test_connection_to_a_driver_counts_for_who_listens_there(trace: Trace,
     class Node(SilentNode):
         async def ask(self, do: str, **given: Any) -> Any:
             await super().ask(do, **given)
-            return [mark for mark in given["marks"] if mark.endswith("new")] if do == "listeners" else 1
+            if do != "listeners":
+                return 1
+            return [
+                mark for mark in given["marks"] if given["socket"].endswith("dra-new.sock") and mark.endswith("new")
+            ]
 
     node = Node()
     specs = tuple(PluginSpec(name=name, command=("x",)) for name in ("old", "new"))
@@ -219,10 +223,12 @@ async def test_connection_to_a_driver_counts_for_who_listens_there(trace: Trace,
     plugins = await started(trace, api, specs, {"old": program, "new": program}, node)
     said = '"Connection changed" logger="DRA registration handler" driverName="dra.example.com" '
 
-    for is_connected in ("true", "false"):
-        endpoint = 'endpoint="/var/lib/kubelet/plugins/dra.example.com/dra-new.sock"'
-        plugins.seen_journal("node-1", f"I1127 06:32:18.8 7 manager.go:138] {said}{endpoint} connected={is_connected}")
-    await trace.longer_than(1)
+    for is_connected, names in ((True, ["new", "another"]), (False, ["another", "new"])):
+        for name in names:
+            endpoint = f'endpoint="/var/lib/kubelet/plugins/dra.example.com/dra-{name}.sock"'
+            state = "true" if is_connected else "false"
+            plugins.seen_journal("node-1", f"I1127 06:32:18.8 7 manager.go:138] {said}{endpoint} connected={state}")
+        await trace.longer_than(0 if is_connected else 1)
 
     assert {one.name: one.registrations for one in plugins.views} == {"old": 0, "new": 1}
     (connected,), (disconnected,) = trace.of(DriverConnected), trace.of(DriverDisconnected)
