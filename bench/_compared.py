@@ -6,10 +6,10 @@ import json
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 
-PLACES = {"tmpfs": "/dev/shm", "disk": tempfile.gettempdir()}  # noqa: S108 - temporary folders are made in both
+PLACES = {"tmpfs": "/dev/shm", "disk": None}  # noqa: S108 - temporary folders are made in both
+"""Name -> folder of temporary folders; None is the usual one, which is not there in a view of a node."""
 
 
 def programs(module: str) -> list[str]:

@@ -110,7 +110,7 @@ class Side:
 
 @asynccontextmanager
 async def running(
-    name: str, command: tuple[str, ...], stub: str, place: str, count: int, pattern: str
+    name: str, command: tuple[str, ...], stub: str, place: str | None, count: int, pattern: str
 ) -> AsyncIterator[Side]:
     with tempfile.TemporaryDirectory(prefix="bench-", dir=place) as folder:
         async with OracleProcess(command, Path(folder)) as kubelet:
@@ -192,7 +192,7 @@ async def measure_pods(sides: list[Side], place: str) -> None:
 async def main(oracle: str, stub: str) -> None:
     commands = {"kubelet": (oracle,), "simkubelet": (sys.executable, "-m", "simkubelet.stdio")}
 
-    async def pair(stack: AsyncExitStack, folder: str, count: int, pattern: str) -> list[Side]:
+    async def pair(stack: AsyncExitStack, folder: str | None, count: int, pattern: str) -> list[Side]:
         return [
             await stack.enter_async_context(running(name, command, stub, folder, count, pattern))
             for name, command in commands.items()

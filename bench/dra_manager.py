@@ -83,7 +83,7 @@ def _pod(number: int) -> dict[str, Any]:
     return pod_object(f"p{number}", f"c{number}")
 
 
-async def running(stack: AsyncExitStack, name: str, command: Sequence[str], place: str) -> Side:
+async def running(stack: AsyncExitStack, name: str, command: Sequence[str], place: str | None) -> Side:
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=place))
     where = ["--dir", folder]
     manager = await stack.enter_async_context(LineProcess([*command, *where]))
