@@ -6,10 +6,10 @@ away in the end. Time is real, and everything takes its own, so a story's second
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import functools
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ from .state import ClusterState
 _LOST_WITHIN_S: Final = 20.0
 _PANIC: Final = re.compile(r"panic: (.*?)( \[recovered.*)?$")
 _FAILURE: Final = re.compile(r'"command failed" err=(".*")$')
-"""Source: staging/src/k8s.io/component-base/cli/run.go, ``run`` (kubernetes v1.34.4); the text is one of Go."""
+"""Source: staging/src/k8s.io/component-base/cli/run.go, ``run`` (kubernetes v1.34.4)."""
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
     Capability.FAKE_NUMA_NODES,
@@ -335,10 +335,8 @@ class KindBackend:
             self._plugins.seen_line(report["output"], node, report["line"])
         elif "tapped" in report:
             self._plugins.seen_report(report["tapped"], node, report["report"])
-        elif panic := _PANIC.match(report["journal"]):
-            self._state.panicked(node, panic.group(1))
-        elif failure := _FAILURE.search(report["journal"]):
-            self._state.panicked(node, json.loads(failure.group(1)))
+        elif (reason := reason_of_end(report["journal"])) is not None:
+            self._state.panicked(node, reason)
         else:
             self._plugins.seen_journal(node, report["journal"])
 
@@ -354,6 +352,16 @@ class KindBackend:
 
     def _node(self, name: str | None) -> KindNode:
         return self._nodes[name] if name is not None else next(iter(self._nodes.values()))
+
+
+def reason_of_end(line: str) -> str | None:
+    """Why a kubelet ends by itself, where a line of its log says so."""
+    if panic := _PANIC.match(line):
+        return panic.group(1)
+    if failure := _FAILURE.search(line):
+        # A text of Go is one of Python, too.
+        return str(ast.literal_eval(failure.group(1)))
+    return None
 
 
 def _ended(node: KindNode) -> HostError:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from scenarios.backends.kind.backend import reason_of_end
 from scenarios.backends.kind.state import ClusterState
 from scenarios.backends.world.pod_resources import PodResourcesAnswers
 from scenarios.trace.snapshot import CheckpointView, KubeletState
@@ -318,6 +319,24 @@ def test_a_claims_cdi_devices_come_before_those_of_plugins(state: ClusterState) 
 
     state.seen_claims("node-1", "garbage")
     assert state.snapshot((), {}).nodes["node-1"].claims == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (
+            "panic: runtime error: index out of range [3] with length 3 [recovered]",
+            "runtime error: index out of range [3] with length 3",
+        ),
+        (
+            r'E1127 05:50:36.4 7 run.go:72] "command failed" err="failed to run Kubelet: \x1b \"a\""',
+            'failed to run Kubelet: \x1b "a"',
+        ),
+        ('I1127 05:50:36.4 7 kubelet.go:1] "SyncLoop ADD"', None),
+    ],
+)
+def test_log_says_why_a_kubelet_ended(line: str, reason: str | None) -> None:
+    assert reason_of_end(line) == reason
 
 
 def _checkpoint(uid: str, device: str, response: bytes = b"") -> str:
