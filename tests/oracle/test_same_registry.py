@@ -1,6 +1,6 @@
 """Objects of resource.k8s.io, written to the real API server's code and to ours: what is kept, and what is refused.
 
-Expressions of selectors are valid ones: ours does not compile them when an object is written.
+Random objects have valid expressions of selectors; those of `EXPRESSIONS` are compiled by both.
 """
 
 from __future__ import annotations
@@ -84,6 +84,66 @@ def check(
     old = {**created["object"], "metadata": metadata, **({"status": first["status"]} if "status" in first else {})}
     update = {"cmd": "update", "kind": kind, "old": old, "object": changed(old, at_update), "gates": gates}
     same(real, {**update, "status": status and kind == "ResourceClaim"})
+
+
+EXPRESSIONS = (
+    "true",
+    'device.driver == "a"',
+    "device.driver ==",
+    'device.driver = "a"',
+    "(true",
+    "true)",
+    "",
+    '"a',
+    "'a' 'b'",
+    'device.drive == "a"',
+    'devic.driver == "a"',
+    "a.b.c == 1",
+    "device.driver",
+    "1",
+    'device.attributes["a"].x',
+    'device.attributes["a"].x == 1',
+    "foo(device)",
+    "device.driver.foo()",
+    "device.driver == 1",
+    '1 + "a" == 2',
+    'device.capacity["a"].x.compareTo(quantity("1Gi")) >= 0',
+    "[1,2].isSorted()",
+    '"a".find("b") == ""',
+    'url("http://a").getHost() == "a"',
+    'cidr("10.0.0.0/8").containsIP(ip("10.0.0.1"))',
+    "sets.contains([1],[1])",
+    'quantity("1").add(1) == quantity("2")',
+    '!format.named("a").hasValue()',
+    "[1].all(i, v, v > 0)",
+    '{"a":1}.transformMap(k, v, v > 0) == {"a":true}',
+    "cel.bind(x, 1, x == 1)",
+    'device.?attributes["a"].x.orValue(1) == 1',
+    "1 < 2.0",
+    "@",
+    "true &&",
+    "device.attributes[1].x == 1",
+    "size(device.driver)",
+    "!device.driver",
+    'isSemver("x") && unknown',
+    'isSemver("1", true)',
+    "true\n &&",
+    "[optional.of(1)].unwrapOpt() == [1]",
+    "math.greatest(1,2) == 2",
+    "[1].slice(0,1) == [1]",
+    'true ? 1 : "a"',
+    "1 == 1u",
+    '"\u00e9" == \u00e9',
+)
+"""Those that an API server takes, some with what our library lacks, and those that it refuses, with all of the text."""
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: RealRegistry, expression: str) -> None:
+    selected = {"selectors": [{"cel": {"expression": expression}}]}
+    device_class = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "c"}}
+
+    same(real, {"cmd": "create", "kind": "DeviceClass", "object": {**device_class, "spec": selected}, "gates": {}})
 
 
 @pytest.mark.parametrize("shard", range(5 * SHARDS))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cel_expr_python import cel
     from google.protobuf.descriptor_pool import DescriptorPool
 
-__all__ = ["CompileError", "DeviceView", "SelectorError", "compiled_selector", "device_view"]
+__all__ = ["CompileError", "DeviceView", "SelectorError", "compiled_selector", "device_view", "expression_refusal"]
 
 DeviceView: TypeAlias = dict[str, Any]
 """A device as an expression sees it: ``driver``, and ``attributes`` and ``capacity`` by domain and name."""
@@ -38,6 +38,18 @@ _TESTED_DOMAIN: Final = re.compile(r"""(?:"([^"\\]+)"|'([^'\\]+)')\s+in\s+device
 _SEMVER: Final = re.compile(
     r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(?:-([0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-.]+)?"
 )
+_NOT_IN_THE_PACKAGE: Final = re.compile(
+    r"\b(isSorted|sum|min|max|indexOf|lastIndexOf|find|findAll|isURL|url|isIP|ip|isCIDR|cidr|add|sub|sign|unwrapOpt"
+    r"|transformList|transformMap|transformMapEntry)\s*[(.]|\b(sets|format)\s*\.|\boptional\s*\.\s*unwrap\b"
+    r"|\b(all|exists|existsOne)\s*\(\s*\w+\s*,\s*\w+\s*,|\b(semver|isSemver)\s*\([^()]*,"
+)
+"""Kubernetes' own functions and macros, and optional arguments of functions, that the package does not know."""
+_MIXED_NUMBERS: Final = re.compile(r"'_[<>]=?_' applied to '\((int|uint|double), (int|uint|double)\)'")
+"""What Kubernetes compares, and the package does not."""
+_UNKNOWN_NAME: Final = re.compile(
+    r"(ERROR: <input>:\d+:)(\d+)(: undeclared reference to ')([\w.]+)\.\w+(' \(in container ''\)\n \| .*\n \| )\.*\^"
+)
+_OF_AN_ERROR: Final = re.compile(r"\nERROR: [^\n]*'\*error\*'[^\n]*\n \| [^\n]*\n \| [^\n]*")
 _STATUS: Final = re.compile(r"^[A-Z_]+: ")
 _NO_SUCH_KEY: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 
@@ -90,13 +102,34 @@ def compiled_selector(expression: str) -> DeviceSelector:
     try:
         checked = checks.compile(expression)
     except RuntimeError as error:
-        raise CompileError(f"compilation failed: {_compile_error(str(error))}") from None
+        raise CompileError(f"compilation failed: {_compile_error(str(error), expression)}") from None
     kind = _type_name(checked.return_type())
     if kind not in ("bool", "dyn"):
         raise CompileError(f"must evaluate to bool or the unknown type, not {kind}")
     tested = {first or second for first, second in _TESTED_DOMAIN.findall(expression)}
     domains = {first or second for first, second in _DOMAIN.findall(expression)} - tested
     return DeviceSelector(evaluates.deserialize(checked.serialize()), tuple(sorted(domains)))
+
+
+def expression_refusal(expression: str) -> str | None:
+    """Why an API server refuses an expression, None where it takes it, or where nobody knows.
+
+    That is so without the package, and for an expression of what the package lacks. Limits on the cost of expressions
+    are not known either.
+
+    Source: pkg/apis/resource/validation/validation.go, ``validateCELSelector`` (kubernetes v1.34.4).
+    """
+    try:
+        compiled_selector(expression)
+    except CompileError as error:
+        text = str(error)
+        if text == _MISSING:
+            return None
+        is_known = "Syntax error: " in text or not (
+            _NOT_IN_THE_PACKAGE.search(expression) or _MIXED_NUMBERS.search(text)
+        )
+        return text if is_known else None
+    return None
 
 
 def device_view(driver: str, device: Mapping[str, Any]) -> DeviceView:
@@ -272,9 +305,23 @@ def _type_name(kind: cel.Type) -> str:
     return str(kind.name()).partition("<")[0].lower()
 
 
-def _compile_error(text: str) -> str:
+def _compile_error(text: str, expression: str) -> str:
+    """The package's text in the words of cel-go, as far as the two differ in what is wrong most often."""
     text = _STATUS.sub("", text).removesuffix(" [INVALID_ARGUMENT]")
-    return text.replace(" not found in struct 'kubernetes.DRADevice'", "")
+    text = text.replace(" not found in struct 'kubernetes.DRADevice'", "")
+    text = text.replace("map(string, map(string, dyn))", "map(string, map(string, any))")
+    # What follows from an error is none to cel-go.
+    text = _OF_AN_ERROR.sub("", text)
+    if not expression:
+        text = text.replace("<input>:1:1:", "<input>:1:0:")
+    return _UNKNOWN_NAME.sub(_first_part, text)
+
+
+def _first_part(found: re.Match[str]) -> str:
+    """An error about an unknown name with members: cel-go points at the name, the package at the last member's dot."""
+    place, column, says, name, rest = found.groups()
+    begin = int(column) - len(name)
+    return f"{place}{begin}{says}{name.partition('.')[0]}{rest}{'.' * (begin - 1)}^"
 
 
 def _runtime_error(text: str) -> str:

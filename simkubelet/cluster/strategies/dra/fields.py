@@ -23,6 +23,7 @@ from ...api.registry.names import (
     is_label_value,
     is_qualified_name,
 )
+from ...objects.device_selector import expression_refusal
 
 __all__ = [
     "CONFIGS_AT_MOST",
@@ -228,7 +229,7 @@ def _no_uuid(text: str) -> str:
 
 
 def validate_selectors(selectors: Sequence[Fields] | None, path: str) -> list[FieldError]:
-    """Selectors of devices; what is in their expressions is looked at when devices are chosen."""
+    """Selectors of devices, with their expressions."""
     return validate_list(selectors, _SELECTORS_AT_MOST, _validate_selector, path)
 
 
@@ -236,9 +237,11 @@ def _validate_selector(selector: Fields, path: str) -> list[FieldError]:
     cel = selector.get("cel")
     if cel is None:
         return [FieldError.required(f"{path}.cel")]
-    if len((cel.get("expression") or "").encode()) > _EXPRESSION_AT_MOST:
+    expression = cel.get("expression") or ""
+    if len(expression.encode()) > _EXPRESSION_AT_MOST:
         return [FieldError.too_long(f"{path}.cel.expression", _EXPRESSION_AT_MOST)]
-    return []
+    refusal = expression_refusal(expression)
+    return [] if refusal is None else [FieldError.invalid(f"{path}.cel.expression", expression, refusal)]
 
 
 def validate_configuration(config: Fields, path: str, *, stored: bool) -> list[FieldError]:

@@ -7,7 +7,13 @@ import sys
 import pytest
 
 from simkubelet.cluster.objects import device_selector
-from simkubelet.cluster.objects.device_selector import CompileError, SelectorError, compiled_selector, device_view
+from simkubelet.cluster.objects.device_selector import (
+    CompileError,
+    SelectorError,
+    compiled_selector,
+    device_view,
+    expression_refusal,
+)
 from tests.support.device_claims import DRIVER, device
 
 VIEW = device_view(
@@ -101,3 +107,37 @@ def test_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch
 
     with pytest.raises(CompileError, match=r"pip install 'simkubelet\[dra\]'"):
         compiled_selector("device.driver == 'not compiled before'")
+
+
+@pytest.mark.parametrize(
+    ("expression", "refusal"),
+    [
+        ("(true", "compilation failed: ERROR: <input>:1:6: Syntax error: missing ')' at '<EOF>'\n | (true\n | .....^"),
+        (
+            "[1].sum() == (1",
+            "compilation failed: ERROR: <input>:1:16: Syntax error: missing ')' at '<EOF>'\n | [1].sum() == (1\n"
+            " | ...............^",
+        ),
+        (
+            "true && devic.driver.x",
+            "compilation failed: ERROR: <input>:1:9: undeclared reference to 'devic' (in container '')\n"
+            " | true && devic.driver.x\n | ........^",
+        ),
+        ("device.driver", "must evaluate to bool or the unknown type, not string"),
+        ("[1].sum() == 1", None),
+        ("1 < 2.0", None),
+        ("[1].all(index, value, value > 0)", None),
+        ('device.driver == "a"', None),
+    ],
+)
+def test_expression_is_refused_where_the_real_compiler_refuses_it(expression: str, refusal: str | None) -> None:
+    assert expression_refusal(expression) == refusal
+
+
+def test_without_the_package_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    device_selector._environments.cache_clear()
+    try:
+        assert expression_refusal("(") is None
+    finally:
+        device_selector._environments.cache_clear()
