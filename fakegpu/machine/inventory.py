@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import yaml
 
 from ..errors import InputError
-from ..profiles.document import is_file_name, read_document
+from ..profiles.document import DUMPER, is_file_name, read_document
 from ..profiles.profile import Profile, load_profile
 from ..state import layout
 from .hardware import header_of, states_of_mix
@@ -107,4 +107,4 @@ def _profile_of(model: Model) -> Profile:
 
 def _yaml_of(profile: Profile) -> str:
     content = profile.model_dump(mode="json", by_alias=True, exclude_unset=True)
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+    return str(yaml.dump(content, Dumper=DUMPER, sort_keys=False, allow_unicode=True))

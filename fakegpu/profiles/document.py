@@ -19,7 +19,8 @@ from ..errors import InputError
 SUFFIX: Final = ".yaml"
 _KEY: Final = re.compile(r"([\w.]+): (.*)")
 LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C parser where PyYAML has it: ten times as fast."""
+DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""PyYAML in C where there is that: ten times as fast."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Annotated, Final, Literal, Self
 
@@ -40,6 +40,7 @@ Megahertz = Annotated[int, Field(gt=0, le=20_000)]
 LINKS_MAX: Final = 18
 _SERVER_SLOTS_MAX: Final = 64
 _NAME: Final = re.compile(r"^[a-z0-9][a-z0-9.-]*$")
+_MOST_KEPT: Final = 16
 
 
 class Driver(Section):
@@ -334,8 +335,9 @@ def profile_text(name: str) -> str:
     return (files(__package__) / f"{name}{SUFFIX}").read_text(encoding="utf-8")
 
 
+@lru_cache(_MOST_KEPT)
 def parse_profile(text: str, where: str) -> Profile:
-    """Read YAML as a profile.
+    """Read YAML as a profile; each node of a cluster makes a machine of the same one.
 
     Raises:
         InputError: as ``document.parse_as``.

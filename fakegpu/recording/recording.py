@@ -23,7 +23,7 @@ from typing import Any, Final, Literal, Self
 import yaml
 from pydantic import Field, PrivateAttr, model_validator
 
-from ..profiles.document import Part, line_of, parse_as
+from ..profiles.document import DUMPER, Part, line_of, parse_as
 from .survey import Answers, Survey
 
 _NAMES: Final = uuid.UUID("3d1b1c52-6f0e-4b57-9f5e-0a7b8c1f2d43")
@@ -148,10 +148,7 @@ class Recording(Part):
         """The file."""
         content = self.model_dump(mode="json", by_alias=True, exclude=None if self.samples else {"samples"})
         layout = {"width": 120, "default_flow_style": None}
-        return str(yaml.dump(content, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, **layout))  # type: ignore[arg-type]
-
-
-_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+        return str(yaml.dump(content, Dumper=DUMPER, sort_keys=False, allow_unicode=True, **layout))  # type: ignore[arg-type]
 
 
 def parse_recording(text: str, where: str) -> Recording:
