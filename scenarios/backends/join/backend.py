@@ -52,7 +52,7 @@ class JoinBackend(SimulatedWorld):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but what the API server and the scheduler of the cluster alone can do."""
+        """All but feature gates that the API server of the cluster has too."""
         return super().capabilities - {Capability.API_FEATURE_GATES}
 
     async def perform(self, action: Action) -> None:

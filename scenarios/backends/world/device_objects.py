@@ -96,7 +96,7 @@ class DeviceObjects:
             for item in left.get("items") or ():
                 one = f"{path}/{item['metadata']['name']}"
                 if item["metadata"].get("finalizers"):
-                    # Whoever put them there may wait for a pod of the story.
+                    # A controller that put them there may wait for a pod of the story.
                     await self._call("PATCH", one, {"metadata": {"finalizers": None}})
                 await self._call("DELETE", one, None)
 
