@@ -26,6 +26,24 @@ def _checked_address(context: click.Context, parameter: click.Parameter, value: 
     raise click.BadParameter(f"'{value}': expected one IP address of this machine, as 172.18.0.1")
 
 
+def _checked_runtime_config(values: tuple[str, ...], kubernetes: str) -> dict[str, bool]:
+    """Read which versions of groups an API server is to serve.
+
+    Raises:
+        click.BadParameter: one of this release would not start with them.
+    """
+    from simkubelet.cluster import Served, runtime_config
+    from simkubelet.model.errors import InputError
+    from simkubelet.model.version import version
+
+    try:
+        config = runtime_config(entry for value in values for entry in value.split(","))
+        Served.by(version(kubernetes), config)
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--runtime-config") from None
+    return config
+
+
 _cluster = click.option(
     "--cluster", metavar="NAME", callback=checked_name, help="The cluster (default: that of KUBECONFIG if several run)."
 )
@@ -35,6 +53,14 @@ _cluster = click.option(
 @click.option("--name", default="simkubelet", show_default=True, callback=checked_name, help="Name of the cluster.")
 @node_options
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port of the API server (default: a free one).")
+@click.option(
+    "--runtime-config",
+    "runtime_configs",
+    multiple=True,
+    metavar="KEY=BOOL,...",
+    help="Turn versions of API groups on or off, as kube-apiserver's flag does: resource.k8s.io/v1beta1=true or "
+    "api/beta=true.",
+)
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
     "--web",
@@ -55,6 +81,7 @@ def up(
     name: str,
     nodes: NodeOptions,
     port: int,
+    runtime_configs: tuple[str, ...],
     plain: bool,
     web: int | None,
     kubeconfig: Path | None,
@@ -70,6 +97,7 @@ def up(
       simkubelet up --profile t4 --web        look at it in a browser, with buttons for faults
       simkubelet up --plugin 'mine=./my-device-plugin --flag'
       simkubelet up --plugin gopher --files /etc/gophers/g1 --files /etc/my-plugin.yaml=./config.yaml
+      simkubelet up --runtime-config resource.k8s.io/v1beta1=true
       simkubelet up --profile t4 --plugin none --image nvcr.io/nvidia/k8s-device-plugin=nvidia
     and in another terminal:
       simkubelet kubelet restart node-1
@@ -80,12 +108,14 @@ def up(
     from ..story.specs import DEFAULT_KUBERNETES
     from .cluster import ClusterSpec, Where, run
 
+    kubernetes = nodes.kubernetes or DEFAULT_KUBERNETES
     spec = ClusterSpec(
         name=name,
-        nodes=nodes.specs([f"node-{n + 1}" for n in range(nodes.count)], nodes.kubernetes or DEFAULT_KUBERNETES),
+        nodes=nodes.specs([f"node-{n + 1}" for n in range(nodes.count)], kubernetes),
         plugins=nodes.plugins(),
         images=nodes.images(),
         port=port,
+        runtime_config=_checked_runtime_config(runtime_configs, kubernetes),
         is_plain=plain,
         is_watched=nodes.is_watched,
         web_port=web,

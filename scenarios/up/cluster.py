@@ -55,6 +55,7 @@ class ClusterSpec:
         plugins: run on every node, see `LiveNodes`.
         images: image -> the plugin that its containers are.
         port: of the API server; a free one where it is 0.
+        runtime_config: versions of groups that the API server serves or does not, other than by default.
         is_plain: the API server talks HTTP and asks for no token.
         is_watched: the terminal shows what happens.
         web_port: of the live page, a free one where it is 0; None for no page.
@@ -65,6 +66,7 @@ class ClusterSpec:
     plugins: tuple[PluginSpec, ...] = ()
     images: Mapping[str, PluginSpec] = field(default_factory=dict)
     port: int = 0
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
     is_plain: bool = False
     is_watched: bool = False
     web_port: int | None = None
@@ -94,7 +96,8 @@ class LiveCluster:
             self._objects,
             all_strategies(self._objects, release),
             logs=NodeLogs(self.live.kubelets, lambda: datetime.now(UTC)),
-            version=release.kubelet_version,
+            release=release,
+            runtime_config=spec.runtime_config,
             port=spec.port,
             plain=spec.is_plain,
             name=spec.name,

@@ -11,6 +11,7 @@ if typing.TYPE_CHECKING:
     from .api.errors import StatusError
     from .api.registry.kinds import kind_named
     from .api.registry.registry import Registry
+    from .api.registry.served import Served, runtime_config
     from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
@@ -36,6 +37,7 @@ else:
             ".api.errors": ("StatusError",),
             ".api.registry.kinds": ("kind_named",),
             ".api.registry.registry": ("Registry",),
+            ".api.registry.served": ("Served", "runtime_config"),
             ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
@@ -70,6 +72,7 @@ __all__ = [
     "Registry",
     "ResourceClaimController",
     "Scheduler",
+    "Served",
     "StatusError",
     "Store",
     "TaintEviction",
@@ -81,4 +84,5 @@ __all__ = [
     "kind_named",
     "pod_key",
     "read_pod",
+    "runtime_config",
 ]

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from tests.support.oracle import EXAMPLES, ROUNDS, SEED
-from tests.support.random_devices import WHOLE, Change, changed, changes
+from tests.support.random_devices import WHOLE, WHOLE_V1BETA1, Change, changed, changes
 from tests.support.registry_sides import GATES, comparable, ours
 
 pytestmark = pytest.mark.oracle
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.oracle
 Answer = dict[str, Any]
 
 SHARDS = ROUNDS
-wholes = st.sampled_from([(kind, whole) for kind, wholes in WHOLE.items() for whole in wholes])
+OF_VERSIONS = {"v1": WHOLE, "v1beta2": WHOLE, "v1beta1": WHOLE_V1BETA1}
 gates = st.sampled_from([{}, {}, dict.fromkeys(GATES, True), dict.fromkeys(GATES, False)])
 
 
@@ -67,8 +67,14 @@ def same(real: RealRegistry, command: Mapping[str, Any]) -> Answer:
     return expected
 
 
+def wholes(version: str) -> st.SearchStrategy[tuple[str, Answer]]:
+    """Kinds with one of their objects."""
+    return st.sampled_from([(kind, dict(whole)) for kind, wholes in OF_VERSIONS[version].items() for whole in wholes])
+
+
 def check(
     real: RealRegistry,
+    version: str,
     whole: tuple[str, Answer],
     at_create: list[Change],
     at_update: list[Change],
@@ -76,13 +82,16 @@ def check(
     gates: Answer,
 ) -> None:
     kind, first = whole[0], changed(whole[1], at_create)
-    created = same(real, {"cmd": "create", "kind": kind, "object": first, "gates": gates})
+    asked = {"kind": kind, "version": version, "gates": gates}
+    created = same(real, {"cmd": "create", "object": first, **asked})
     if "object" not in created:
         return
+    in_v1 = created if version == "v1" else same(real, {"cmd": "convert", "object": created["object"], **asked})
     # The status is another part of the object, which a claim has without having been created with it.
+    status_of = {"status": first["status"]} if "status" in first else {}
     metadata = {**created["object"]["metadata"], "resourceVersion": "1"}
-    old = {**created["object"], "metadata": metadata, **({"status": first["status"]} if "status" in first else {})}
-    update = {"cmd": "update", "kind": kind, "old": old, "object": changed(old, at_update), "gates": gates}
+    before, old = ({**answer["object"], "metadata": metadata, **status_of} for answer in (created, in_v1))
+    update = {"cmd": "update", "old": old, "object": changed(before, at_update), **asked}
     same(real, {**update, "status": status and kind == "ResourceClaim"})
 
 
@@ -146,10 +155,11 @@ def test_expression_is_taken_or_refused_as_by_the_real_api_server(real: RealRegi
     same(real, {"cmd": "create", "kind": "DeviceClass", "object": {**device_class, "spec": selected}, "gates": {}})
 
 
+@pytest.mark.parametrize("version", OF_VERSIONS)
 @pytest.mark.parametrize("shard", range(5 * SHARDS))
-def test_same_as_the_real_strategies(real: RealRegistry, shard: int) -> None:
-    run = given(whole=wholes, at_create=changes, at_update=changes, status=st.booleans(), gates=gates)(
-        lambda **drawn: check(real, **drawn)
+def test_same_as_the_real_strategies(real: RealRegistry, shard: int, version: str) -> None:
+    run = given(whole=wholes(version), at_create=changes, at_update=changes, status=st.booleans(), gates=gates)(
+        lambda **drawn: check(real, version, **drawn)
     )
     settings(
         max_examples=EXAMPLES,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-__all__ = ["WHOLE", "Change", "changed", "changes"]
+__all__ = ["WHOLE", "WHOLE_V1BETA1", "Change", "changed", "changes"]
 
 _SELECTORS: Final = [{"cel": {"expression": "device.driver == 'x'"}}]
 _NODES: Final = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}]}]}
@@ -160,6 +160,47 @@ WHOLE: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
     ],
 }
 """Kind -> objects that have all fields between them."""
+
+_FLAT: Final = {
+    "devices": {
+        "constraints": _CLAIM["devices"]["constraints"],
+        "config": _CLAIM["devices"]["config"],
+        "requests": [
+            {"name": "gpu", **_EXACTLY},
+            {"name": "any", "firstAvailable": [{"name": "first", **_ALTERNATIVE}]},
+            {"name": "more", "deviceClassName": "other"},
+        ],
+    }
+}
+_FEATURES: Final = {name: value for name, value in _DEVICE.items() if name != "name"}
+_BASIC: Final = {"name": "gpu-0", "basic": _FEATURES}
+
+WHOLE_V1BETA1: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "DeviceClass": WHOLE["DeviceClass"],
+    "ResourceClaim": [
+        {"metadata": _NAME, "spec": _FLAT, "status": _STATUS},
+        {"metadata": {**_NAME, "namespace": "admin"}, "spec": _FLAT, "status": {}},
+    ],
+    "ResourceClaimTemplate": [{"metadata": _NAME, "spec": {"metadata": {"labels": {"a": "b"}}, "spec": _FLAT}}],
+    "ResourceSlice": [
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeName": "node-1", "devices": [_BASIC]}},
+        {
+            "metadata": {"name": "one"},
+            "spec": {
+                **_SLICE,
+                "perDeviceNodeSelection": True,
+                "devices": [
+                    {"name": "gpu-0", "basic": {**_FEATURES, "nodeSelector": _NODES}},
+                    {"name": "b", "basic": {"allNodes": True}},
+                    {"name": "c", "basic": {"nodeName": "node-1"}},
+                    {"name": "d"},
+                ],
+            },
+        },
+        {"metadata": {"name": "one"}, "spec": {**_SLICE, "nodeSelector": _NODES, "allNodes": False}},
+    ],
+}
+"""The same in v1beta1."""
 
 _TEXTS: Final = (
     *("", "x", "other", "Upper", "with.dots", "-bad", "a/b", "a/b/c", "x" * 33, "x" * 64, "x" * 254, "é", "01.2.3"),

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from simkubelet.cluster.api.decoding.decoding import Decoder
 from simkubelet.cluster.api.errors import StatusError
-from simkubelet.cluster.api.registry.kinds import kind_named
+from simkubelet.cluster.api.registry.kinds import Kind, kind_named, kind_of_version
 from simkubelet.cluster.api.registry.registry import Registry
 from simkubelet.cluster.objects.objects import JSON, Objects, WallTime, copied
 from simkubelet.cluster.strategies.dra.gates import gates_of
@@ -43,26 +43,28 @@ _OF_STORAGE: Final = ("uid", "creationTimestamp", "resourceVersion")
 
 
 def ours(command: Mapping[str, Any]) -> JSON:
-    """The answer of our API server to ``create`` or ``update``."""
-    kind = _KINDS[command["kind"]]
+    """The answer of our API server to ``convert``, ``create`` or ``update``."""
+    stored = _KINDS[command["kind"]]
+    kind = kind_of_version(stored, f"{stored.group}/{command.get('version', 'v1')}")
     objects = Objects(WallTime(ManualClock()))
     for name, labels in (("default", {}), ("admin", _ADMIN)):
         objects.create(kind_named("namespaces").key("", name), {"metadata": {"labels": labels}})
     gates = {name for name in GATES if command.get("gates", {}).get(name, name in gates_of(version(DEFAULT)))}
     registry = Registry(objects, device_strategies(objects, gates, version(DEFAULT)))
-    decoder = Decoder.of(kind, "Ignore", [])
 
-    def decoded(body: JSON) -> JSON:
-        found = decoder.completed(decoder.patched({"kind": kind.kind, **copied(body)}, ""))
-        registry.strategy(kind).default(found)
+    def decoded(form: Kind, body: JSON) -> JSON:
+        found = form.to_stored(Decoder.of(form, "Ignore", []).patched({"kind": kind.kind, **copied(body)}, ""))
+        registry.strategy(form).default(found)
         return found
 
     try:
-        new, old = decoded(command["object"]), decoded(command.get("old", {}))
+        new, old = decoded(kind, command["object"]), decoded(stored, command.get("old", {}))
     except StatusError as unreadable:
         return {"ok": False, "error": str(unreadable)}
     try:
         namespace = new["metadata"].get("namespace", "")
+        if command["cmd"] == "convert":
+            return {"ok": True, "object": stored.present(new)}
         if command["cmd"] == "create":
             return {"ok": True, "object": kind.present(registry.create(kind, namespace, new))}
         new["metadata"].pop("resourceVersion", None)

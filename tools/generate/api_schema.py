@@ -40,7 +40,10 @@ ROOTS: Final = {
     "apis__coordination.k8s.io__v1": ("Lease",),
     "apis__events.k8s.io__v1": ("Event",),
     "apis__rbac.authorization.k8s.io__v1": ("ClusterRole", "ClusterRoleBinding"),
-    "apis__resource.k8s.io__v1": ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+    **{
+        f"apis__resource.k8s.io__{version}": ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
+        for version in ("v1", "v1beta1", "v1beta2")
+    },
     "apis__scheduling.k8s.io__v1": ("PriorityClass",),
 }
 

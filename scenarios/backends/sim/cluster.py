@@ -228,7 +228,7 @@ class SimCluster:
         logs = NodeLogs(kubelets, lambda: datetime.now(UTC))
         objects = self.api.objects
         strategies = all_strategies(objects, self._version)
-        server = ApiServer(objects, strategies, logs=logs, version=self._version.kubelet_version)
+        server = ApiServer(objects, strategies, logs=logs, release=self._version)
         try:
             await server.start()
         except OSError as error:

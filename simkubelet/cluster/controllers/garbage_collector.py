@@ -31,7 +31,9 @@ _ORPHAN: Final = "orphan"
 _FOREGROUND: Final = "foregroundDeletion"
 _OWNED_BY: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
 _WAITING: Final = frozenset({_ORPHAN, _FOREGROUND})
-_STORED: Final = tuple(kind for kind in KINDS if "list" in kind.verbs and kind.plural != "events")
+_STORED: Final = tuple(
+    kind for kind in KINDS if "list" in kind.verbs and kind.plural != "events" and not kind.stored_as
+)
 
 
 class GarbageCollector:

@@ -93,8 +93,8 @@ class NamespaceController:
 
     def _empty(self, namespace: JSON, name: str) -> None:
         left = False
-        for kind in KINDS:
-            for obj in self._registry.objects.all_of(kind.key_kind, name) if kind.namespaced else ():
+        for kind in (kind for kind in KINDS if kind.namespaced and not kind.stored_as):
+            for obj in self._registry.objects.all_of(kind.key_kind, name):
                 left |= not self._is_gone(kind, name, obj)
         if not left and not (namespace["metadata"].get("finalizers")):
             self._registry.objects.remove(_NAMESPACES.key("", name))

@@ -15,8 +15,9 @@ const hangLimit = 2 * time.Second
 func main() {
 	r := newRegistry()
 	loop := wire.Loop{HangLimit: hangLimit, Handlers: map[string]wire.Handler{
-		"create": wire.Handle(r.create),
-		"update": wire.Handle(r.update),
+		"convert": wire.Handle(r.convert),
+		"create":  wire.Handle(r.create),
+		"update":  wire.Handle(r.update),
 	}}
 	if err := loop.Run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	genericapirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -42,11 +43,13 @@ type registry struct {
 }
 
 type request struct {
-	Kind   string          `json:"kind"`
-	Object json.RawMessage `json:"object"`
-	Old    json.RawMessage `json:"old"`
-	Status bool            `json:"status"`
-	Gates  map[string]bool `json:"gates"`
+	Kind string `json:"kind"`
+	// Version of the group in which the object is read and answered; the old one is in v1.
+	Version string          `json:"version"`
+	Object  json.RawMessage `json:"object"`
+	Old     json.RawMessage `json:"old"`
+	Status  bool            `json:"status"`
+	Gates   map[string]bool `json:"gates"`
 }
 
 func newRegistry() *registry {
@@ -71,7 +74,7 @@ func newRegistry() *registry {
 
 func (r *registry) create(asked request) (wire.Answer, error) {
 	defer setGates(asked.Gates)()
-	object, ctx, err := decoded(asked.Kind, asked.Object)
+	object, ctx, err := decoded(asked.version(), asked.Kind, asked.Object)
 	if err != nil {
 		return nil, err
 	}
@@ -80,16 +83,16 @@ func (r *registry) create(asked request) (wire.Answer, error) {
 		return nil, err
 	}
 	rest.FillObjectMetaSystemFields(metadata)
-	return answer(object, rest.BeforeCreate(r.strategies[asked.Kind], ctx, object))
+	return answer(asked.version(), object, rest.BeforeCreate(r.strategies[asked.Kind], ctx, object))
 }
 
 func (r *registry) update(asked request) (wire.Answer, error) {
 	defer setGates(asked.Gates)()
-	object, ctx, err := decoded(asked.Kind, asked.Object)
+	object, ctx, err := decoded(asked.version(), asked.Kind, asked.Object)
 	if err != nil {
 		return nil, err
 	}
-	old, _, err := decoded(asked.Kind, asked.Old)
+	old, _, err := decoded(resourceapi.SchemeGroupVersion, asked.Kind, asked.Old)
 	if err != nil {
 		return nil, err
 	}
@@ -97,12 +100,28 @@ func (r *registry) update(asked request) (wire.Answer, error) {
 	if asked.Status {
 		strategies = r.ofStatus
 	}
-	return answer(object, rest.BeforeUpdate(strategies[asked.Kind], ctx, object, old))
+	return answer(asked.version(), object, rest.BeforeUpdate(strategies[asked.Kind], ctx, object, old))
+}
+
+// convert answers an object in v1.
+func (r *registry) convert(asked request) (wire.Answer, error) {
+	object, _, err := decoded(asked.version(), asked.Kind, asked.Object)
+	if err != nil {
+		return nil, err
+	}
+	return answer(resourceapi.SchemeGroupVersion, object, nil)
+}
+
+func (r request) version() schema.GroupVersion {
+	if r.Version == "" {
+		return resourceapi.SchemeGroupVersion
+	}
+	return schema.GroupVersion{Group: resourceapi.GroupName, Version: r.Version}
 }
 
 // decoded gives an object of a request in the internal form with its defaults, and the request's context.
-func decoded(kind string, body []byte) (runtime.Object, context.Context, error) {
-	gvk := resourceapi.SchemeGroupVersion.WithKind(kind)
+func decoded(version schema.GroupVersion, kind string, body []byte) (runtime.Object, context.Context, error) {
+	gvk := version.WithKind(kind)
 	object, _, err := legacyscheme.Codecs.UniversalDecoder().Decode(body, &gvk, nil)
 	if err != nil {
 		return nil, nil, fmt.Errorf("unreadable: %w", err)
@@ -114,7 +133,7 @@ func decoded(kind string, body []byte) (runtime.Object, context.Context, error) 
 	return object, genericapirequest.WithNamespace(context.Background(), metadata.GetNamespace()), nil
 }
 
-func answer(object runtime.Object, refused error) (wire.Answer, error) {
+func answer(version schema.GroupVersion, object runtime.Object, refused error) (wire.Answer, error) {
 	var status apierrors.APIStatus
 	if errors.As(refused, &status) {
 		details := status.Status()
@@ -126,7 +145,7 @@ func answer(object runtime.Object, refused error) (wire.Answer, error) {
 	if refused != nil {
 		return nil, refused
 	}
-	kept, err := runtime.Encode(legacyscheme.Codecs.LegacyCodec(resourceapi.SchemeGroupVersion), object)
+	kept, err := runtime.Encode(legacyscheme.Codecs.LegacyCodec(version), object)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind
+from ..registry.served import Served
 from .documents import json_document, yaml_document
 from .protobuf import ProtobufError, read_protobuf
 from .schema import completed, go_name, read_value, schema_of
@@ -36,14 +37,19 @@ class Decoder:
 
     Args:
         validation: what is done about unknown fields: ``Ignore``, ``Warn`` or ``Strict``.
+        warnings: where unknown fields are noted.
+        served: says which other versions of the kind there are; without it none.
     """
 
-    def __init__(self, group: str, version: str, kind: str, validation: str, warnings: list[str]) -> None:
+    def __init__(
+        self, group: str, version: str, kind: str, validation: str, warnings: list[str], served: Served | None = None
+    ) -> None:
         if validation not in ("", _IGNORE, _WARN, _STRICT):
             why = FieldError.not_supported("fieldValidation", validation, ("", _IGNORE, _STRICT, _WARN))
             raise StatusError.invalid(GroupName("meta.k8s.io", "CreateOptions"), "", [why])
         self._validation = validation or _WARN
         self._warnings = warnings
+        self._served = served
         self._group = group
         self._kind = kind
         self._version = version
@@ -55,9 +61,9 @@ class Decoder:
         return self._group.partition(".")[0] if self._group not in ("", "events.k8s.io") else "core"
 
     @classmethod
-    def of(cls, kind: Kind, validation: str, warnings: list[str]) -> Decoder:
+    def of(cls, kind: Kind, validation: str, warnings: list[str], served: Served | None = None) -> Decoder:
         """The decoder of a served kind."""
-        return cls(kind.group, kind.version, kind.kind, validation, warnings)
+        return cls(kind.group, kind.version, kind.kind, validation, warnings, served)
 
     def read(self, body: bytes, content_type: str) -> JSON:
         """The object of a request, with the fields that its kind always has, without those that it does not have.
@@ -139,6 +145,10 @@ class Decoder:
                 f"{kind} in version {quoted(str(version).rpartition('/')[2])} cannot be handled as a {self._kind}: "
                 f"converting ({str(version).rpartition('/')[2]}.{kind}) to ({self._internal}.{self._kind}): "
                 "unknown conversion"
+            )
+        if version != wanted and self._served is not None and self._served.knows(str(version), self._kind):
+            raise StatusError.bad_request(
+                f"the API version in the data ({version}) does not match the expected API version ({wanted})"
             )
         if version != wanted:
             raise self._unreadable(

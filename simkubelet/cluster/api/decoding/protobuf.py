@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 
 from ...objects.objects import JSON
 from .documents import json_document
-from .schema import Schema, definitions, resolved
+from .schema import Schema, name_of, resolved
 
 __all__ = ["ProtobufError", "read_protobuf"]
 
@@ -48,7 +48,7 @@ def read_protobuf(body: bytes, schema: Schema) -> JSON:
     envelope = dict(_raw_fields(body[len(_MAGIC) :]))
     type_meta = dict(_raw_fields(_bytes(envelope.get(1, b""))))
     found = {"apiVersion": _text(type_meta), "kind": _bytes(type_meta.get(2, b"")).decode()}
-    return {**found, **_message(_bytes(envelope.get(2, b"")), schema, _name_of(schema))}
+    return {**found, **_message(_bytes(envelope.get(2, b"")), schema, name_of(schema))}
 
 
 @cache
@@ -64,10 +64,6 @@ def _fields_by_number() -> Mapping[str, Mapping[int, tuple[str, str]]]:
             else:
                 entries[number] = (field, "")
     return found
-
-
-def _name_of(schema: Schema) -> str:
-    return next(name for name, other in definitions().items() if other is schema)
 
 
 def _message(content: bytes, schema: Schema, name: str) -> JSON:

@@ -33,6 +33,7 @@ __all__ = [
     "element",
     "field_faults",
     "go_name",
+    "name_of",
     "read_value",
     "resolved",
     "schema_of",
@@ -74,6 +75,11 @@ def schema_of(group: str, version: str, kind: str) -> Schema:
         if wanted in schema.get("x-kubernetes-group-version-kind", ()):
             return schema
     raise KeyError(kind)
+
+
+def name_of(schema: Schema) -> str:
+    """The name of a definition."""
+    return next(name for name, other in definitions().items() if other is schema)
 
 
 def resolved(schema: Schema) -> Schema:

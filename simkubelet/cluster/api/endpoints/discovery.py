@@ -12,14 +12,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 from ...objects.objects import JSON
-from ..decoding.schema import Schema, definitions
+from ..decoding.schema import Schema, definitions, name_of, schema_of
 from ..patching.patches import PATCH_TYPES
-from ..registry.kinds import KINDS, Kind
+from ..registry.kinds import Kind
+from ..registry.served import Served
 from .views import Form, form_asked
 
 __all__ = [
@@ -47,58 +48,56 @@ _V2: Final = "#/definitions/"
 _V3: Final = "#/components/schemas/"
 
 
-def discovery_document(path: str, accept: str, address: str) -> tuple[JSON, str] | None:
+def discovery_document(served: Served, path: str, accept: str, address: str) -> tuple[JSON, str] | None:
     """The document at a path and its media type; None where there is none.
 
     Args:
+        served: what the server serves.
         path: without slashes around it.
         accept: the request's header.
         address: the server's own, as ``host:port``.
     """
-    groups = sorted({kind.group for kind in KINDS if kind.group})
+    groups = served.groups
     if path in ("api", "apis"):
         form = form_asked(accept, _AGGREGATED)
         if form.kind:
             media_type = f"application/json;g={form.group};v={form.version};as={form.kind}"
-            return _aggregated([""] if path == "api" else groups, form), media_type
+            return _aggregated(served, [""] if path == "api" else groups, form), media_type
         cidrs = [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]
         if path == "api":
             document: JSON = {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": cidrs}
         else:
-            document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(group) for group in groups]}
+            found = [_group(served, group) for group in groups]
+            document = {"kind": "APIGroupList", "apiVersion": "v1", "groups": found}
     elif path == "api/v1":
-        document = _resources("", "v1")
+        document = _resources(served, "", "v1")
     elif (parts := path.split("/"))[0] == "apis" and len(parts) == 2 and parts[1] in groups:
-        document = {"kind": "APIGroup", "apiVersion": "v1", **_group(parts[1])}
-    elif parts[0] == "apis" and len(parts) == 3 and parts[2] in _versions(parts[1]):
-        document = _resources(parts[1], parts[2])
+        document = {"kind": "APIGroup", "apiVersion": "v1", **_group(served, parts[1])}
+    elif parts[0] == "apis" and len(parts) == 3 and parts[2] in served.versions(parts[1]):
+        document = _resources(served, parts[1], parts[2])
     else:
         return None
     return document, "application/json"
 
 
-def is_below_a_group(path: str) -> bool:
+def is_below_a_group(served: Served, path: str) -> bool:
     """Whether what is not found at a path, without slashes around it, is a resource of a group that is served."""
     first, _, rest = path.partition("/")
-    return first == "api" or (first == "apis" and bool(_versions(rest.partition("/")[0])))
+    return first == "api" or (first == "apis" and bool(served.versions(rest.partition("/")[0])))
 
 
-def _kinds_of(group: str, version: str) -> list[Kind]:
-    return [kind for kind in KINDS if (kind.group, kind.version) == (group, version)]
+def _kinds_of(served: Served, group: str, version: str) -> list[Kind]:
+    return [kind for kind in served.kinds if (kind.group, kind.version) == (group, version)]
 
 
-def _versions(group: str) -> list[str]:
-    return sorted({kind.version for kind in KINDS if kind.group == group})
-
-
-def _group(group: str) -> JSON:
-    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in _versions(group)]
+def _group(served: Served, group: str) -> JSON:
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for version in served.versions(group)]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _resources(group: str, version: str) -> JSON:
+def _resources(served: Served, group: str, version: str) -> JSON:
     resources = []
-    for kind in _kinds_of(group, version):
+    for kind in _kinds_of(served, group, version):
         entry: JSON = {
             "name": kind.plural,
             "singularName": kind.singular,
@@ -111,7 +110,7 @@ def _resources(group: str, version: str) -> JSON:
         if kind.categories:
             entry["categories"] = list(kind.categories)
         if "list" in kind.verbs:
-            entry["storageVersionHash"] = _storage_version_hash(kind)
+            entry["storageVersionHash"] = _storage_version_hash(served, kind)
         resources.append(entry)
         for sub in kind.subresources:
             below: JSON = {"name": f"{kind.plural}/{sub.name}", "singularName": "", "namespaced": kind.namespaced}
@@ -123,21 +122,22 @@ def _resources(group: str, version: str) -> JSON:
     return {**document, "apiVersion": "v1"} if group else document
 
 
-def _storage_version_hash(kind: Kind) -> str:
-    digest = hashlib.sha256(f"{kind.group}/{kind.version}/{kind.kind}".encode()).digest()
+def _storage_version_hash(served: Served, kind: Kind) -> str:
+    group, kind_name = kind.group_kind.group, kind.kind
+    digest = hashlib.sha256(f"{group}/{served.storage_version(kind)}/{kind_name}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()
 
 
-def _aggregated(groups: list[str], form: Form) -> JSON:
+def _aggregated(served: Served, groups: list[str], form: Form) -> JSON:
     items: list[JSON] = []
     for group in groups:
         versions: list[JSON] = [
             {
                 "version": version,
-                "resources": [_aggregated_resource(kind) for kind in _kinds_of(group, version)],
+                "resources": [_aggregated_resource(kind) for kind in _kinds_of(served, group, version)],
                 "freshness": "Current",
             }
-            for version in _versions(group)
+            for version in served.versions(group)
         ]
         metadata: JSON = {"name": group} if group else {}
         items.append({"metadata": {**metadata, "creationTimestamp": None}, "versions": versions})
@@ -170,34 +170,32 @@ def _aggregated_resource(kind: Kind) -> JSON:
 
 
 @cache
-def openapi_v3_index() -> JSON:
+def openapi_v3_index(served: Served) -> JSON:
     """Where the document of each group and version is."""
     paths = {}
-    for path in dict.fromkeys(_prefix(kind) for kind in KINDS):
-        digest = hashlib.sha512(json.dumps(openapi_v3(path, "")).encode()).hexdigest().upper()
+    for path in dict.fromkeys(_prefix(kind) for kind in served.kinds):
+        digest = hashlib.sha512(json.dumps(openapi_v3(served, path, "")).encode()).hexdigest().upper()
         paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return {"paths": paths}
 
 
 @cache
-def openapi_v3(prefix: str, version: str) -> JSON | None:
+def openapi_v3(served: Served, prefix: str, version: str) -> JSON | None:
     """The document of one group and version, as ``apis/apps/v1``; None where nothing is served there."""
-    kinds = [kind for kind in KINDS if _prefix(kind) == prefix]
+    kinds = [kind for kind in served.kinds if _prefix(kind) == prefix]
     if not kinds:
         return None
-    names = [_schema_name_of(kind) for kind in kinds]
-    names += [_deep for kind in kinds for sub in kind.subresources if (_deep := _schema_name(sub.kind, sub.group))]
-    schemas = {name: _with_references(definitions()[name], _V3) for name in sorted(_closure(names))}
+    schemas = {name: _with_references(definitions()[name], _V3) for name in _names_of(kinds)}
     document: JSON = {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": version}}
     paths = {path: item for kind in kinds for path, item in _paths(kind, _V3)}
     return {**document, "paths": paths, "components": {"schemas": schemas}}
 
 
 @cache
-def openapi_v2(version: str) -> JSON:
+def openapi_v2(served: Served, version: str) -> JSON:
     """One document of all."""
-    schemas = {name: _with_references(schema, _V2) for name, schema in definitions().items()}
-    paths = {path: item for kind in KINDS for path, item in _paths(kind, _V2)}
+    schemas = {name: _with_references(definitions()[name], _V2) for name in _names_of(served.kinds)}
+    paths = {path: item for kind in served.kinds for path, item in _paths(kind, _V2)}
     info = {"title": "Kubernetes", "version": version}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": schemas}
 
@@ -219,20 +217,19 @@ def _prefix(kind: Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
+def _names_of(kinds: Iterable[Kind]) -> list[str]:
+    """The names of all definitions that kinds are made of."""
+    names = []
+    for kind in kinds:
+        names.append(_schema_name(kind.group, kind.version, kind.kind))
+        # A subresource without a group of its own is of one of the group's kinds.
+        names += [_schema_name(sub.group, sub.version, sub.kind) for sub in kind.subresources if sub.version]
+    return sorted(_closure(names))
+
+
 @cache
-def _schema_name(kind: str, group: str) -> str | None:
-    for name, schema in definitions().items():
-        for gvk in schema.get("x-kubernetes-group-version-kind", ()):
-            if (gvk["kind"], gvk["group"]) == (kind, group):
-                return name
-    return None
-
-
-def _schema_name_of(kind: Kind) -> str:
-    name = _schema_name(kind.kind, kind.group)
-    if name is None:
-        raise LookupError(f"no schema of {kind.group_kind}")
-    return name
+def _schema_name(group: str, version: str, kind: str) -> str:
+    return name_of(schema_of(group, version, kind))
 
 
 def _closure(names: list[str]) -> set[str]:
@@ -283,7 +280,7 @@ def _paths(kind: Kind, references: str) -> Iterator[tuple[str, JSON]]:
 
 def _operations(kind: Kind, methods: dict[str, str], references: str, verbs: tuple[str, ...] = ()) -> JSON:
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    schema = {"$ref": references + _schema_name_of(kind)}
+    schema = {"$ref": references + _schema_name(kind.group, kind.version, kind.kind)}
     found = {}
     for method, verb in methods.items():
         if verb not in (verbs or kind.verbs):

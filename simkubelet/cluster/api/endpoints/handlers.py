@@ -6,7 +6,6 @@ Source: staging/src/k8s.io/apiserver/pkg/server, pkg/endpoints/handlers/response
 from __future__ import annotations
 
 import hmac
-from collections.abc import Sequence
 from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from ....golang.text import quoted
 from ...objects.objects import JSON
 from ..errors import GroupName, StatusError
 from ..registry.registry import Registry
+from ..registry.served import Served
 from .discovery import (
     discovery_document,
     is_below_a_group,
@@ -29,6 +29,7 @@ from .lists import Listed
 from .reading import PodLogs, Reading, is_pretty
 from .request import Target, as_bool, refuse_stream, target_of
 from .views import JSON_TYPE, View, encoded
+from .warning_headers import add_warnings
 from .writing import Answer, Writing
 
 __all__ = ["LARGEST_HEAD", "Handlers"]
@@ -40,9 +41,7 @@ _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OPEN: Final = (*_HEALTH, "/version")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _OPENAPI: Final = "application/com.github.proto-openapi.spec.v2"
-_MOST_WARNED: Final = 4 * 1024
-_LONGEST_WARNING: Final = 256
-"""Characters of all warnings together, and of one where they are more."""
+_UNAUTHORIZED: Final = 401
 _NO_PATH: Final = "404 page not found\n"
 
 
@@ -50,13 +49,15 @@ class Handlers:
     """Answers all requests of one server.
 
     Args:
+        served: what of the registry's kinds it serves.
         token: a client that sends it may do everything; None if no token is needed.
         version: of Kubernetes, as ``v1.34.4``.
     """
 
-    def __init__(self, registry: Registry, logs: PodLogs, token: str | None, version: str) -> None:
-        self.reading = Reading(registry, logs)
-        self._writing = Writing(registry)
+    def __init__(self, registry: Registry, served: Served, logs: PodLogs, token: str | None, version: str) -> None:
+        self.reading = Reading(registry, served, logs)
+        self._writing = Writing(registry, served)
+        self._served = served
         self._registry = registry
         self._token = token
         self._version = version
@@ -72,13 +73,17 @@ class Handlers:
             return await self._answer(request)
         except StatusError as error:
             body = encoded(error.status(), pretty=is_pretty(request))
-            return web.Response(body=body, status=error.code, content_type=JSON_TYPE)
+            response = web.Response(body=body, status=error.code, content_type=JSON_TYPE)
+            target = target_of(request.path.rstrip("/"), self._served)
+            if target is not None and error.code != _UNAUTHORIZED:
+                add_warnings(response, self._served.deprecation(target.kind))
+            return response
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/")
         if (healthy := _health(path, request)) is not None:
             return healthy
-        target = target_of(path)
+        target = target_of(path, self._served)
         if target is None:
             _refuse_streams(path)
             return self._about_the_server(request, path)
@@ -99,8 +104,7 @@ class Handlers:
             content = view.list(content) if isinstance(content, Listed) else view.object(content)
         body = encoded(content, pretty=is_pretty(request))
         response = web.Response(body=body, status=answer.code, content_type=JSON_TYPE)
-        for warning in _short(answer.warnings):
-            response.headers.add("Warning", f"299 - {quoted(warning)}")
+        add_warnings(response, [*self._served.deprecation(target.kind), *answer.warnings])
         return response
 
     def _about_the_server(self, request: web.Request, path: str) -> web.Response:
@@ -109,7 +113,7 @@ class Handlers:
         if path == "/openapi/v2" and _OPENAPI in request.headers.get("Accept", ""):
             return web.Response(body=openapi_v2_protobuf(self._version), content_type=f"{_OPENAPI}.v1.0+protobuf")
         if found is None:
-            if is_below_a_group(path.strip("/")):
+            if is_below_a_group(self._served, path.strip("/")):
                 raise StatusError.no_such_path()
             return web.Response(text=_NO_PATH, status=404)
         if request.method != "GET":
@@ -119,20 +123,20 @@ class Handlers:
 
     def _document(self, request: web.Request, path: str) -> tuple[JSON, str] | None:
         """A document and its media type; None where there is none."""
-        found = discovery_document(path.strip("/"), request.headers.get("Accept", ""), f"{request.host}")
+        found = discovery_document(self._served, path.strip("/"), request.headers.get("Accept", ""), f"{request.host}")
         if found is not None:
             return found
         document: JSON | None = None
         if path == "/version":
             document = _version_document(self._version)
         elif path == "/openapi/v2":
-            document = openapi_v2(self._version)
+            document = openapi_v2(self._served, self._version)
         elif path == "/openapi/v3":
-            document = openapi_v3_index()
+            document = openapi_v3_index(self._served)
         elif path.startswith("/openapi/v3/"):
-            document = openapi_v3(path.removeprefix("/openapi/v3/"), self._version)
+            document = openapi_v3(self._served, path.removeprefix("/openapi/v3/"), self._version)
         elif path == "":
-            groups = list(openapi_v3_index()["paths"])
+            groups = list(openapi_v3_index(self._served)["paths"])
             document = {
                 "paths": sorted({"/api", "/apis", "/openapi/v2", "/openapi/v3", *_OPEN, *(f"/{g}" for g in groups)})
             }
@@ -148,25 +152,7 @@ class Handlers:
             if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token.encode()):
                 raise StatusError.unauthorized()
         elif request.path.rstrip("/") not in _OPEN:
-            raise _forbidden_to_anonymous(request)
-
-
-def _short(warnings: Sequence[str]) -> Sequence[str]:
-    """Each warning once; where they are long together, the first of them, each truncated.
-
-    Source: staging/src/k8s.io/apiserver/pkg/endpoints/filters/warning.go, ``AddWarning`` (kubernetes v1.34.4).
-    """
-    different = list(dict.fromkeys(warnings))
-    if sum(map(len, different)) <= _MOST_WARNED:
-        return different
-    shown: list[str] = []
-    written = 0
-    for text in different:
-        if written >= _MOST_WARNED:
-            break
-        shown.append(text[:_LONGEST_WARNING])
-        written += len(shown[-1])
-    return shown
+            raise _forbidden_to_anonymous(request, target_of(request.path, self._served))
 
 
 def _refuse_streams(path: str) -> None:
@@ -228,9 +214,8 @@ def _verb(request: web.Request, target: Target) -> str:
             return _VERBS.get(method, "") if fits and not needs_namespace else ""
 
 
-def _forbidden_to_anonymous(request: web.Request) -> StatusError:
+def _forbidden_to_anonymous(request: web.Request, target: Target | None) -> StatusError:
     user = quoted("system:anonymous")
-    target = target_of(request.path)
     if target is None:
         method = request.method.lower()
         message = f"forbidden: User {user} cannot {method} path {quoted(request.path)}"

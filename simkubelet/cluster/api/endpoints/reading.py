@@ -16,10 +16,12 @@ from aiohttp import web
 from ...objects.objects import JSON
 from ..errors import StatusError
 from ..registry.registry import Registry
+from ..registry.served import Served
 from .lists import list_objects, parse_version
 from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .streams import Lasting
 from .views import JSON_TYPE, View, encoded
+from .warning_headers import add_warnings
 from .watches import Watches
 
 __all__ = ["PodLogs", "Reading", "is_pretty"]
@@ -42,8 +44,9 @@ class PodLogs(Protocol):
 class Reading:
     """Answers GET requests; `end_watches` ends those that last."""
 
-    def __init__(self, registry: Registry, logs: PodLogs) -> None:
+    def __init__(self, registry: Registry, served: Served, logs: PodLogs) -> None:
         self._registry = registry
+        self._served = served
         self._logs = logs
         self._watches = Watches(registry.objects)
         self._lasting = Lasting()
@@ -67,7 +70,7 @@ class Reading:
         view = self._view(request, target, of_list=False)
         parse_version(request.query.get("resourceVersion", ""))
         obj = self._registry.get(target.kind, target.namespace, target.name)
-        return self._json(request, view.object(obj))
+        return self._json(request, target, view.object(obj))
 
     def _view(self, request: web.Request, target: Target, *, of_list: bool) -> View:
         accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
@@ -84,7 +87,7 @@ class Reading:
             list_options(query),
             selective=selective,
         )
-        return self._json(request, view.list(listed))
+        return self._json(request, target, view.list(listed))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         view = self._view(request, target, of_list=False)
@@ -94,6 +97,7 @@ class Reading:
         lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
         events = self._watches.watch(target.kind, selected, options, lasts_s)
         response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
+        add_warnings(response, self._served.deprecation(target.kind))
         await response.prepare(request)
         try:
             async with self._lasting.limited(lasts_s):
@@ -122,8 +126,10 @@ class Reading:
         pieces = self._logs.read(pod, container, options)
         return await self._lasting.log(request, pieces, {"Cache-Control": "no-cache, private"})
 
-    def _json(self, request: web.Request, content: object) -> web.Response:
-        return web.Response(body=encoded(content, pretty=is_pretty(request)), content_type=JSON_TYPE)
+    def _json(self, request: web.Request, target: Target, content: object) -> web.Response:
+        response = web.Response(body=encoded(content, pretty=is_pretty(request)), content_type=JSON_TYPE)
+        add_warnings(response, self._served.deprecation(target.kind))
+        return response
 
 
 def is_pretty(request: web.Request) -> bool:

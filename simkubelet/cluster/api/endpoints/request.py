@@ -12,8 +12,9 @@ from typing import Final
 
 from ..decoding.schema import check_date
 from ..errors import FieldError, GroupName, StatusError
-from ..registry.kinds import Kind, kind_at
+from ..registry.kinds import Kind
 from ..registry.registry import DeleteOptions
+from ..registry.served import Served
 from .lists import ListOptions, parse_version
 from .selectors import Selection
 from .watches import WatchOptions
@@ -79,7 +80,7 @@ class LogOptions:
     limit_bytes: int | None = None
 
 
-def target_of(path: str) -> Target | None:
+def target_of(path: str, served: Served) -> Target | None:
     """What a path is about; None where nothing is served there."""
     parts = path.strip("/").split("/")
     if parts[:2] == ["api", "v1"] and len(parts) > 2:
@@ -93,7 +94,7 @@ def target_of(path: str) -> Target | None:
         pass
     elif parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
-    kind = kind_at(group, version, parts[0])
+    kind = served.kind_at(group, version, parts[0])
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
         return None
     name, subresource = [*parts[1:], "", ""][:2]

@@ -12,8 +12,10 @@ from asyncio.sslproto import SSLProtocol
 from collections.abc import Mapping
 from typing import Final
 
+from ....model.version import DEFAULT, Version, version
 from ...objects.objects import JSON, Objects
 from ..registry.registry import Registry, Strategy
+from ..registry.served import Served
 from .certificates import Certificates
 from .handlers import LARGEST_HEAD, Handlers
 from .listener import HOST, HttpListener
@@ -35,10 +37,14 @@ class ApiServer:
     Args:
         strategies: the rules of each kind, by the text of `Kind.resource`.
         logs: where the output of containers is.
-        version: the Kubernetes version that it says to be.
+        release: of Kubernetes, as which it serves; the default version where it is None.
+        runtime_config: the versions of groups that are on or off, see `runtime_config`.
         port: where to listen; a free one where it is 0.
         plain: without TLS and without asking for a token; it answers only requests to a name of this machine.
         name: of the cluster in its kubeconfig.
+
+    Raises:
+        InputError: the release does not have a version that the configuration names.
     """
 
     def __init__(
@@ -47,7 +53,8 @@ class ApiServer:
         strategies: Mapping[str, Strategy],
         *,
         logs: PodLogs,
-        version: str = "v1.34.4",
+        release: Version | None = None,
+        runtime_config: Mapping[str, bool] | None = None,
         port: int = 0,
         plain: bool = False,
         name: str = "simkubelet",
@@ -59,7 +66,9 @@ class ApiServer:
             None if plain else Certificates.make("kube-apiserver", HOST, "localhost", "kubernetes")
         )
         self._token = None if plain else secrets.token_urlsafe(32)
-        self._handlers = Handlers(self.registry, logs, self._token, version)
+        release = release or version(DEFAULT)
+        served = Served.by(release, runtime_config)
+        self._handlers = Handlers(self.registry, served, logs, self._token, release.kubelet_version)
         # What is too large is read, up to a limit, so that it can be answered as `handlers` does.
         self._listener = HttpListener(
             self._handlers.answer,

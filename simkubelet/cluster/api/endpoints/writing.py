@@ -28,6 +28,7 @@ from ..patching.patches import APPLY, PATCH_TYPES, patched, read_patch
 from ..registry.kinds import Kind, kind_named
 from ..registry.metadata import check_place, check_uid
 from ..registry.registry import DeleteOptions, Registry, Write
+from ..registry.served import Served
 from .lists import Listed, ListOptions, list_objects
 from .request import Target, as_bool, delete_options, dry_run, selection
 
@@ -60,8 +61,9 @@ class Answer:
 class Writing:
     """Answers what changes objects."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, served: Served) -> None:
         self._registry = registry
+        self._served = served
 
     async def answer(self, request: web.Request, target: Target) -> Answer:
         """Carry a request out.
@@ -86,7 +88,7 @@ class Writing:
         write = _write(request, "CreateOptions")
         subresource = next((one for one in target.kind.subresources if one.name == target.subresource), None)
         if subresource is None:
-            new = await _decoded(request, target.kind, body, write)
+            new = await self._decoded(request, target.kind, body, write)
             if target.kind.key_kind == "bindings":
                 _bind(self._registry, target.namespace, new.get("metadata", {}).get("name", ""), new, write)
                 return Answer(_success(), 201, is_status=True, warnings=write.warnings)
@@ -110,7 +112,7 @@ class Writing:
 
     async def _update(self, request: web.Request, target: Target, body: bytes) -> Answer:
         write = _write(request, "UpdateOptions")
-        new = await _decoded(request, target.kind, body, write)
+        new = await self._decoded(request, target.kind, body, write)
         check_place(new, target.namespace, target.name)
         strategy = self._registry.strategy(target.kind)
         key = target.kind.key(target.namespace, target.name)
@@ -223,6 +225,10 @@ class Writing:
             if number % _DELETED_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
+    async def _decoded(self, request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
+        decoder = Decoder.of(kind, request.query.get("fieldValidation", ""), write.warnings, self._served)
+        return await _read(decoder.read, body, _readable_type(request))
+
     def _tracked(self, new: JSON, old: JSON | None, target: Target, request: web.Request) -> JSON:
         """An object of a request in its stored form, with its defaults and with who manages which field."""
         kind, now = target.kind, self._registry.objects.wall_time.now()
@@ -231,8 +237,8 @@ class Writing:
         stored.setdefault("metadata", {})
         strategy = self._registry.strategy(kind)
         strategy.default(stored)
-        before = kind.from_stored(dict(strategy.empty) if old is None else old)
-        track_update(kind.from_stored(stored), before, kind, manager, target.subresource, now)
+        before = dict(strategy.empty) if old is None else old
+        track_update(stored, before, kind, manager, target.subresource, now)
         return stored
 
 
@@ -261,11 +267,6 @@ def _readable_type(request: web.Request) -> str:
     raise StatusError.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {_READABLE}"
     )
-
-
-async def _decoded(request: web.Request, kind: Kind, body: bytes, write: Write) -> JSON:
-    decoder = Decoder.of(kind, request.query.get("fieldValidation", ""), write.warnings)
-    return await _read(decoder.read, body, _readable_type(request))
 
 
 def _success(obj: JSON | None = None, kind: Kind | None = None) -> JSON:

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from ....golang.text import quoted
@@ -18,13 +20,14 @@ from ...objects.objects import JSON
 from ..decoding.documents import json_document
 from ..decoding.schema import Schema, child, element, read_value, schema_of
 from ..errors import StatusError
-from ..registry.kinds import Kind
+from ..registry.kinds import Kind, kind_of_version
 from .managed_fields import (
     APPLY_OPERATION,
     UPDATE_OPERATION,
     FieldSet,
     Manager,
     Path,
+    change_in,
     compare,
     elements_by_key,
     entries,
@@ -85,20 +88,26 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     writer = Manager(name, APPLY_OPERATION, kind.api_version, subresource)
     wanted = managed_part(config, kind, subresource)
     fields = fields_of(wanted, schema)
-    last, since = managers.pop(writer, (frozenset(), ""))
+    before = next((one for one in managers if replace(one, api_version=writer.api_version) == writer), writer)
+    last, since = managers.pop(before, (frozenset(), ""))
     new: JSON = _merged(copy.deepcopy(live), wanted, schema)
-    others: FieldSet = frozenset().union(*(owned for owned, _ in managers.values()))
-    for path in sorted(last - fields, key=len):
-        if not _is_owned(path, others | fields):
-            _remove(new, path, schema)
-    changed, removed = compare(managed_part(live, kind, subresource), managed_part(new, kind, subresource), schema)
-    conflicts = {manager: owned & changed & fields for manager, (owned, _) in managers.items()}
+    new = _pruned(new, config, last, managers, kind, kind_of_version(kind, before.api_version), subresource)
+    changes = {
+        version: change_in(kind_of_version(kind, version), kind.to_stored(live), kind.to_stored(new), subresource)
+        for version in {kind.api_version, *(manager.api_version for manager in managers)}
+    }
+    changed, removed = changes[kind.api_version]
+    changes[kind.api_version] = changed & fields, removed
+    conflicts = {manager: owned & changes[manager.api_version][0] for manager, (owned, _) in managers.items()}
     if any(conflicts.values()) and not force:
         taken_over = _fields_last_applied(live, kind) if name == _TAKES_OVER else frozenset()
         left = {manager: paths - taken_over for manager, paths in conflicts.items() if paths - taken_over}
         if left:
             raise _conflict_error(left, managers)
-    kept = {manager: (owned - conflicts[manager] - removed, time) for manager, (owned, time) in managers.items()}
+    kept = {
+        manager: (owned - conflicts[manager] - changes[manager.api_version][1], time)
+        for manager, (owned, time) in managers.items()
+    }
     kept[writer] = (fields, now if changed or removed else since)
     metadata = new.setdefault("metadata", {})
     for key in ("name", "namespace", "uid", "resourceVersion"):
@@ -108,6 +117,31 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     if name == _TAKES_OVER:
         _note_last_applied(new, config)
     return new
+
+
+def _pruned(
+    new: JSON,
+    config: JSON,
+    last: FieldSet,
+    managers: Mapping[Manager, tuple[FieldSet, str]],
+    kind: Kind,
+    form: Kind,
+    subresource: str,
+) -> JSON:
+    """An object without the fields that its manager applied before, in the version of `form`, and names no longer."""
+    if form is kind:
+        found, wanted = new, config
+    else:
+        found, wanted = form.from_stored(kind.to_stored(new)), form.from_stored(kind.to_stored(config))
+    schema = schema_of(form.group, form.version, form.kind)
+    fields = fields_of(managed_part(wanted, form, subresource), schema)
+    owned = fields.union(
+        *(fields for one, (fields, _) in managers.items() if kind_of_version(kind, one.api_version) is form)
+    )
+    for path in sorted(last - fields, key=len):
+        if not _is_owned(path, owned):
+            _remove(found, path, schema)
+    return found if form is kind else kind.from_stored(form.to_stored(found))
 
 
 def _merged(live: Any, config: Any, schema: Schema | None) -> Any:

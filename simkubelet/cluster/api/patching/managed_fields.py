@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 from ...objects.objects import JSON
 from ..decoding.schema import Schema, child, element, schema_of
 from ..errors import FieldError
-from ..registry.kinds import Kind
+from ..registry.kinds import Kind, kind_of_version
 
 __all__ = [
     "APPLY_OPERATION",
@@ -26,6 +26,7 @@ __all__ = [
     "FieldSet",
     "Manager",
     "Path",
+    "change_in",
     "compare",
     "elements_by_key",
     "entries",
@@ -247,17 +248,27 @@ def _is_tree(fields: object) -> bool:
     return isinstance(fields, dict) and all(map(_is_tree, fields.values()))
 
 
+def change_in(form: Kind, old: JSON, new: JSON, subresource: str) -> tuple[FieldSet, FieldSet]:
+    """What changed or is new between two stored objects, and what is gone, in the form of one version."""
+    had, has = (managed_part(form.from_stored(obj), form, subresource) for obj in (old, new))
+    return compare(had, has, schema_of(form.group, form.version, form.kind))
+
+
 def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str) -> None:
-    """Note in a new state who changed it from the old one, which is empty where there was none."""
+    """Note in a new state who changed it from the old one, which is empty where there was none; both as stored."""
     before = _managers_before(new, old, subresource)
-    schema = schema_of(kind.group, kind.version, kind.kind)
-    had = managed_part(old, kind, subresource)
-    changed, removed = compare(had, managed_part(new, kind, subresource), schema)
-    changed -= _ALWAYS_THERE
     writer = Manager(name[:_LONGEST_NAME], UPDATE_OPERATION, kind.api_version, subresource)
-    managers = {manager: (fields - changed - removed, time) for manager, (fields, time) in before.items()}
+    changes = {
+        version: change_in(kind_of_version(kind, version), old, new, subresource)
+        for version in {writer.api_version, *(manager.api_version for manager in before)}
+    }
+    managers = {}
+    for manager, (owned, time) in before.items():
+        changed, removed = changes[manager.api_version]
+        managers[manager] = owned - (changed - _ALWAYS_THERE) - removed, time
+    changed, removed = changes[writer.api_version]
     own, since = before.get(writer, (frozenset(), now))
-    fields = (own - removed) | changed
+    fields = (own - removed) | (changed - _ALWAYS_THERE)
     managers[writer] = (fields, since if fields == own else now)
     new.setdefault("metadata", {}).pop("managedFields", None)
     if found := entries(managers):

@@ -1,6 +1,7 @@
-"""The kinds that the API server serves: their names, verbs, subresources, forms and selectable fields.
+"""The kinds that the API server knows: their names, verbs, subresources, forms and selectable fields.
 
-Events have two forms: core's, in which they are stored, and that of events.k8s.io.
+Which of them one server serves says `served`. Events have two forms: core's, in which they are stored, and that of
+events.k8s.io. The kinds of resource.k8s.io are stored as ``v1``, and have its betas beside it.
 
 Source: api/discovery; the ``*SelectableFields`` functions in pkg/registry/{core,resource}/*/strategy.go;
 pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent``; pkg/apis/resource/v1/conversion.go
@@ -10,51 +11,32 @@ pkg/apis/events/v1/conversion.go, ``AddFieldLabelConversionsForEvent``; pkg/apis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from ...objects.objects import JSON, Key
 from ..errors import GroupName, StatusError
+from .device_versions import from_v1, to_v1
+from .event_forms import core_event, new_event
 from .names import is_dns_label, is_dns_subdomain, is_path_segment
 
 __all__ = [
     "KINDS",
     "Kind",
     "SubResource",
-    "core_event",
     "kind_at",
     "kind_named",
-    "new_event",
+    "kind_of_version",
 ]
 
-_NEW_NAMES: Final = {
-    "involvedObject": "regarding",
-    "message": "note",
-    "reportingComponent": "reportingController",
-    "source": "deprecatedSource",
-    "firstTimestamp": "deprecatedFirstTimestamp",
-    "lastTimestamp": "deprecatedLastTimestamp",
-    "count": "deprecatedCount",
-}
-_CORE_NAMES: Final = {new: core for core, new in _NEW_NAMES.items()}
-_LEFT_OUT_WHERE_EMPTY: Final = ("reportingController", "reportingInstance")
 _SelectableFields: TypeAlias = Mapping[str, Callable[[JSON], str]]
 _INVOLVED: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _ALL_BUT_DELETECOLLECTION: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 _STATUS_VERBS: Final = ("get", "patch", "update")
 _RESOURCE: Final = "resource.k8s.io"
-
-
-def new_event(core: JSON) -> JSON:
-    """An Event of core in the form of events.k8s.io."""
-    found = {_NEW_NAMES.get(name, name): value for name, value in core.items()}
-    return {name: value for name, value in found.items() if value or name not in _LEFT_OUT_WHERE_EMPTY}
-
-
-def core_event(new: JSON) -> JSON:
-    """An Event of events.k8s.io in core's form."""
-    return {_CORE_NAMES.get(name, name): value for name, value in new.items()}
+_NO_SLICE_FIELD: Final = f"field label not supported for {_RESOURCE}/{{}}, Kind=ResourceSlice"
+_BETAS: Final = ("v1beta2", "v1beta1")
 
 
 def _field_at(*path: str) -> Callable[[JSON], str]:
@@ -165,7 +147,7 @@ class Kind:
     @property
     def group_kind(self) -> GroupName:
         """What errors name: the kind in whose form objects are stored."""
-        return GroupName("" if self.stored_as else self.group, self.kind)
+        return GroupName(self.key_kind.partition(".")[2], self.kind)
 
     @property
     def api_version(self) -> str:
@@ -216,7 +198,7 @@ def _status_of(kind: str) -> SubResource:
     return SubResource("status", _STATUS_VERBS, kind)
 
 
-KINDS: Final = (
+_STORED_KINDS: Final = (
     Kind(
         "", "v1", "bindings", "binding", "Binding", verbs=("create",)
     ),
@@ -322,7 +304,7 @@ KINDS: Final = (
             "spec.driver": _field_at("spec", "driver"),
             "spec.nodeName": _field_at("spec", "nodeName"),
         },
-        not_selectable=f"field label not supported for {_RESOURCE}/v1, Kind=ResourceSlice",
+        not_selectable=_NO_SLICE_FIELD.format("v1"),
     ),
     Kind(
         "scheduling.k8s.io", "v1", "priorityclasses", "priorityclass", "PriorityClass",
@@ -330,15 +312,39 @@ KINDS: Final = (
         short_names=("pc",),
     ),
 )  # fmt: skip
+
+
+def _beta(kind: Kind, version: str) -> Kind:
+    """Return a kind that is stored as ``v1`` as a beta has it."""
+    return replace(
+        kind,
+        version=version,
+        not_selectable=_NO_SLICE_FIELD.format(version) if kind.selectable else kind.not_selectable,
+        stored_as=kind.key_kind,
+        from_stored=from_v1(version, kind.kind),
+        to_stored=to_v1(version, kind.kind),
+    )
+
+
+KINDS: Final = (
+    *_STORED_KINDS,
+    *(_beta(kind, version) for version in _BETAS for kind in _STORED_KINDS if kind.group == _RESOURCE),
+)
 _BY_PATH: Final = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
 _BY_KEY: Final = {kind.key_kind: kind for kind in KINDS if not kind.stored_as}
 
 
 def kind_at(group: str, version: str, plural: str) -> Kind | None:
-    """The kind that is served at a path."""
+    """The kind of a path; None where there is no such kind."""
     return _BY_PATH.get((group, version, plural))
 
 
 def kind_named(key_kind: str) -> Kind:
     """The kind in whose form objects with this `Key.kind` are stored."""
     return _BY_KEY[key_kind]
+
+
+def kind_of_version(kind: Kind, api_version: str) -> Kind:
+    """A kind as another version or group has it; the kind itself where none there has its objects."""
+    same = (other for other in KINDS if (other.key_kind, other.api_version) == (kind.key_kind, api_version))
+    return next(same, kind)

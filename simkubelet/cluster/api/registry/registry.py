@@ -46,7 +46,8 @@ class Registry:
     """The objects of a cluster as its API server lets them be written.
 
     Args:
-        strategies: the rules of each kind, by the text of `Kind.resource`; a kind without has none.
+        strategies: the rules of each kind, by the text of `Kind.resource`, or with the version behind it where they are
+            of that one only, as ``resourceclaims.resource.k8s.io/v1beta1``; a kind without has none.
     """
 
     def __init__(self, objects: Objects, strategies: Mapping[str, Strategy]) -> None:
@@ -55,7 +56,8 @@ class Registry:
         self._no_rules = Strategy()
 
     def strategy(self, kind: Kind) -> Strategy:
-        return self._strategies.get(str(kind.resource), self._no_rules)
+        of_all = self._strategies.get(str(kind.resource), self._no_rules)
+        return self._strategies.get(f"{kind.resource}/{kind.version}", of_all)
 
     def get(self, kind: Kind, namespace: str, name: str) -> JSON:
         """What is stored.

@@ -7,7 +7,7 @@ pkg/registry/resource/utils.go; pkg/apis/resource/v1/defaults.go; pkg/apis/resou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ....model.resources import is_extended_resource
@@ -35,10 +35,51 @@ _IMMUTABLE: Final = "field is immutable"
 _ADMIN_LABEL: Final = "resource.kubernetes.io/admin-access"
 _NO_ADMIN: Final = f"admin access to devices requires the `{_ADMIN_LABEL}: true` label on the containing namespace"
 _EXACT_COUNT: Final = "ExactCount"
+_CLAIMS: Final = "resourceclaims.resource.k8s.io"
+_TEMPLATES: Final = "resourceclaimtemplates.resource.k8s.io"
+
+
+def _default_requests(spec: JSON, *, needs_class: bool = False) -> None:
+    """Fill in how many devices a claim's requests are for."""
+    devices = spec.setdefault("devices", {})
+    for request in devices.setdefault("requests", None) or ():
+        exactly = request.get("exactly")
+        for one in () if exactly is None else (exactly,):
+            _default_choice(one, is_complete=needs_class and not one.get("deviceClassName"))
+        for one in request.get("firstAvailable") or ():
+            _default_choice(one, is_complete=False)
+
+
+def _default_flat_requests(spec: JSON) -> None:
+    """The same for requests of v1beta1: those without a class get nothing.
+
+    Source: pkg/apis/resource/v1beta1/defaults.go (kubernetes v1.34.4).
+    """
+    _default_requests(spec, needs_class=True)
+
+
+def _default_choice(one: JSON, *, is_complete: bool) -> None:
+    if not is_complete:
+        one["allocationMode"] = one.get("allocationMode") or _EXACT_COUNT
+        one["count"] = one.get("count") or (1 if one["allocationMode"] == _EXACT_COUNT else 0)
+    _drop_empty(one, "count")
+    _default_tolerations(one)
+
+
+def _default_tolerations(fields: JSON) -> None:
+    for toleration in fields.get("tolerations") or ():
+        toleration["operator"] = toleration.get("operator") or "Equal"
+        _drop_empty(toleration, "key", "value", "effect")
+
+
+def _drop_empty(fields: JSON, *names: str) -> None:
+    for name in names:
+        if not fields.get(name):
+            fields.pop(name, None)
 
 
 def device_strategies(objects: Objects, gates: Collection[str], release: Version) -> Mapping[str, Strategy]:
-    """The rules of the group's kinds, by the text of `Kind.resource`.
+    """The rules of the group's kinds, as `Registry` takes them.
 
     Args:
         objects: where namespaces are, and the date.
@@ -47,8 +88,10 @@ def device_strategies(objects: Objects, gates: Collection[str], release: Version
     """
     return {
         "deviceclasses.resource.k8s.io": _DeviceClassStrategy(gates),
-        "resourceclaims.resource.k8s.io": _ResourceClaimStrategy(objects, gates),
-        "resourceclaimtemplates.resource.k8s.io": _ResourceClaimTemplateStrategy(objects, gates),
+        _CLAIMS: _ResourceClaimStrategy(objects, gates),
+        f"{_CLAIMS}/v1beta1": _ResourceClaimStrategy(objects, gates, _default_flat_requests),
+        _TEMPLATES: _ResourceClaimTemplateStrategy(objects, gates),
+        f"{_TEMPLATES}/v1beta1": _ResourceClaimTemplateStrategy(objects, gates, _default_flat_requests),
         "resourceslices.resource.k8s.io": _ResourceSliceStrategy(objects, gates, release),
     }
 
@@ -101,12 +144,15 @@ class _ResourceClaimStrategy(Strategy):
 
     empty: Mapping[str, Any] = {"spec": {"devices": {"requests": None}}, "status": {}}
 
-    def __init__(self, objects: Objects, gates: Collection[str]) -> None:
+    def __init__(
+        self, objects: Objects, gates: Collection[str], default: Callable[[JSON], None] = _default_requests
+    ) -> None:
         self._objects = objects
         self._gates = gates
+        self._default_requests = default
 
     def default(self, new: JSON) -> None:
-        _default_requests(new.setdefault("spec", {}))
+        self._default_requests(new.setdefault("spec", {}))
         status = new.setdefault("status", {})
         for device in status.get("devices") or ():
             for condition in device.setdefault("conditions", None) or ():
@@ -153,14 +199,17 @@ class _ResourceClaimTemplateStrategy(Strategy):
 
     empty: Mapping[str, Any] = {"spec": {"metadata": {}, "spec": {"devices": {"requests": None}}}}
 
-    def __init__(self, objects: Objects, gates: Collection[str]) -> None:
+    def __init__(
+        self, objects: Objects, gates: Collection[str], default: Callable[[JSON], None] = _default_requests
+    ) -> None:
         self._objects = objects
         self._gates = gates
+        self._default_requests = default
 
     def default(self, new: JSON) -> None:
         spec = new.setdefault("spec", {})
         spec.setdefault("metadata", {})
-        _default_requests(spec.setdefault("spec", {}))
+        self._default_requests(spec.setdefault("spec", {}))
 
     def prepare_for_create(self, new: JSON) -> None:
         drop_template_fields(new, None, self._gates)
@@ -230,30 +279,6 @@ class _ResourceSliceStrategy(Strategy):
 def _counters(sets: Sequence[JSON] | None) -> Iterator[JSON]:
     for one in sets or ():
         yield from (one.get("counters") or {}).values()
-
-
-def _default_requests(spec: JSON) -> None:
-    """Fill in how many devices a claim's requests are for."""
-    devices = spec.setdefault("devices", {})
-    for request in devices.setdefault("requests", None) or ():
-        exactly = request.get("exactly")
-        for one in (*(() if exactly is None else (exactly,)), *(request.get("firstAvailable") or ())):
-            one["allocationMode"] = one.get("allocationMode") or _EXACT_COUNT
-            one["count"] = one.get("count") or (1 if one["allocationMode"] == _EXACT_COUNT else 0)
-            _drop_empty(one, "count")
-            _default_tolerations(one)
-
-
-def _default_tolerations(fields: JSON) -> None:
-    for toleration in fields.get("tolerations") or ():
-        toleration["operator"] = toleration.get("operator") or "Equal"
-        _drop_empty(toleration, "key", "value", "effect")
-
-
-def _drop_empty(fields: JSON, *names: str) -> None:
-    for name in names:
-        if not fields.get(name):
-            fields.pop(name, None)
 
 
 def _sorted(value: Any) -> Any:

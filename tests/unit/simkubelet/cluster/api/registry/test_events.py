@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.registry.kinds import core_event, new_event
+from simkubelet.cluster.api.registry.event_forms import core_event, new_event
 from simkubelet.cluster.objects.objects import JSON
 
 from ..conftest import Client
