@@ -151,8 +151,9 @@ def name_nvidia_programs(session: nox.Session) -> None:
 
 
 def name_clients(session: nox.Session) -> None:
-    """Build kubectl and a client-go informer with Go, and name them to the tests."""
-    session.env["SIMKUBELET_KUBECTL"], session.env["SIMKUBELET_INFORMER"] = built_with_go(session, build_clients)[:2]
+    """Build kubectl and clients with client-go, and name them to the tests."""
+    names = ("SIMKUBELET_KUBECTL", "SIMKUBELET_INFORMER", "SIMKUBELET_PROTOBUF")
+    session.env.update(zip(names, built_with_go(session, build_clients), strict=True))
 
 
 def name_dra_driver(session: nox.Session) -> None:
@@ -333,7 +334,7 @@ def nvidia(session: nox.Session) -> None:
 
 @ONE_PART
 def clients(session: nox.Session) -> None:
-    """Use a simulated cluster with kubectl and a client-go informer, built with Go, and with Python's clients."""
+    """Use a simulated cluster with kubectl and clients with client-go, built with Go, and with Python's clients."""
     run_part(session)
 
 

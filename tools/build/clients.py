@@ -1,7 +1,7 @@
 """Build the Go clients that the e2e tests play against a simulated cluster and print the binaries' paths, one a line.
 
-They are kubectl and a client-go informer, of the versions that the Go module in ``tests/e2e/clients_go`` pins. A build
-is kept until the pins, the sources or the Go toolchain change.
+They are kubectl, a client-go informer and a client that speaks protobuf only, of the versions that the Go module in
+``tests/e2e/clients_go`` pins. A build is kept until the pins, the sources or the Go toolchain change.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -36,7 +36,7 @@ def _client(name: str) -> Program:
     )
 
 
-CLIENTS = (_client("kubectl"), _client("informer"))
+CLIENTS = (_client("kubectl"), _client("informer"), _client("protobuf"))
 
 
 def find_go() -> str:
@@ -45,7 +45,7 @@ def find_go() -> str:
     Raises:
         BuildError: There is none on the PATH.
     """
-    return go_build.find_go("1.25", "to build kubectl and a client-go informer")
+    return go_build.find_go("1.25", "to build kubectl and clients with client-go")
 
 
 def build() -> tuple[Path, ...]:

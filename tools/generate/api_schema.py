@@ -33,6 +33,7 @@ ROOTS: Final = {
         "Pod",
         "Secret",
         "ServiceAccount",
+        "Status",
     ),
     "apis__apps__v1": ("ControllerRevision", "DaemonSet"),
     "apis__authentication.k8s.io__v1": ("SelfSubjectReview",),

@@ -1,7 +1,7 @@
 """Bodies of requests that are protobuf, as plain values.
 
 kubectl sends as protobuf what it makes itself (``kubectl create secret``). Its types are those of the schema, its
-numbers those of ``field_numbers.json``. Answers are JSON: each such client accepts it.
+numbers those of ``field_numbers.json``.
 
 Source: staging/src/k8s.io/apimachinery/pkg/runtime/serializer/protobuf/protobuf.go, and the ``generated.proto`` of the
 kinds (kubernetes v1.34.4).
@@ -21,11 +21,11 @@ from ...objects.objects import JSON
 from .documents import json_document
 from .schema import Schema, name_of, resolved
 
-__all__ = ["ProtobufError", "read_protobuf"]
+__all__ = ["MAGIC", "META", "ProtobufError", "numbers_by_field", "read_protobuf"]
 
-_MAGIC: Final = b"k8s\x00"
+MAGIC: Final = b"k8s\x00"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _POINTERS: Final = ("io.k8s.api.resource.v1.DeviceAttribute",)
 """Messages whose texts are only written where they are set."""
 
@@ -43,20 +43,28 @@ def read_protobuf(body: bytes, schema: Schema) -> JSON:
     Raises:
         ProtobufError: there is none.
     """
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
-    envelope = dict(_raw_fields(body[len(_MAGIC) :]))
+    envelope = dict(_raw_fields(body[len(MAGIC) :]))
     type_meta = dict(_raw_fields(_bytes(envelope.get(1, b""))))
     found = {"apiVersion": _text(type_meta), "kind": _bytes(type_meta.get(2, b"")).decode()}
     return {**found, **_message(_bytes(envelope.get(2, b"")), schema, name_of(schema))}
 
 
 @cache
+def numbers_by_field() -> Mapping[str, Mapping[str, Any]]:
+    """By message: the number of each field; number and name of a message whose fields JSON has in the object itself."""
+    found: Mapping[str, Mapping[str, Any]] = json.loads(
+        resources.files(__package__).joinpath("field_numbers.json").read_text()
+    )
+    return found
+
+
+@cache
 def _fields_by_number() -> Mapping[str, Mapping[int, tuple[str, str]]]:
     """By message and number: a field, or the message whose fields JSON has in the object itself."""
-    text = resources.files(__package__).joinpath("field_numbers.json").read_text()
     found: dict[str, dict[int, tuple[str, str]]] = {}
-    for message, fields in json.loads(text).items():
+    for message, fields in numbers_by_field().items():
         entries = found.setdefault(message, {})
         for field, number in fields.items():
             if isinstance(number, list):
@@ -185,9 +193,9 @@ def _raw_json(fields: Mapping[int, _Value]) -> Any:
 
 
 _SPECIAL: Final[Mapping[str, Callable[[Mapping[int, _Value]], Any]]] = {
-    f"{_META}Time": _date,
-    f"{_META}MicroTime": _micro_date,
-    f"{_META}FieldsV1": _raw_json,
+    f"{META}Time": _date,
+    f"{META}MicroTime": _micro_date,
+    f"{META}FieldsV1": _raw_json,
     "io.k8s.apimachinery.pkg.api.resource.Quantity": _text,
     "io.k8s.apimachinery.pkg.runtime.RawExtension": _raw_json,
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _int_or_string,

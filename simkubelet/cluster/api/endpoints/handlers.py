@@ -28,7 +28,7 @@ from .discovery import (
 from .lists import Listed
 from .reading import PodLogs, Reading, is_pretty
 from .request import Target, as_bool, refuse_stream, target_of
-from .views import JSON_TYPE, View, encoded
+from .views import JSON_TYPE, View, encoded, encoded_status
 from .warning_headers import add_warnings
 from .writing import Answer, Writing
 
@@ -72,8 +72,9 @@ class Handlers:
             self._authorize(request)
             return await self._answer(request)
         except StatusError as error:
-            body = encoded(error.status(), pretty=is_pretty(request))
-            response = web.Response(body=body, status=error.code, content_type=JSON_TYPE)
+            accept = request.headers.get("Accept", "")
+            body, media_type = encoded_status(accept, error.status(), pretty=is_pretty(request))
+            response = web.Response(body=body, status=error.code, content_type=media_type)
             target = target_of(request.path.rstrip("/"), self._served)
             if target is not None and error.code != _UNAUTHORIZED:
                 add_warnings(response, self._served.deprecation(target.kind))
@@ -96,14 +97,15 @@ class Handlers:
         return self._written(request, target, await self._writing.answer(request, target))
 
     def _written(self, request: web.Request, target: Target, answer: Answer) -> web.Response:
-        content = answer.content
-        if not answer.is_status:
-            accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
-            of_list = isinstance(content, Listed)
+        content, accept, pretty = answer.content, request.headers.get("Accept", ""), is_pretty(request)
+        if answer.is_status and not isinstance(content, Listed):
+            body, media_type = encoded_status(accept, content, pretty=pretty)
+        else:
+            include, of_list = request.query.get("includeObject", ""), isinstance(content, Listed)
             view = View(target.kind, accept, include, self._registry.objects.wall_time, of_list=of_list)
-            content = view.list(content) if isinstance(content, Listed) else view.object(content)
-        body = encoded(content, pretty=is_pretty(request))
-        response = web.Response(body=body, status=answer.code, content_type=JSON_TYPE)
+            shown = view.list(content) if isinstance(content, Listed) else view.object(content)
+            body, media_type = view.encoded(shown, pretty=pretty), view.media_type
+        response = web.Response(body=body, status=answer.code, content_type=media_type)
         add_warnings(response, [*self._served.deprecation(target.kind), *answer.warnings])
         return response
 

@@ -20,7 +20,7 @@ from ..registry.served import Served
 from .lists import list_objects, parse_version
 from .request import LogOptions, Target, as_bool, integer, list_options, log_options, selection, watch_options
 from .streams import Lasting
-from .views import JSON_TYPE, View, encoded
+from .views import View
 from .warning_headers import add_warnings
 from .watches import Watches
 
@@ -70,7 +70,7 @@ class Reading:
         view = self._view(request, target, of_list=False)
         parse_version(request.query.get("resourceVersion", ""))
         obj = self._registry.get(target.kind, target.namespace, target.name)
-        return self._json(request, target, view.object(obj))
+        return self._answer(request, target, view, view.object(obj))
 
     def _view(self, request: web.Request, target: Target, *, of_list: bool) -> View:
         accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
@@ -87,7 +87,7 @@ class Reading:
             list_options(query),
             selective=selective,
         )
-        return self._json(request, target, view.list(listed))
+        return self._answer(request, target, view, view.list(listed))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
         view = self._view(request, target, of_list=False)
@@ -96,14 +96,14 @@ class Reading:
         # Spread, so that not all clients come back at once.
         lasts_s = integer(request.query, "timeoutSeconds") or _MIN_WATCH_S * random.uniform(1, 2)  # noqa: S311
         events = self._watches.watch(target.kind, selected, options, lasts_s)
-        response = web.StreamResponse(headers={"Content-Type": JSON_TYPE, "Cache-Control": "no-cache, private"})
+        response = web.StreamResponse(headers={"Content-Type": view.stream_type, "Cache-Control": "no-cache, private"})
         add_warnings(response, self._served.deprecation(target.kind))
         await response.prepare(request)
         try:
             async with self._lasting.limited(lasts_s):
                 count = 0
                 async for type_, obj in events:
-                    await response.write(encoded(view.event(type_, obj)))
+                    await response.write(view.encoded_event(type_, obj))
                     count += 1
                     if count % _WRITTEN_AT_ONCE == 0:
                         # The end of a connection is noticed in between; a TLS connection does not report it otherwise.
@@ -126,8 +126,9 @@ class Reading:
         pieces = self._logs.read(pod, container, options)
         return await self._lasting.log(request, pieces, {"Cache-Control": "no-cache, private"})
 
-    def _json(self, request: web.Request, target: Target, content: object) -> web.Response:
-        response = web.Response(body=encoded(content, pretty=is_pretty(request)), content_type=JSON_TYPE)
+    def _answer(self, request: web.Request, target: Target, view: View, content: JSON) -> web.Response:
+        body = view.encoded(content, pretty=is_pretty(request))
+        response = web.Response(body=body, content_type=view.media_type)
         add_warnings(response, self._served.deprecation(target.kind))
         return response
 

@@ -1,26 +1,32 @@
-"""The form of an answer: the accepted media type, the object itself, rows of a table, or its metadata alone.
+"""The form of an answer: JSON or protobuf, the object itself, rows of a table, or its metadata alone.
 
-Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation; handlers/response.go (kubernetes v1.34.4).
+Objects, their metadata and refusals may be protobuf; tables, discovery and schemas are JSON.
+
+Source: staging/src/k8s.io/apiserver/pkg/endpoints/handlers/negotiation; handlers/response.go; handlers/rest.go,
+``AllowsMediaTypeTransform`` (kubernetes v1.34.4).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ...objects.objects import JSON, WallTime
+from ..decoding.decoding import PROTOBUF
+from ..decoding.protobuf_writing import framed_event, written_list, written_metadata, written_object, written_status
+from ..decoding.schema import schema_of
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
 from .lists import Listed
 from .tables import table_of
 from .watches import BOOKMARK, ERROR
 
-__all__ = ["JSON_TYPE", "Form", "View", "encoded", "form_asked"]
+__all__ = ["JSON_TYPE", "Form", "View", "encoded", "encoded_status", "form_asked"]
 
 JSON_TYPE: Final = "application/json"
-_ACCEPTED: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+_ACCEPTED: Final = ("application/json", "application/yaml", PROTOBUF)
 _ANY: Final = ("*/*", "application/*", JSON_TYPE)
 _META: Final = "meta.k8s.io"
 _TABLE: Final = "Table"
@@ -35,19 +41,22 @@ class Form:
     kind: str = ""
     group: str = ""
     version: str = ""
+    media_type: str = JSON_TYPE
 
 
-def form_asked(accept: str, served: Iterable[Form]) -> Form:
+def form_asked(accept: str, served: Iterable[Form], *, with_protobuf: bool = False) -> Form:
     """The first form that a client accepts and that is served; the object itself always is.
 
     Raises:
-        StatusError: the client accepts no JSON.
+        StatusError: the client accepts neither JSON nor, where it is served, protobuf.
     """
     ranges = list(_media_ranges(accept or "*/*"))
     for media_type, parameters in ranges:
         form = Form(parameters.get("as", ""), parameters.get("g", ""), parameters.get("v", ""))
         if media_type in _ANY and (form == Form() or form in served):
             return form
+        if with_protobuf and media_type == PROTOBUF and form.kind != _TABLE and (form == Form() or form in served):
+            return replace(form, media_type=PROTOBUF)
     accepted = ", ".join(_ACCEPTED)
     if not any(media_type in (*_ANY, *_ACCEPTED) for media_type, _ in ranges):
         message = f"406: Not Acceptable\n\nAvailable representations: {accepted}"
@@ -60,6 +69,14 @@ def encoded(content: Any, *, pretty: bool = False) -> bytes:
     if pretty:
         return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def encoded_status(accept: str, status: JSON, *, pretty: bool = False) -> tuple[bytes, str]:
+    """A Status and its media type: what the client would rather have, JSON where it accepts none of them."""
+    known = (media_type for media_type, _ in _media_ranges(accept) if media_type in (*_ANY, PROTOBUF))
+    if next(known, JSON_TYPE) == PROTOBUF:
+        return written_status(status), PROTOBUF
+    return encoded(status, pretty=pretty), JSON_TYPE
 
 
 def _media_ranges(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -89,10 +106,36 @@ class View:
             why = FieldError.invalid("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
             raise StatusError.bad_request(f"Unable to convert to Table as requested: {why}")
         self._kind = kind
-        self._form = form_asked(accept, _OF_LISTS if of_list else _OF_OBJECTS)
+        self._form = form_asked(accept, _OF_LISTS if of_list else _OF_OBJECTS, with_protobuf=True)
         self._include = include or "Metadata"
         self._wall_time = wall_time
         self._has_shown_columns = False
+
+    @property
+    def media_type(self) -> str:
+        """Of an answer that does not last."""
+        return self._form.media_type
+
+    @property
+    def stream_type(self) -> str:
+        """The media type of a watch."""
+        return JSON_TYPE if self.media_type == JSON_TYPE else f"{self.media_type};stream=watch"
+
+    def encoded(self, content: JSON, *, pretty: bool = False) -> bytes:
+        """What `object` or `list` gave, as bytes of the media type."""
+        if self.media_type == JSON_TYPE:
+            return encoded(content, pretty=pretty)
+        if self._form.kind:
+            return written_metadata(content)
+        schema = schema_of(self._kind.group, self._kind.version, self._kind.kind)
+        return (written_list if "items" in content else written_object)(content, schema)
+
+    def encoded_event(self, type_: str, obj: JSON) -> bytes:
+        """One event of a watch, as bytes of the media type."""
+        event = self.event(type_, obj)
+        if self.media_type == JSON_TYPE:
+            return encoded(event)
+        return framed_event(type_, written_status(obj) if type_ == ERROR else self.encoded(event["object"]))
 
     def object(self, obj: JSON) -> JSON:
         """One object."""

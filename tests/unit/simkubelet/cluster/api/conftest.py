@@ -80,9 +80,14 @@ class Client:
         data = body if body is None or isinstance(body, bytes | io.BytesIO) else json.dumps(body)
         headers = {"Content-Type": options.pop("type_", "application/json"), **options.pop("headers", {})}
         async with self._session.request(method, path, data=data, headers=headers, **options) as response:
-            text = await response.text()
-            is_json = response.content_type == "application/json"
-            return Answer(response.status, json.loads(text) if is_json else text, response.headers)
+            content = await response.read()
+            match response.content_type:
+                case "application/json":
+                    return Answer(response.status, json.loads(content), response.headers)
+                case "application/vnd.kubernetes.protobuf":
+                    return Answer(response.status, content, response.headers)
+                case _:
+                    return Answer(response.status, content.decode(), response.headers)
 
     async def get(self, path: str, **options: Any) -> Answer:
         return await self.send("GET", path, **options)

@@ -235,11 +235,6 @@ async def test_metadata_alone(client: Client) -> None:
     assert set(listed["items"][0]) == {"kind", "apiVersion", "metadata"}
 
 
-async def test_protobuf_alone_is_not_acceptable(client: Client) -> None:
-    answer = await client.get(PODS, headers={"Accept": "application/vnd.kubernetes.protobuf"})
-    assert (answer.code, answer.body["reason"]) == (406, "NotAcceptable")
-
-
 @pytest.mark.parametrize(
     ("query", "words"),
     [

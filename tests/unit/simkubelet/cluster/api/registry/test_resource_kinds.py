@@ -97,7 +97,7 @@ async def test_deleted_claim_is_the_answer(client: Client) -> None:
 
 
 async def test_slice_of_a_driver_comes_as_protobuf(client: Client) -> None:
-    created = await client.post(SLICES, A_SLICE, type_=PROTOBUF, headers={"Accept": f"{PROTOBUF},application/json"})
+    created = await client.post(SLICES, A_SLICE, type_=PROTOBUF, headers={"Accept": f"application/json,{PROTOBUF}"})
 
     assert created.code == 201, created.body
     assert created.body["metadata"]["name"].startswith("node-1-gpu.example.com-")
