@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from ..play.cli import duration
 from .options import NodeOptions, checked_name, node_options
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -63,6 +64,15 @@ _cluster = click.option(
 )
 @click.option("--plain", is_flag=True, help="API server without TLS and token, only for requests to localhost.")
 @click.option(
+    "--event-ttl",
+    "event_ttl_s",
+    default="1h",
+    show_default=True,
+    metavar="TIME",
+    callback=duration,
+    help="How long Events stay, as the API server's option; 0s for without end.",
+)
+@click.option(
     "--web",
     type=click.IntRange(0, 65535),
     is_flag=False,
@@ -83,6 +93,7 @@ def up(
     port: int,
     runtime_configs: tuple[str, ...],
     plain: bool,
+    event_ttl_s: float,
     web: int | None,
     kubeconfig: Path | None,
 ) -> None:
@@ -118,6 +129,7 @@ def up(
         runtime_config=_checked_runtime_config(runtime_configs, kubernetes),
         is_plain=plain,
         is_watched=nodes.is_watched,
+        event_ttl_s=event_ttl_s,
         web_port=web,
     )
     run(spec, Where(nodes.directory, kubeconfig))

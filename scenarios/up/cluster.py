@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import click
 import yaml
 
 from simkubelet.cluster import (
+    EVENT_TTL_S,
     ApiServer,
     DaemonSetController,
     GarbageCollector,
@@ -46,6 +48,8 @@ from .controls import Controls
 from .nodes import LiveNodes, keep_until_interrupted
 from .running import claimed, control_socket, kubeconfig_path, serving, written
 
+_AFTER_EXPIRY_S: Final = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
@@ -58,6 +62,7 @@ class ClusterSpec:
         runtime_config: versions of groups that the API server serves or does not, other than by default.
         is_plain: the API server talks HTTP and asks for no token.
         is_watched: the terminal shows what happens.
+        event_ttl_s: how long Events stay; 0 for without end.
         web_port: of the live page, a free one where it is 0; None for no page.
     """
 
@@ -69,6 +74,7 @@ class ClusterSpec:
     runtime_config: Mapping[str, bool] = field(default_factory=dict)
     is_plain: bool = False
     is_watched: bool = False
+    event_ttl_s: float = EVENT_TTL_S
     web_port: int | None = None
 
 
@@ -90,7 +96,7 @@ class LiveCluster:
         self._group = asyncio.TaskGroup()
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
-        self._store = Store(self._objects, self.live.observe)
+        self._store = Store(self._objects, self.live.observe, spec.event_ttl_s)
         release = version(spec.nodes[0].kubernetes)
         self.api = ApiServer(
             self._objects,
@@ -149,7 +155,13 @@ class LiveCluster:
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
         keep(ResourceClaimController(self.api.registry, clock, self._store.recorder).run())
         keep(GarbageCollector(self.api.registry).run())
+        keep(self._expire_events())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)
+
+    async def _expire_events(self) -> None:
+        """Remove Events in time also where none is recorded any more."""
+        while (left_s := self._store.recorder.expire()) < math.inf:
+            await self.live.clock.sleep(left_s + _AFTER_EXPIRY_S)
 
     async def _serve(self) -> None:
         try:

@@ -18,6 +18,7 @@ if typing.TYPE_CHECKING:
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
     from .controllers.resource_claims import ResourceClaimController
     from .node_logs import NodeLogs
+    from .objects.events import EVENT_TTL_S
     from .objects.nodes import KubeletEndpoint
     from .objects.objects import JSON, Key, Objects, WallTime, Written
     from .objects.pod_json import pod_key, read_pod
@@ -44,6 +45,7 @@ else:
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
             ".controllers.resource_claims": ("ResourceClaimController",),
             ".node_logs": ("NodeLogs",),
+            ".objects.events": ("EVENT_TTL_S",),
             ".objects.nodes": ("KubeletEndpoint",),
             ".objects.objects": ("JSON", "Key", "Objects", "WallTime", "Written"),
             ".objects.pod_json": ("pod_key", "read_pod"),
@@ -55,6 +57,7 @@ else:
     )
 
 __all__ = [
+    "EVENT_TTL_S",
     "HOST",
     "JSON",
     "ApiServer",

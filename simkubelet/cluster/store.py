@@ -20,7 +20,7 @@ from ..model.node import Node, NodeStatus
 from ..model.pod import Pod, PodUID, pod_from_manifest
 from ..model.pod_status import Condition, ConditionType, PodPhase, PodStatus
 from ..model.version import DEFAULT, Version, version
-from .objects.events import EventRecorder, KubeEvent, PodEvents
+from .objects.events import EVENT_TTL_S, EventRecorder, KubeEvent, PodEvents
 from .objects.nodes import HOST, Nodes, pod_address
 from .objects.objects import JSON, Key, Objects, Verb, Written, with_deletion
 from .objects.pod_json import (
@@ -48,12 +48,13 @@ class Store(ClusterApi):
     Args:
         objects: what is stored; nothing of these kinds is in there yet.
         observe: called with each change.
+        event_ttl_s: how long Events stay, see `EventRecorder`.
     """
 
-    def __init__(self, objects: Objects, observe: Observer) -> None:
+    def __init__(self, objects: Objects, observe: Observer, event_ttl_s: float = EVENT_TTL_S) -> None:
         self.objects = objects
         self.change = Change()
-        self._events = PodEvents(objects, observe, self.change)
+        self._events = PodEvents(objects, observe, self.change, event_ttl_s)
         self._nodes = Nodes(objects, observe, self.change)
         self._observe = observe
         self._pods: dict[PodUID, Pod] = {}

@@ -251,6 +251,7 @@ def machine_of(cluster: LiveCluster) -> str:
         ("--gpus 2", "--gpus needs --profile"),
         ("--web 99999", "Invalid value for '--web': 99999 is not in the range"),
         ("--web page", "Invalid value for '--web': 'page' is not a valid integer"),
+        ("--event-ttl 5", "expected a duration like 200ms, 10s, 5m or 1h30m; found '5'"),
         ("--nodes 0", "0 is not in the range"),
         ("--plugin unknown", "'unknown': choose amd, generic, gopher, gpu-memory, gpushare, iluvatar, nvidia, "),
         ("--plugin mine=/no/such/program", "no program '/no/such/program'"),

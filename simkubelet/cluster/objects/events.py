@@ -2,7 +2,7 @@
 
 Kubelets record with client-go's older library: repeats raise ``count`` and move ``lastTimestamp``. The scheduler
 records with the newer one: repeats make a ``series``. Similar Events are combined, a flood of them is limited, and
-Events expire after an hour.
+Events expire, after an hour unless the cluster has another time.
 
 Source: client-go, tools/record/event.go, ``makeEvent``; tools/record/events_cache.go, ``EventCorrelate``;
 tools/events/event_recorder.go, ``makeEvent``; tools/events/event_broadcaster.go, ``recordToSink`` (v0.34.4), but that
@@ -12,6 +12,7 @@ a series is written at each repeat and not now and then.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, TypeVar
@@ -21,14 +22,14 @@ from ...model.events import EventRecorded, Observer
 from ...model.pod import Pod, PodUID
 from .objects import JSON, Key, Objects, Verb, Written
 
-__all__ = ["EventRecorder", "KubeEvent", "PodEvents"]
+__all__ = ["EVENT_TTL_S", "EventRecorder", "KubeEvent", "PodEvents"]
 
 _REMEMBERED: Final = 4096
 _ALIKE_AT_MOST: Final = 10
 _ALIKE_WITHIN_S: Final = 600.0
 _BURST: Final = 25
 _REFILL_S: Final = 300.0
-_LIFE_S: Final = 3600.0
+EVENT_TTL_S: Final = 3600.0
 _SERIES_WITHIN_S: Final = 360.0
 _COMBINED: Final = "(combined from similar events): "
 _Known = TypeVar("_Known")
@@ -49,10 +50,16 @@ class KubeEvent:
 
 
 class EventRecorder:
-    """Records the Events of all components of one cluster."""
+    """Records the Events of all components of one cluster.
 
-    def __init__(self, objects: Objects) -> None:
+    Args:
+        objects: what is stored.
+        ttl_s: how long an Event stays after it was written last; 0 for without end.
+    """
+
+    def __init__(self, objects: Objects, ttl_s: float = EVENT_TTL_S) -> None:
         self._objects = objects
+        self._ttl_s = ttl_s
         self._last_nanos = 0
         self._recorded: dict[_Identity, Key] = {}
         self._alike: dict[_Identity, _Alike] = {}
@@ -85,7 +92,7 @@ class EventRecorder:
         """
         self._heard.add((component, host))
         identity = (component, host, about.get("kind"), about.get("namespace"), about.get("name"), about.get("uid"))
-        self._expire()
+        self.expire()
         if action:
             # The newer library compares whole references and no messages.
             key: _Identity = (*identity, about.get("resourceVersion"), type_, reason, action)
@@ -141,14 +148,21 @@ class EventRecorder:
         if written.verb is not Verb.DELETED:
             self._written_at[written.key] = self._objects.wall_time.elapsed()
 
-    def _expire(self) -> None:
-        """Remove the Events that have not been written for an hour.
+    def expire(self) -> float:
+        """Remove the Events whose time is over; each record does it, too.
 
-        Source: pkg/controlplane/apiserver/options/options.go, ``EventTTL`` (kubernetes v1.34.4).
+        Returns:
+            In how many seconds the next Event can be over; infinite where none ever is.
+
+        Source: pkg/controlplane/apiserver/options/options.go, ``EventTTL``; apiserver/pkg/storage/etcd3/store.go,
+        ``ttlOpts``: no lease without a ttl (kubernetes v1.34.4).
         """
-        before = self._objects.wall_time.elapsed() - _LIFE_S
-        for key in list(itertools.takewhile(lambda key: self._written_at[key] < before, self._written_at)):
+        if not self._ttl_s:
+            return math.inf
+        now = self._objects.wall_time.elapsed()
+        for key in list(itertools.takewhile(lambda key: self._written_at[key] < now - self._ttl_s, self._written_at)):
             self._objects.remove(key)
+        return next(iter(self._written_at.values()), now) + self._ttl_s - now
 
     def _is_in_series(self, stored: Mapping[str, Any]) -> bool:
         last = (stored.get("series") or {}).get("lastObservedTime") or stored["eventTime"]
@@ -195,10 +209,11 @@ class PodEvents:
         objects: what is stored.
         observe: called with each Event about a pod.
         change: notified of every Event.
+        ttl_s: see `EventRecorder`.
     """
 
-    def __init__(self, objects: Objects, observe: Observer, change: Change) -> None:
-        self.recorder = EventRecorder(objects)
+    def __init__(self, objects: Objects, observe: Observer, change: Change, ttl_s: float = EVENT_TTL_S) -> None:
+        self.recorder = EventRecorder(objects, ttl_s)
         self._observe = observe
         self._change = change
         self._events: dict[PodUID, dict[Key, KubeEvent]] = {}

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import math
+
+import pytest
+
 from simkubelet.cluster.objects.events import EventRecorder
 from simkubelet.cluster.objects.objects import Key
 
@@ -106,3 +110,13 @@ def test_restarted_component_repeats_nothing(cluster: Cluster) -> None:
     cluster.store.recorder.forget("kubelet", "n")
     record(cluster, "again", host="n")
     assert sorted(event["count"] for event in cluster.objects.all_of("events")) == [1, 1, 25]
+
+
+@pytest.mark.parametrize(("ttl_s", "kept", "next_s"), [(60.0, 0, 60.0), (120.0, 1, 59.0), (0.0, 1, math.inf)])
+async def test_event_stays_as_long_as_the_cluster_says(
+    cluster: Cluster, ttl_s: float, kept: int, next_s: float
+) -> None:
+    recorder = EventRecorder(cluster.objects, ttl_s)
+    recorder.record(POD, "Normal", "Started", "m", "kubelet")
+    await cluster.clock.advance(61)
+    assert (recorder.expire(), len(cluster.objects.all_of("events"))) == (next_s, kept)
