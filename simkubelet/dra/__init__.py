@@ -4,7 +4,9 @@
 happens to the ResourceSlices of those that are gone, `health` what they report of their devices. `claim_info` is what
 is known of claims, `checkpoint` how that survives a restart, `container_claims` what containers get of it.
 
-It behaves as Kubernetes 1.34 and newer. Not here: claims of extended resources, metrics.
+`error_texts` has what it says of failures, `driver_calls` the calls themselves.
+
+It behaves as Kubernetes 1.32 and newer. Not here: claims of extended resources, metrics.
 """
 
 from __future__ import annotations

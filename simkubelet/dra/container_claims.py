@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from ..model.errors import KubeletPanicError
 from ..model.pod import Pod
 from ..model.pod_status import ResourceHealth, ResourceStatus
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version
 from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .error_texts import error_texts, not_prepared
 from .health import DriverHealth
-from .pod_claims import DynamicResourcesError, claims_of_container, not_prepared, pod_claims
+from .pod_claims import DynamicResourcesError, claims_of_container, pod_claims, pod_entries
 
 __all__ = ["ContainerClaims", "DynamicDevice", "claimed_cdi_devices"]
 
@@ -34,6 +36,13 @@ _REPORTS_NAMED_CLAIMS: Final = Difference(
     "each id once; in 1.35 only of claims from templates, and of all their devices",
     {"1.26": False, "1.36": True},
     "pkg/kubelet/cm/dra/manager.go, ``UpdateAllocatedResourcesStatus`` (kubernetes v1.35.4, v1.36.3)",
+)
+
+_LISTS_NEEDLESS_ENTRIES: Final = Difference(
+    "PodResources passes over entries of a pod that need no claim; before, the kubelet panics at one that a container "
+    "names",
+    {"1.26": False, "1.34": True},
+    "pkg/kubelet/cm/dra/manager.go, ``GetContainerClaimInfos`` (kubernetes v1.33.13, v1.34.4)",
 )
 
 _log = logging.getLogger(__name__)
@@ -60,6 +69,7 @@ class ContainerClaims:
         self._cache = cache
         self._health = health
         self._version = version
+        self._texts = error_texts(version)
 
     def cdi_devices(self, pod: Pod, container: str) -> list[str]:
         """The CDI devices of a container, which come before those of device plugins.
@@ -67,7 +77,8 @@ class ContainerClaims:
         Raises:
             DynamicResourcesError: a claim is not in the cache; the container cannot be created.
         """
-        used = _used(self._cache, pod, container, partial(not_prepared, self._version))
+        missing = partial(not_prepared, self._version)
+        used = _used(self._cache, pod, container, missing, self._texts.container_name)
         return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
 
     def infos(self, pod: Pod, container: str) -> list[ClaimInfo]:
@@ -75,8 +86,16 @@ class ContainerClaims:
 
         Raises:
             DynamicResourcesError: a claim is not in the cache.
+            KubeletPanicError: the kubelet of this minor would end here.
         """
-        return [info for info, _ in _used(self._cache, pod, container, _unknown)]
+        texts = self._texts
+
+        def missing(namespace: str, claim: str) -> str:
+            return texts.unlisted.format(namespace=namespace, claim=claim)
+
+        panics = not _LISTS_NEEDLESS_ENTRIES.at(self._version)
+        used = _used(self._cache, pod, container, missing, texts.listed_name, panics_without_claim=panics)
+        return [info for info, _ in used]
 
     def dynamic_resources(self, pod: Pod, container: str) -> list[tuple[ClaimInfo, list[DynamicDevice]]]:
         """What PodResources has of a container's claims: all devices of each, whatever the container requests of it."""
@@ -141,29 +160,35 @@ class ContainerClaims:
 def claimed_cdi_devices(pod: Pod, container: str, claims: Iterable[ClaimInfo]) -> list[str]:
     """The CDI devices of a container by what a kubelet's checkpoint has of claims; none while one of its is missing."""
     try:
-        used = list(_used(ClaimInfoCache(claims), pod, container, _unknown))
+        used = list(_used(ClaimInfoCache(claims), pod, container, lambda namespace, claim: claim))
     except DynamicResourcesError:
         return []
     return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
 
 
 def _used(
-    cache: ClaimInfoCache, pod: Pod, container: str, error: Callable[[str, str], str]
+    cache: ClaimInfoCache,
+    pod: Pod,
+    container: str,
+    missing: Callable[[str, str], str],
+    error_text: str = "{error}",
+    *,
+    panics_without_claim: bool = False,
 ) -> Iterator[tuple[ClaimInfo, str]]:
     """The claims of a container with the request that it makes of each, which may be empty."""
     requested = claims_of_container(pod, container)
-    for one in pod_claims(pod):
+    for entry, one in pod_entries(pod, error_text):
         for claim in requested:
-            if claim.get("name") != one.entry:
+            if claim.get("name") != entry:
+                continue
+            if one is None:
+                if panics_without_claim:
+                    raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
                 continue
             info = cache.find(pod.namespace, one.claim)
             if info is None:
-                raise DynamicResourcesError(error(pod.namespace, one.claim))
+                raise DynamicResourcesError(missing(pod.namespace, one.claim))
             yield info, claim.get("request") or ""
-
-
-def _unknown(namespace: str, claim: str) -> str:
-    return f"unable to get information for ResourceClaim {claim}"
 
 
 def _listed(info: ClaimInfo) -> Iterator[DynamicDevice]:

@@ -11,21 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final
 
-from google.protobuf.message import Message
-
-from ..apis.dra import (
-    Claim,
-    Device,
-    NodePrepareResourcesRequest,
-    NodePrepareResourcesResponse,
-    NodeUnprepareResourcesRequest,
-    NodeUnprepareResourcesResponse,
-)
 from ..apis.drahealth import HEALTH_SERVICE, NodeWatchResourcesRequest, NodeWatchResourcesResponse
 from ..apis.grpcwire.client import RpcError
 from ..cluster_api import ClaimNotReadError, ResourceApi
@@ -35,22 +25,28 @@ from ..model.errors import KubeletPanicError
 from ..model.pod import Pod, PodUID
 from ..model.version import Difference, Version
 from .checkpoint import BadCheckpointError, ClaimsFile, ClaimsNotWrittenError
-from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
+from .claim_info import ClaimInfo, ClaimInfoCache
 from .container_claims import ContainerClaims
+from .driver_calls import DriverCalls
+from .error_texts import error_texts, not_prepared
 from .health import DriverHealth
 from .plugins import DriverPlugin, DriverPlugins, Locate, OnConnection, as_it_is, nobody_asks
-from .pod_claims import DynamicResourcesError, not_prepared, owner_refusal, pod_claims, use_refusal
+from .pod_claims import DynamicResourcesError, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
-__all__ = ["HAS_DRA_MANAGER", "DraManager"]
+__all__ = ["DraManager"]
 
-M = TypeVar("M", bound=Message)
-
-HAS_DRA_MANAGER: Final = Difference(
-    "the DRA manager is simulated; the kubelet has one from 1.26 on",
+_CHECKS_ALL_CLAIMS_FIRST: Final = Difference(
+    "all claims of a pod and their drivers are checked before any is taken into the cache, and a claim of the cache "
+    "with another uid is refused; before, each is taken when it was checked, allocated or not where the cache has it, "
+    "and a driver is looked for when it is called",
     {"1.26": False, "1.34": True},
-    "pkg/features/kube_features.go, ``DynamicResourceAllocation``, which is on by default from 1.34 on "
-    "(kubernetes v1.33.13, v1.34.4)",
+    "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes v1.33.13, v1.34.4)",
+)
+_FOLLOWS_HEALTH: Final = Difference(
+    "with the gate ``ResourceHealthStatus`` the kubelet asks drivers for the health of their devices",
+    {"1.26": False, "1.34": True},
+    "pkg/kubelet/cm/dra/manager.go, ``HandleWatchResourcesStream`` (kubernetes v1.33.13, v1.34.4)",
 )
 _RESETS_DEVICES: Final = Difference(
     "the devices of a driver's answer take the place of those that it prepared before; before, they are added, and a "
@@ -80,12 +76,6 @@ _HEALTH_PAUSE_S: Final = 5.0
 _MOST_UPDATES: Final = 100
 
 _log = logging.getLogger(__name__)
-
-
-class _Answer(Protocol):
-    """What a driver answers about one claim."""
-
-    error: str
 
 
 class DraManager:
@@ -132,11 +122,13 @@ class DraManager:
         locate: Locate = as_it_is,
         on_connection: OnConnection = nobody_asks,
     ) -> None:
+        self._texts = error_texts(version)
+        self._calls = DriverCalls(self._texts)
         self._file = ClaimsFile(folder, version)
         try:
             self.cache = ClaimInfoCache(self._file.load())
         except BadCheckpointError as error:
-            raise BadCheckpointError(f"create ResourceClaim cache: {error}") from None
+            raise BadCheckpointError(self._texts.no_cache.format(error=error)) from None
         self._cluster = cluster
         self._version = version
         self._clock = clock
@@ -151,7 +143,7 @@ class DraManager:
             wipes,
             version,
             tasks,
-            self._watch_health if follows_health else None,
+            self._watch_health if follows_health and _FOLLOWS_HEALTH.at(version) else None,
             within=within,
             locate=locate,
             on_connection=on_connection,
@@ -190,48 +182,70 @@ class DraManager:
         try:
             await self._prepare(pod)
         except (ClaimsNotWrittenError, DynamicResourcesError) as error:
-            raise DynamicResourcesError(f"prepare dynamic resources: {error}") from None
+            raise DynamicResourcesError(self._texts.prepare.format(error=error)) from None
 
     async def _prepare(self, pod: Pod) -> None:
-        wanted = [await self._usable_claim(pod, one.claim, is_generated=one.is_generated) for one in pod_claims(pod)]
-        asked: dict[DriverPlugin, list[ClaimInfo]] = {}
+        asked: dict[tuple[str, DriverPlugin | None], list[ClaimInfo]] = {}
         unprepared: list[ClaimInfo] = []
-        for new, plugins in wanted:
-            info = self._joined(pod, new)
-            self._save("checkpoint ResourceClaim cache")
-            if not info.is_prepared:
-                unprepared.append(info)
-                for driver in info.drivers:
-                    if driver not in plugins:
-                        # The claim was allocated again, to another driver, while it was in the cache.
-                        raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
-                    asked.setdefault(plugins[driver], []).append(info)
-        for plugin, infos in asked.items():
-            await self._prepare_by(plugin, infos)
+        async for info, plugins in self._taken(pod):
+            self._save(self._texts.save_cache)
+            if info.is_prepared:
+                continue
+            unprepared.append(info)
+            for driver in info.drivers:
+                if plugins is not None and driver not in plugins:
+                    # The claim was allocated again, to another driver, while it was in the cache.
+                    raise KubeletPanicError("runtime error: invalid memory address or nil pointer dereference")
+                found = None if plugins is None else plugins[driver]
+                asked.setdefault((driver, found), []).append(info)
+        for (driver, found), infos in asked.items():
+            await self._prepare_by(found or self._found(driver, self._texts.prepare_driver), infos)
         for info in unprepared:
             self._cached(info).is_prepared = True
-        self._save("checkpoint ResourceClaim state")
+        self._save(self._texts.save_state)
 
-    async def _usable_claim(
-        self, pod: Pod, name: str, *, is_generated: bool
-    ) -> tuple[ClaimInfo, Mapping[str, DriverPlugin]]:
-        """What is to be known of a claim, and the plugins of its drivers; nothing is kept yet."""
+    async def _taken(self, pod: Pod) -> AsyncIterator[tuple[ClaimInfo, Mapping[str, DriverPlugin] | None]]:
+        """The claims of a pod, as each comes into the cache with the pod as a user; plugins where those are checked."""
+        if not _CHECKS_ALL_CLAIMS_FIRST.at(self._version):
+            for one in pod_claims(pod, self._texts.prepare_name):
+                claim = await self._usable_claim(pod, one.claim, is_generated=one.is_generated)
+                yield self._joined(pod, self.cache.find(pod.namespace, one.claim) or self._new(claim)), None
+            return
+        wanted = []
+        for one in pod_claims(pod, self._texts.prepare_name):
+            new = self._new(await self._usable_claim(pod, one.claim, is_generated=one.is_generated))
+            # A driver that is missing now would be missing for what follows, also where the claim is prepared already.
+            wanted.append((new, {driver: self.plugins.find(driver) for driver in new.drivers}))
+        for new, plugins in wanted:
+            yield self._joined(pod, new), plugins
+
+    async def _usable_claim(self, pod: Pod, name: str, *, is_generated: bool) -> Mapping[str, Any]:
         try:
             claim = await self._cluster.resource_claim(pod.namespace, name)
         except ClaimNotReadError as error:
-            raise DynamicResourcesError(f"fetch ResourceClaim {name}: {error}") from None
+            raise self._not_fetched(pod, name, str(error)) from None
         if claim is None:
-            raise DynamicResourcesError(
-                f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
-            )
-        refusal = (owner_refusal(pod, claim) if is_generated else None) or use_refusal(pod, claim)
+            raise self._not_fetched(pod, name, f'resourceclaims.resource.k8s.io "{name}" not found')
+        refusal = (owner_refusal(pod, claim) if is_generated else None) or use_refusal(pod, claim, self._texts)
         if refusal is not None:
             raise DynamicResourcesError(refusal)
+        return claim
+
+    def _not_fetched(self, pod: Pod, name: str, reason: str) -> DynamicResourcesError:
+        return DynamicResourcesError(self._texts.fetch.format(claim=name, pod=pod.name, error=reason))
+
+    def _new(self, claim: Mapping[str, Any]) -> ClaimInfo:
         info = ClaimInfo.of(claim)
         if info is None:
-            raise DynamicResourcesError(f"ResourceClaim {name}: not allocated")
-        # A driver that is missing now would be missing for what follows, also where the claim is prepared already.
-        return info, {driver: self.plugins.find(driver) for driver in info.drivers}
+            name, namespace = claim["metadata"]["name"], claim["metadata"].get("namespace", "")
+            raise DynamicResourcesError(self._texts.not_allocated.format(namespace=namespace, claim=name))
+        return info
+
+    def _found(self, driver: str, text: str) -> DriverPlugin:
+        try:
+            return self.plugins.find(driver)
+        except DynamicResourcesError as error:
+            raise DynamicResourcesError(text.format(driver=driver, error=error)) from None
 
     def _joined(self, pod: Pod, new: ClaimInfo) -> ClaimInfo:
         """The claim of the cache, with the pod as a user."""
@@ -250,16 +264,12 @@ class DraManager:
         return info
 
     async def _prepare_by(self, plugin: DriverPlugin, infos: Sequence[ClaimInfo]) -> None:
-        request = NodePrepareResourcesRequest(claims=_claims(infos))
-        response = await self._ask(plugin, "NodePrepareResources", request, NodePrepareResourcesResponse)
-        by_uid = {info.uid: info for info in infos}
-        for uid, answer in response.claims.items():
-            _check_answer("NodePrepareResources", uid, answer, by_uid)
-            info = self._cached(by_uid[uid])
-            if _RESETS_DEVICES.at(self._version):
-                info.drivers[plugin.driver] = None
-            info.add_devices(plugin.driver, map(_prepared, answer.devices))
-        _check_complete("NodePrepareResources", infos, response.claims)
+        async with aclosing(self._calls.prepare(plugin, infos)) as answers:
+            async for asked, devices in answers:
+                info = self._cached(asked)
+                if _RESETS_DEVICES.at(self._version):
+                    info.drivers[plugin.driver] = None
+                info.add_devices(plugin.driver, devices)
 
     def _cached(self, info: ClaimInfo) -> ClaimInfo:
         """The claim of the cache now: while drivers were asked, another one may have taken its place."""
@@ -279,12 +289,12 @@ class DraManager:
         try:
             await self._unprepare(pod.uid, pod.namespace, self._names_to_unprepare(pod))
         except (ClaimsNotWrittenError, DynamicResourcesError) as error:
-            raise DynamicResourcesError(f"unprepare dynamic resources: {error}") from None
+            raise DynamicResourcesError(self._texts.unprepare.format(error=error)) from None
 
     def _names_to_unprepare(self, pod: Pod) -> list[str]:
         if _UNPREPARES_KNOWN_CLAIMS.at(self._version) and (known := self.cache.of_pod(pod.uid)):
             return [info.name for info in known]
-        return [one.claim for one in pod_claims(pod)]
+        return [one.claim for one in pod_claims(pod, self._texts.unprepare_name)]
 
     async def _unprepare(self, pod: PodUID, namespace: str, names: Iterable[str]) -> None:
         asked: dict[str, list[ClaimInfo]] = {}
@@ -301,18 +311,10 @@ class DraManager:
             for driver in info.drivers:
                 asked.setdefault(driver, []).append(info)
         for driver, infos in asked.items():
-            await self._unprepare_by(driver, infos)
+            await self._calls.unprepare(self._found(driver, self._texts.unprepare_driver), infos)
         for info in leaving.values():
             self.cache.remove(namespace, info.name)
-        self._save("checkpoint ResourceClaim state")
-
-    async def _unprepare_by(self, driver: str, infos: Sequence[ClaimInfo]) -> None:
-        plugin, request = self.plugins.find(driver), NodeUnprepareResourcesRequest(claims=_claims(infos))
-        response = await self._ask(plugin, "NodeUnprepareResources", request, NodeUnprepareResourcesResponse)
-        by_uid = {info.uid: info for info in infos}
-        for uid, answer in response.claims.items():
-            _check_answer("NodeUnprepareResources", uid, answer, by_uid)
-        _check_complete("NodeUnprepareResources", infos, response.claims)
+        self._save(self._texts.save_state)
 
     def might_need_to_unprepare(self, pod: PodUID) -> bool:
         """Whether a pod still uses a claim that this kubelet knows."""
@@ -340,17 +342,11 @@ class DraManager:
 
     # Drivers
 
-    async def _ask(self, plugin: DriverPlugin, method: str, request: Message, answer: type[M]) -> M:
-        try:
-            return await plugin.call(method, request, answer)
-        except RpcError as error:
-            raise DynamicResourcesError(f"{method}: {error}") from None
-
-    def _save(self, purpose: str) -> None:
+    def _save(self, text: str) -> None:
         try:
             self._file.save(self.cache)
         except ClaimsNotWrittenError as error:
-            raise ClaimsNotWrittenError(f"{purpose}: {error}") from None
+            raise ClaimsNotWrittenError(text.format(error=error)) from None
 
     async def _watch_health(self, plugin: DriverPlugin) -> None:
         """Take the reports of a plugin, whatever services it has named, and ask again after each end."""
@@ -381,30 +377,3 @@ class DraManager:
             self.updates.put_nowait(pods)
         except asyncio.QueueFull:
             _log.error("DRA health update channel is full, discarding pod update notification pods=%s", pods)
-
-
-def _claims(infos: Iterable[ClaimInfo]) -> list[Claim]:
-    return [Claim(namespace=info.namespace, uid=info.uid, name=info.name) for info in infos]
-
-
-def _prepared(device: Device) -> PreparedDevice:
-    return PreparedDevice(
-        pool=device.pool_name,
-        name=device.device_name,
-        # A list of protobuf that is empty is nil in Go.
-        requests=tuple(device.request_names) or None,
-        cdi_ids=tuple(device.cdi_device_ids) or None,
-        share_id=device.share_id if device.HasField("share_id") else None,
-    )
-
-
-def _check_answer(method: str, uid: str, answer: _Answer, asked: Mapping[str, ClaimInfo]) -> None:
-    if uid not in asked:
-        raise DynamicResourcesError(f"{method} returned result for unknown claim UID {uid}")
-    if answer.error:
-        raise DynamicResourcesError(f"{method} failed for ResourceClaim {asked[uid].name}: {answer.error}")
-
-
-def _check_complete(method: str, asked: Sequence[ClaimInfo], answered: Collection[str]) -> None:
-    if len(asked) != len(answered):
-        raise DynamicResourcesError(f"{method} skipped {len(asked) - len(answered)} ResourceClaims")

@@ -3,9 +3,10 @@
 A driver may have several instances of its plugin at once, as during a rolling update; each registers its own endpoint.
 The one that is called is the newest of those that are connected, or the newest of all where none is. A driver without
 a connected instance gets some time; then its ResourceSlices are wiped, so that no more pods come for its devices
-(`slice_wipes`).
+(`slice_wipes`). Before 1.34 the first call connects, and to be registered counts as to be connected.
 
-Source: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, dra_plugin.go (kubernetes v1.34.4).
+Source: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, dra_plugin.go (kubernetes v1.34.4); registration.go,
+plugins_store.go, plugin.go (v1.32.13, v1.33.13).
 """
 
 from __future__ import annotations
@@ -14,20 +15,48 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
 from ..apis.dra import CALL_TIMEOUT_S, SERVICES
 from ..golang.text import quoted
-from ..model.version import Version
+from ..model.version import Difference, Version
 from ..registration.plugin_client import PluginChannel
+from .error_texts import error_texts
 from .pod_claims import DynamicResourcesError
 from .slice_wipes import SliceWipes
 
 __all__ = ["DriverPlugin", "DriverPlugins", "Locate", "OnConnection", "WatchHealth", "as_it_is", "nobody_asks"]
 
 M = TypeVar("M", bound=Message)
+
+_SERVICES: Final = Difference(
+    "the services that the kubelet calls, newest first; it takes the first of the plugin's list that is one of them, "
+    "and refuses a plugin without. Where ``v1alpha3.NodeService`` is among them it takes the newest that is in the "
+    "list, and that one for any other list",
+    {
+        "1.26": "v1beta1.DRAPlugin, v1alpha3.NodeService",
+        "1.34": "v1.DRAPlugin, v1beta1.DRAPlugin",
+    },
+    "pkg/kubelet/cm/dra/plugin/registration.go, ``validateSupportedServices`` (kubernetes v1.33.13); "
+    "dra_plugin_manager.go (v1.34.4)",
+)
+_WATCHES_CONNECTIONS: Final = Difference(
+    "the kubelet connects to the plugin of a driver when that registers, again when the connection ends, and calls the "
+    "newest that is connected; before, the first call connects, the newest is called, and a plugin that dies without "
+    "removing its registration socket keeps its ResourceSlices",
+    {"1.26": False, "1.34": True},
+    "pkg/kubelet/cm/dra/plugin/plugin.go, plugins_store.go (kubernetes/kubernetes#132058; v1.33.13); "
+    "dra_plugin_manager.go, ``HandleConn`` (v1.34.4)",
+)
+_KEEPS_INSTANCES: Final = Difference(
+    "a driver may have several plugins registered at once; before, the newest takes the place of the one before, and "
+    "the end of any of their sockets ends it",
+    {"1.26": False, "1.33": True},
+    "pkg/kubelet/cm/dra/plugin/plugins_store.go, ``add``, ``delete`` (kubernetes v1.32.13, v1.33.13)",
+)
+_OLDEST_SERVICE: Final = "v1alpha3.NodeService"
 
 _log = logging.getLogger(__name__)
 
@@ -39,15 +68,18 @@ class DriverPlugin:
         driver: the driver's name.
         endpoint: path of its socket.
         service: which of `SERVICES` it is called by.
-        is_connected: whether there is a connection now.
     """
 
     def __init__(self, driver: str, endpoint: str, service: str, channel: PluginChannel) -> None:
         self.driver = driver
         self.endpoint = endpoint
         self.service = service
-        self.is_connected = False
         self._channel = channel
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._channel.is_connected
 
     async def call(self, method: str, request: Message, answer: type[M]) -> M:
         """Ask the plugin; a call without a connection fails at once, and each one ends after 45 real seconds.
@@ -70,7 +102,6 @@ class DriverPlugin:
         """Keep a connection, until `close`; calls back when `is_connected` has changed."""
 
         def changed(is_connected: bool) -> None:
-            self.is_connected = is_connected
             _log.info("Connection changed driverName=%s endpoint=%s connected=%s", *self.key, is_connected)
             on_change()
 
@@ -133,6 +164,8 @@ class DriverPlugins:
     ) -> None:
         self._wipes = wipes
         self._version = version
+        self._texts = error_texts(version)
+        self._watches_connections = _WATCHES_CONNECTIONS.at(version)
         self._group = tasks
         self._watch_health = watch_health
         self._within = within
@@ -140,6 +173,8 @@ class DriverPlugins:
         self._on_connection = on_connection
         self._plugins: dict[str, list[DriverPlugin]] = {}
         self._tasks: dict[DriverPlugin, list[asyncio.Task[None]]] = {}
+        self._unclosed: list[DriverPlugin] = []
+        """Not registered any more, and not disconnected, as before 1.34."""
 
     def find(self, driver: str) -> DriverPlugin:
         """The instance that is called.
@@ -148,10 +183,12 @@ class DriverPlugins:
             DynamicResourcesError: none is registered.
         """
         if not driver:
-            raise DynamicResourcesError("DRA driver name is empty")
+            raise DynamicResourcesError(self._texts.no_driver_name)
         plugins = self.of_driver(driver)
         if not plugins:
-            raise DynamicResourcesError(f"DRA driver {driver} is not registered")
+            raise DynamicResourcesError(self._texts.no_driver.format(driver=driver))
+        if not self._watches_connections:
+            return plugins[-1]
         return next((plugin for plugin in reversed(plugins) if plugin.is_connected), plugins[-1])
 
     def of_driver(self, driver: str) -> Sequence[DriverPlugin]:
@@ -161,29 +198,34 @@ class DriverPlugins:
     async def stop(self) -> None:
         """Close all connections; may be called twice."""
         self._wipes.stop()
-        for plugin in [plugin for plugins in self._plugins.values() for plugin in plugins]:
+        for plugin in [*self._unclosed, *(plugin for plugins in self._plugins.values() for plugin in plugins)]:
             await self._end(plugin)
         self._plugins.clear()
+        self._unclosed.clear()
 
     # PluginTypeHandler
 
     def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
-        refusal = _service_refusal(versions)
+        refusal = _service_refusal(versions, self._services)
         if refusal is None:
             return None
-        return f"invalid supported gRPC versions of DRA driver plugin {name} at endpoint {endpoint}: {refusal}"
+        return self._texts.bad_versions.format(driver=name, endpoint=endpoint, error=refusal)
 
     async def register(self, name: str, endpoint: str, versions: Sequence[str]) -> str | None:
         refusal = self.validate(name, endpoint, versions)
         if refusal is not None:
             return refusal
-        if any(plugin.endpoint == endpoint for plugin in self.of_driver(name)):
-            return f"endpoint {endpoint} already registered for DRA driver plugin {name}"
-        # The order is the plugin's, not that of the services.
-        service = next(version for version in versions if version in SERVICES)
+        if not _KEEPS_INSTANCES.at(self._version):
+            self._unclosed += self._plugins.pop(name, [])
+        elif any(plugin.endpoint == endpoint for plugin in self.of_driver(name)):
+            return self._texts.registered_twice.format(endpoint=endpoint, driver=name)
         channel = PluginChannel(self._locate(endpoint), self._version, within=self._within, address=endpoint)
-        plugin = DriverPlugin(name, endpoint, service, channel)
+        plugin = DriverPlugin(name, endpoint, self._service(versions), channel)
         self._plugins.setdefault(name, []).append(plugin)
+        if not self._watches_connections:
+            self._on_connection(name, endpoint, True)
+            self._sync(name)
+            return None
         works = [plugin.keep_connected(lambda: self._changed(plugin))]
         if self._watch_health is not None:
             works.append(self._watch_health(plugin))
@@ -192,21 +234,39 @@ class DriverPlugins:
         return None
 
     async def deregister(self, name: str, endpoint: str) -> None:
-        plugin = next((plugin for plugin in self.of_driver(name) if plugin.endpoint == endpoint), None)
+        ends_any = not _KEEPS_INSTANCES.at(self._version)
+        plugin = next((plugin for plugin in self.of_driver(name) if ends_any or plugin.endpoint == endpoint), None)
         if plugin is None:
             return
         self._plugins[name].remove(plugin)
         self._sync(name)
-        if plugin.is_connected:
-            self._on_connection(name, endpoint, False)
-        await self._end(plugin)
+        if plugin.is_connected or not self._watches_connections:
+            self._on_connection(name, plugin.endpoint, False)
+        if self._watches_connections:
+            await self._end(plugin)
+        else:
+            self._unclosed.append(plugin)
+
+    @property
+    def _services(self) -> Sequence[str]:
+        return _SERVICES.at(self._version).split(", ")
+
+    def _service(self, versions: Sequence[str]) -> str:
+        """The service by which a plugin is called that serves these."""
+        ours = self._services
+        if _OLDEST_SERVICE in ours:
+            return next((version for version in ours if version in versions), _OLDEST_SERVICE)
+        # The order is the plugin's, not that of the services.
+        return next(version for version in versions if version in ours)
 
     def _changed(self, plugin: DriverPlugin) -> None:
         self._on_connection(plugin.driver, plugin.endpoint, plugin.is_connected)
         self._sync(plugin.driver)
 
     def _sync(self, driver: str) -> None:
-        self._wipes.set_usable(driver, any(plugin.is_connected for plugin in self.of_driver(driver)))
+        plugins = self.of_driver(driver)
+        usable = (plugin for plugin in plugins if plugin.is_connected or not self._watches_connections)
+        self._wipes.set_usable(driver, any(usable))
 
     async def _end(self, plugin: DriverPlugin) -> None:
         tasks = self._tasks.pop(plugin, [])
@@ -216,11 +276,11 @@ class DriverPlugins:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _service_refusal(versions: Sequence[str]) -> str | None:
-    """Why a plugin that serves these cannot be called, None where it can."""
+def _service_refusal(versions: Sequence[str], services: Sequence[str]) -> str | None:
+    """Why a plugin that serves these cannot be called by one of the kubelet's services, None where it can."""
     if not versions:
         return "empty list of supported gRPC services (aka supported versions)"
-    if any(version in SERVICES for version in versions):
+    if _OLDEST_SERVICE in services or any(version in services for version in versions):
         return None
-    theirs, ours = (f"[{' '.join(map(quoted, names))}]" for names in (versions, SERVICES))
+    theirs, ours = (f"[{' '.join(map(quoted, names))}]" for names in (versions, services))
     return f"none of services supported by the plugin ({theirs}) are supported by the kubelet ({ours})"

@@ -7,27 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from ..golang.text import quoted
 from ..model.pod import Pod
-from ..model.version import Difference, Version
+from .error_texts import ErrorTexts
 
 __all__ = [
     "DynamicResourcesError",
     "PodClaim",
     "claims_of_container",
-    "not_prepared",
     "owner_refusal",
     "pod_claims",
+    "pod_entries",
     "use_refusal",
 ]
-
-_NAMES_NAMESPACE: Final = Difference(
-    "the error about a claim that was never prepared names its namespace",
-    {"1.26": False, "1.36": True},
-    "pkg/kubelet/cm/dra/manager.go, ``GetResources``, ``prepareResources`` (kubernetes v1.35.4, v1.36.3)",
-)
 
 
 class DynamicResourcesError(Exception):
@@ -49,8 +43,12 @@ class PodClaim:
     is_generated: bool
 
 
-def pod_claims(pod: Pod) -> Iterator[PodClaim]:
-    """The claims of a pod, in order; an entry that turned out to need no claim has none.
+def pod_entries(pod: Pod, error_text: str = "{error}") -> Iterator[tuple[str, PodClaim | None]]:
+    """The entries of ``spec.resourceClaims`` with their claims; None for one that turned out to need no claim.
+
+    Args:
+        pod: with its status.
+        error_text: around the errors; see `ErrorTexts.prepare_name`.
 
     Raises:
         DynamicResourcesError: a claim is not made yet, or an entry names neither claim nor template; once the entries
@@ -64,14 +62,21 @@ def pod_claims(pod: Pod) -> Iterator[PodClaim]:
     for entry in pod.spec.get("resourceClaims") or ():
         name = str(entry.get("name", ""))
         if (claim := entry.get("resourceClaimName")) is not None:
-            yield PodClaim(name, str(claim), is_generated=False)
+            yield name, PodClaim(name, str(claim), is_generated=False)
         elif entry.get("resourceClaimTemplateName") is None:
             text = f'pod "{pod.namespace}/{pod.name}", spec.resourceClaim {quoted(name)}'
-            raise DynamicResourcesError(f"{text}: none of the supported fields are set")
+            raise DynamicResourcesError(error_text.format(error=f"{text}: none of the supported fields are set"))
         elif name not in generated:
-            raise DynamicResourcesError(f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet')
-        elif (claim := generated[name]) is not None:
-            yield PodClaim(name, str(claim), is_generated=True)
+            text = f'pod "{pod.namespace}/{pod.name}": ResourceClaim not created yet'
+            raise DynamicResourcesError(error_text.format(error=text))
+        else:
+            made = generated[name]
+            yield name, None if made is None else PodClaim(name, str(made), is_generated=True)
+
+
+def pod_claims(pod: Pod, error_text: str = "{error}") -> Iterator[PodClaim]:
+    """The claims of a pod, in order; as `pod_entries`."""
+    return (claim for _, claim in pod_entries(pod, error_text) if claim is not None)
 
 
 def claims_of_container(pod: Pod, container: str) -> Sequence[Mapping[str, Any]]:
@@ -84,12 +89,6 @@ def claims_of_container(pod: Pod, container: str) -> Sequence[Mapping[str, Any]]
     return ()
 
 
-def not_prepared(version: Version, namespace: str, claim: str) -> str:
-    """What is wrong where a claim that has to be in the cache is not there."""
-    where = f" in namespace {namespace}" if _NAMES_NAMESPACE.at(version) else ""
-    return f"internal error: unable to get claim info for ResourceClaim {claim}{where}"
-
-
 def owner_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
     """Why a generated claim is not the pod's own, None where it is."""
     metadata = claim["metadata"]
@@ -100,15 +99,13 @@ def owner_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
     return f"ResourceClaim {metadata.get('namespace', '')}/{metadata['name']} {of_pod}"
 
 
-def use_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
+def use_refusal(pod: Pod, claim: Mapping[str, Any], texts: ErrorTexts) -> str | None:
     """Why the pod may not use a claim, None where the claim is reserved for it."""
     reserved = (claim.get("status") or {}).get("reservedFor") or ()
     if any(consumer.get("uid") == pod.uid for consumer in reserved):
         return None
     metadata = claim["metadata"]
-    return (
-        f"pod {pod.name} ({pod.uid}) is not allowed to use ResourceClaim {metadata['name']} ({metadata.get('uid', '')})"
-    )
+    return texts.use.format(pod=pod.name, pod_uid=pod.uid, claim=metadata["name"], uid=metadata.get("uid", ""))
 
 
 def _status(pod: Pod) -> Mapping[str, Any]:

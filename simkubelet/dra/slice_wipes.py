@@ -2,7 +2,7 @@
 
 Source: pkg/kubelet/cm/dra/plugin/dra_plugin_manager.go, ``wipeResourceSlices``, ``sync``;
 pkg/controller/tainteviction/timed_workers.go; k8s.io/apimachinery v0.34.4, pkg/util/wait/backoff.go
-(kubernetes v1.34.4).
+(kubernetes v1.34.4); cm/dra/plugin/registration.go, ``wipeResourceSlices``, ``DeRegisterPlugin`` (v1.32.13, v1.33.13).
 """
 
 from __future__ import annotations
@@ -14,10 +14,22 @@ from typing import Any, Final
 
 from ..cluster_api import ResourceApi
 from ..model.clock import Clock
+from ..model.version import Difference, Version
 
 __all__ = ["SliceWipes"]
 
-_DELAY_S: Final = 30.0
+_DELAY_S: Final = Difference(
+    "seconds that a driver without a usable plugin has to come back before its ResourceSlices are wiped",
+    {"1.26": "0", "1.33": "30"},
+    "pkg/kubelet/cm/dra/manager.go, ``GetWatcherHandler`` (kubernetes v1.32.13, v1.33.13)",
+)
+_RETURN_ENDS_WIPE: Final = Difference(
+    "a driver that comes back while the API server does not answer to the wipe of its ResourceSlices ends the tries",
+    {"1.26": False, "1.33": True, "1.34": False},
+    "pkg/kubelet/cm/dra/plugin/registration.go, ``RegisterPlugin`` (kubernetes v1.32.13, v1.33.13); "
+    "dra_plugin_manager.go, ``sync`` (v1.34.4)",
+)
+
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 300.0
 _PAUSE_FACTOR: Final = 2.0
@@ -30,19 +42,29 @@ class SliceWipes:
     Args:
         node: the node's name.
         cluster: where the slices are.
+        version: the minor it behaves as.
         clock: the node's time.
         tasks: owns the wipes.
-        delay_s: how long a driver has to come back.
+        delay_s: how long a driver has to come back, where it has time at all; None for as long as in that minor.
     """
 
     def __init__(
-        self, node: str, cluster: ResourceApi, *, clock: Clock, tasks: asyncio.TaskGroup, delay_s: float = _DELAY_S
+        self,
+        node: str,
+        cluster: ResourceApi,
+        version: Version,
+        *,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        delay_s: float | None = None,
     ) -> None:
         self._node = node
         self._cluster = cluster
         self._clock = clock
         self._group = tasks
-        self._delay_s = delay_s
+        usual_s = float(_DELAY_S.at(version))
+        self._delay_s = usual_s if delay_s is None or not usual_s else delay_s
+        self._return_ends_wipe = _RETURN_ENDS_WIPE.at(version)
         self._gone: dict[str, asyncio.Task[None] | None] = {}
         """Driver -> what waits to wipe its slices; None once that has begun."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,7 +87,9 @@ class SliceWipes:
             if (waiting := self._gone.pop(driver, None)) is not None:
                 waiting.cancel()
         elif driver not in self._gone:
-            self._gone[driver] = self._run(self._wipe_later(driver))
+            begun = self._run(self._wipe_later(driver))
+            # Without a delay the wipe has begun.
+            self._gone[driver] = begun if self._delay_s else None
 
     def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work, name=f"ResourceSlices of {self._node}")
@@ -74,8 +98,10 @@ class SliceWipes:
         return task
 
     async def _wipe_later(self, driver: str) -> None:
-        await self._clock.sleep(self._delay_s)
-        self._gone[driver] = None
+        if self._delay_s:
+            await self._clock.sleep(self._delay_s)
+        if not self._return_ends_wipe:
+            self._gone[driver] = None
         await self._wipe(driver)
 
     async def _wipe(self, driver: str | None) -> None:

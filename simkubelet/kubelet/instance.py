@@ -26,13 +26,14 @@ from ..devices.plugin_folder import PluginFolder
 from ..devices.pod_devices import DeviceID
 from ..dra.claim_info import ClaimInfo
 from ..dra.container_claims import DynamicDevice
-from ..dra.manager import HAS_DRA_MANAGER, DraManager
+from ..dra.manager import DraManager
 from ..dra.slice_wipes import SliceWipes
 from ..model.config import KubeletConfig
 from ..model.errors import HostError, KubeletPanicError
 from ..model.events import DriverConnected, DriverDisconnected, PluginSocketFound
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
+from ..model.version import DYNAMIC_RESOURCES
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
@@ -82,7 +83,7 @@ class KubeletInstance:
             running_at_start=frozenset() if records.cri.of_lists else records.running(),
             exited_at_start=frozenset() if records.cri.of_lists else records.exited(),
             observe=context.observe,
-            dra=self._dra_manager(directory, config, active, unix_time) if HAS_DRA_MANAGER.at(config.version) else None,
+            dra=self._dra_manager(directory, config, active, unix_time) if config.is_on(DYNAMIC_RESOURCES) else None,
         )
         volumes = Volumes(directory, context.cluster)
         self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
@@ -105,7 +106,7 @@ class KubeletInstance:
             active_pods=lambda: active if self.containers.allocator.are_sources_ready else None,
             unix_time=unix_time,
             follows_health=config.is_on("ResourceHealthStatus"),
-            wipes=SliceWipes(config.node, context.cluster, clock=context.clock, tasks=context.tasks),
+            wipes=SliceWipes(config.node, context.cluster, config.version, clock=context.clock, tasks=context.tasks),
             within=directory.resolve(),
             locate=partial(socket_path, directory),
             on_connection=self._note_driver,

@@ -16,7 +16,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from .errors import InputError
 
-__all__ = ["DEFAULT", "FEATURE_GATES", "SUPPORTED", "Difference", "Gate", "Version", "version"]
+__all__ = ["DEFAULT", "DYNAMIC_RESOURCES", "FEATURE_GATES", "SUPPORTED", "Difference", "Gate", "Version", "version"]
 
 _PATCHES: Final[Mapping[int, int]] = {
     26: 15,
@@ -130,6 +130,7 @@ def _first(release: str) -> Version:
     return Version(int(minor), int(patch or 0))
 
 
+DYNAMIC_RESOURCES: Final = "DynamicResourceAllocation"
 FEATURE_GATES: Final[Mapping[str, Gate]] = {
     gate.name: gate
     for gate in (
@@ -146,6 +147,13 @@ FEATURE_GATES: Final[Mapping[str, Gate]] = {
             "(kubernetes v1.27.16, v1.28.15, v1.29.6, v1.34.4)",
             name="DevicePluginCDIDevices",
             removed="1.34",
+        ),
+        Gate(
+            "the kubelet has a DRA manager, which is simulated from 1.32 on; without it pods start without claims",
+            {"1.26": None, "1.32": False, "1.34": True},
+            "pkg/features/kube_features.go; cm/container_manager_linux.go, ``NewContainerManager`` "
+            "(kubernetes v1.31.14, v1.32.13, v1.33.13, v1.34.4)",
+            name=DYNAMIC_RESOURCES,
         ),
         Gate(
             "PodResources lists the claims of containers",

@@ -110,6 +110,11 @@ class PluginChannel:
                 else:
                     return
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection that takes calls."""
+        return self._connection is not None and self._connection.is_usable
+
     async def connect(self) -> None:
         """Connect, unless there is a connection; raises as `call`."""
         await self._connected()

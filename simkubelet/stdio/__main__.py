@@ -17,9 +17,8 @@ from typing import Any, Final, NoReturn
 import click
 
 from ..devices.plugin_folder import PluginFolder
-from ..dra.manager import HAS_DRA_MANAGER
 from ..model.errors import InputError, SimkubeletError
-from ..model.version import DEFAULT, SUPPORTED, version
+from ..model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, SUPPORTED, version
 from . import checkpoint_commands, claim_commands, device_commands, dra_commands, kubelet_commands, pod_commands
 from .dra_node import DraNode
 from .lines import serve_lines
@@ -110,9 +109,9 @@ def command(directory: Path, manager: str, kubelet_version: str) -> None:
     if manager == _Manager.DEVICES:
         asyncio.run(serve_lines(partial(Node, folder, behaviour), COMMANDS))
         return
-    if not HAS_DRA_MANAGER.at(behaviour):
+    if FEATURE_GATES[DYNAMIC_RESOURCES].at(behaviour) is None:
         raise InputError(
-            f"--manager dra: the DRA manager of Kubernetes {kubelet_version} is not simulated; choose 1.34 or newer"
+            f"--manager dra: the DRA manager of Kubernetes {kubelet_version} is not simulated; choose 1.32 or newer"
         )
     asyncio.run(serve_lines(partial(DraNode, folder.directory, behaviour), DRA_COMMANDS))
 

@@ -120,7 +120,6 @@ class DraNode:
             BadCheckpointError: it does not start on that.
             HostError: plugins cannot be watched for.
         """
-        delay = {"delay_s": self._wiping_ms / 1000} if self._wiping_ms else {}
         manager = DraManager(
             self.directory,
             self.cluster,
@@ -131,7 +130,14 @@ class DraNode:
             active_pods=_no_pods_yet,
             unix_time=self._unix_time,
             follows_health=FEATURE_GATES["ResourceHealthStatus"].is_on(self.version, self.gates),
-            wipes=SliceWipes(self._node, self.cluster, clock=self.clock, tasks=self._tasks, **delay),
+            wipes=SliceWipes(
+                self._node,
+                self.cluster,
+                self.version,
+                clock=self.clock,
+                tasks=self._tasks,
+                delay_s=self._wiping_ms / 1000 or None,
+            ),
         )
         if self._watches:
             self._watcher = PluginManager(

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, Phase, note, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
+from simkubelet.model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, version
 from tests.support.dra_node import claim_object
 from tests.support.dra_sequences import play, recorded_sequences
 from tests.support.dra_sides import DraSides
@@ -33,6 +34,9 @@ STEPS = 10
 ONE, TWO = "one.example.com", "two.example.com"
 ENDPOINTS = {"a.sock": ONE, "b.sock": ONE, "c.sock": TWO}
 PODS = ("p0", "p1", "p2")
+MINOR = os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)
+CONNECTS_AT_REGISTRATION = version(MINOR) >= version("1.34.0")
+KEEPS_INSTANCES = version(MINOR) >= version("1.33.0")
 CLAIMS = ("c0", "c1", "c2")
 
 endpoints = st.sampled_from(sorted(ENDPOINTS))
@@ -44,6 +48,7 @@ services = st.sampled_from(
         ["v1beta1.DRAPlugin", "v1.DRAPlugin"],
         ["v1.DRAPlugin", "v1beta1.DRAPlugin"],
         ["v9", "v1beta1.DRAPlugin"],
+        ["v1alpha3.NodeService", "v1beta1.DRAPlugin"],
         ["v9", 'a "quoted" one'],
         [],
     ]
@@ -70,6 +75,8 @@ devices = st.lists(
 @pytest.fixture(scope="session")
 def oracle() -> Path:
     path = os.environ.get("SIMKUBELET_ORACLE_DRA")
+    if FEATURE_GATES[DYNAMIC_RESOURCES].at(version(MINOR)) is None:
+        pytest.skip(f"the DRA manager of {MINOR} is not simulated")
     if path is None:
         pytest.skip("no oracle: SIMKUBELET_ORACLE_DRA is not set, as the nox session `oracle` does")
     return Path(path)
@@ -77,11 +84,12 @@ def oracle() -> Path:
 
 @pytest.fixture(scope="session")
 def sides(oracle: Path) -> Iterator[DraSides]:
-    both = DraSides(oracle)
+    both = DraSides(oracle, MINOR)
     yield both
     both.close()
 
 
+@pytest.mark.skipif(MINOR != DEFAULT, reason="the recordings are those of the usual version")
 @pytest.mark.parametrize("sequence", [pytest.param(sequence, id=sequence["name"]) for sequence in recorded_sequences()])
 async def test_real_manager_answers_as_recorded(oracle: Path, sequence: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory(prefix="dra-") as folder:
@@ -187,7 +195,7 @@ class BothManagers(RuleBasedStateMachine):
     @initialize(data=st.data(), owner=pods)
     def begin(self, data: st.DataObject, owner: str) -> None:
         for name in data.draw(st.sampled_from([["a.sock", "c.sock"], ["c.sock", "b.sock", "a.sock"], ["a.sock"]])):
-            self.register(name, ["v1.DRAPlugin"])
+            self.register(name, ["v1.DRAPlugin", "v1beta1.DRAPlugin"])
         for name in CLAIMS:
             self.put_claim(name, PODS, owner, data.draw(st.sampled_from(usable)))
         for name in PODS:
@@ -198,21 +206,29 @@ class BothManagers(RuleBasedStateMachine):
     @rule(endpoint=endpoints, services=services)
     def register(self, endpoint: str, services: list[str]) -> None:
         if endpoint not in self.served and endpoint not in self.registered:
-            self.driver("serve", endpoint=endpoint, serve=["v1", "v1beta1"])
+            self.driver("serve", endpoint=endpoint, serve=["v1", "v1beta1", "v1alpha3"])
             self.served.add(endpoint)
         driver = ENDPOINTS[endpoint]
         answer = self.manager("register", driver=driver, endpoint=f"DIR/{endpoint}", services=services)
         if answer["ok"]:
+            if not KEEPS_INSTANCES:
+                self.forget_driver(driver)
             self.registered.append(endpoint)
-            self.wait_until_connected(endpoint, True)
+            if CONNECTS_AT_REGISTRATION:
+                self.wait_until_connected(endpoint, True)
         self.manager("plugin", driver=driver)
 
     @rule(endpoint=endpoints)
     def deregister(self, endpoint: str) -> None:
         self.manager("deregister", driver=ENDPOINTS[endpoint], endpoint=f"DIR/{endpoint}")
-        if endpoint in self.registered:
+        if not KEEPS_INSTANCES:
+            self.forget_driver(ENDPOINTS[endpoint])
+        elif endpoint in self.registered:
             self.registered.remove(endpoint)
         self.manager("plugin", driver=ENDPOINTS[endpoint])
+
+    def forget_driver(self, driver: str) -> None:
+        self.registered = [endpoint for endpoint in self.registered if ENDPOINTS[endpoint] != driver]
 
     @precondition(lambda self: self.served)
     @rule(data=st.data())
@@ -308,6 +324,9 @@ class BothManagers(RuleBasedStateMachine):
         if exchanges:
             real, _ = self.sides.ask("manager", "checkpoint")
             self.manager("write_checkpoint", text=real["text"])
+        self.restart_both()
+
+    def restart_both(self) -> None:
         self.manager("restart")
         self.registered.clear()
         self.compare()
@@ -343,7 +362,8 @@ class BothManagers(RuleBasedStateMachine):
     def containers_are_looked_at(self) -> None:
         for uid, pod in self.pods.items():
             self.manager("might_need_unprepare", uid=uid)
-            self.manager("claim_infos", pod=pod, container="c")
+            if "panic" in self.manager("claim_infos", pod=pod, container="c"):
+                self.restart_both()
             for container in ("c", "more"):
                 self.manager("get_resources", pod=pod, container=container)
 

@@ -93,7 +93,7 @@ class DraDriver:
                 watch = StreamMethod(drahealth.NodeWatchResourcesRequest.FromString, self._watch)
                 methods[f"/{drahealth.HEALTH_SERVICE}/NodeWatchResources"] = watch
                 continue
-            name = dra.SERVICES[f"{service}.DRAPlugin"]
+            name = next(name for told, name in dra.SERVICES.items() if told.startswith(f"{service}."))
             prepare, unprepare = (partial(call, service, endpoint) for call in (self._prepare, self._unprepare))
             methods[f"/{name}/{PREPARE}"] = UnaryMethod(dra.NodePrepareResourcesRequest.FromString, prepare)
             methods[f"/{name}/{UNPREPARE}"] = UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, unprepare)

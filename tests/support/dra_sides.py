@@ -52,8 +52,9 @@ class DraSide:
 class DraSides:
     """Both; answers come as (real, ours)."""
 
-    def __init__(self, oracle: Path) -> None:
-        self.both = DraSide([str(oracle)]), DraSide([sys.executable, "-m", "simkubelet.stdio", "--manager", "dra"])
+    def __init__(self, oracle: Path, minor: str) -> None:
+        ours = [sys.executable, "-m", "simkubelet.stdio", "--manager", "dra", "--kubelet-version", minor]
+        self.both = DraSide([str(oracle)]), DraSide(ours)
 
     def ask(self, whom: str, cmd: str, **fields: Any) -> tuple[Answer, Answer]:
         for side in self.both:

@@ -3,8 +3,8 @@
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
-as the wire is; the scheduler, the DRA manager, the API server's rules and Kubernetes' sample device plugin, unmodified,
-are those of the usual version.
+as the wire is; the scheduler, the API server's rules and Kubernetes' sample device plugin, unmodified, are those of the
+usual version, and so is the DRA manager where a version has none of structured parameters.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -22,6 +22,7 @@ from .go_build import BuildError, Program
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
 DEFAULT_MINOR = "1.34"
+FIRST_DRA_MINOR = "1.32"
 
 
 class Binaries(NamedTuple):
@@ -75,7 +76,7 @@ def oracle(minor: str) -> Program:
     Raises:
         BuildError: There are no pins for it.
     """
-    return _program("oracle", modfile(minor), ("-tags", tags(minor)) if tags(minor) else ())
+    return _program("oracle", modfile(minor), _flags(minor))
 
 
 def stub() -> Program:
@@ -88,9 +89,10 @@ def scheduler() -> Program:
     return _program("scheduler", modfile(DEFAULT_MINOR), ())
 
 
-def dra() -> Program:
-    """Return how the DRA manager's oracle is built."""
-    return _program("dra", modfile(DEFAULT_MINOR), ())
+def dra(minor: str) -> Program:
+    """Return how the DRA manager's oracle is built; raises as `oracle`."""
+    chosen = minor if _number(minor) >= _number(FIRST_DRA_MINOR) else DEFAULT_MINOR
+    return _program("dra", modfile(chosen), _flags(chosen))
 
 
 def registry() -> Program:
@@ -117,9 +119,13 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         stub().build(go, CACHE / "stub"),
         scheduler().build(go, CACHE / "scheduler"),
         sample_plugin().build(go, CACHE / "sample-plugin"),
-        dra().build(go, CACHE / "dra"),
+        dra(minor).build(go, CACHE / f"dra-{minor}"),
         registry().build(go, CACHE / "registry"),
     )
+
+
+def _flags(minor: str) -> tuple[str, ...]:
+    return ("-tags", tags(minor)) if tags(minor) else ()
 
 
 def _program(name: str, pins: Path, flags: tuple[str, ...]) -> Program:

@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_32
 
 package main
 
@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -39,16 +38,13 @@ func (c *cluster) wipe(action clienttesting.Action) (bool, runtime.Object, error
 	c.wipes = append(c.wipes, chosen.String())
 	c.mutex.Unlock()
 	// Inside a reaction the client is locked; its tracker is not.
-	tracker, resource := c.client.Tracker(), resourceapi.SchemeGroupVersion.WithResource("resourceslices")
-	found, err := tracker.List(resource, resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"), "")
+	tracker, resource := c.client.Tracker(), groupVersion.WithResource("resourceslices")
+	found, err := tracker.List(resource, groupVersion.WithKind("ResourceSlice"), "")
 	if err != nil {
 		return true, nil, err
 	}
-	for _, slice := range found.(*resourceapi.ResourceSliceList).Items {
-		known := fields.Set{resourceapi.ResourceSliceSelectorDriver: slice.Spec.Driver}
-		if slice.Spec.NodeName != nil {
-			known[resourceapi.ResourceSliceSelectorNodeName] = *slice.Spec.NodeName
-		}
+	for _, slice := range found.(*sliceList).Items {
+		known := fields.Set{"spec.driver": slice.Spec.Driver, "spec.nodeName": nodeOf(&slice)}
 		if chosen.Matches(known) {
 			if err := tracker.Delete(resource, "", slice.Name); err != nil {
 				return true, nil, err
@@ -70,19 +66,19 @@ func (o *oracle) put(a objectArguments) (wire.Answer, error) {
 	tracker := o.cluster.client.Tracker()
 	switch a.Kind {
 	case "ResourceClaim":
-		var claim resourceapi.ResourceClaim
+		var claim resourceClaim
 		if err := json.Unmarshal(a.Object, &claim); err != nil {
 			return nil, err
 		}
-		resource := resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
+		resource := groupVersion.WithResource("resourceclaims")
 		_ = tracker.Delete(resource, claim.Namespace, claim.Name)
 		return nil, tracker.Create(resource, &claim, claim.Namespace)
 	case "ResourceSlice":
-		var slice resourceapi.ResourceSlice
+		var slice resourceSlice
 		if err := json.Unmarshal(a.Object, &slice); err != nil {
 			return nil, err
 		}
-		resource := resourceapi.SchemeGroupVersion.WithResource("resourceslices")
+		resource := groupVersion.WithResource("resourceslices")
 		_ = tracker.Delete(resource, "", slice.Name)
 		return nil, tracker.Create(resource, &slice, "")
 	}
@@ -90,7 +86,7 @@ func (o *oracle) put(a objectArguments) (wire.Answer, error) {
 }
 
 func (o *oracle) delete(a objectArguments) (wire.Answer, error) {
-	api, ctx := o.cluster.client.ResourceV1(), context.Background()
+	api, ctx := resources(o.cluster.client), context.Background()
 	switch a.Kind {
 	case "ResourceClaim":
 		return nil, api.ResourceClaims(a.Namespace).Delete(ctx, a.Name, metav1.DeleteOptions{})
@@ -101,7 +97,7 @@ func (o *oracle) delete(a objectArguments) (wire.Answer, error) {
 }
 
 func (o *oracle) slices(none) (wire.Answer, error) {
-	found, err := o.cluster.client.ResourceV1().ResourceSlices().List(context.Background(), metav1.ListOptions{})
+	found, err := resources(o.cluster.client).ResourceSlices().List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_32
 
 // Command dra drives the kubelet's real DRA manager, JSON line by JSON line.
 //
@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -62,7 +63,7 @@ func setLog(wanted bool) {
 }
 
 func (o *oracle) handlers() map[string]wire.Handler {
-	return map[string]wire.Handler{
+	handlers := map[string]wire.Handler{
 		"start":                wire.Handle(o.start),
 		"restart":              wire.Handle(o.restart),
 		"stop":                 running(o, o.stop),
@@ -79,13 +80,13 @@ func (o *oracle) handlers() map[string]wire.Handler {
 		"claim_infos":          running(o, o.claimInfos),
 		"might_need_unprepare": running(o, o.mightNeedUnprepare),
 		"reconcile":            running(o, o.reconcile),
-		"allocated_status":     running(o, o.allocatedStatus),
-		"updates":              running(o, o.updates),
 		"checkpoint":           wire.Handle(o.checkpoint),
 		"write_checkpoint":     wire.Handle(o.writeCheckpoint),
 		"ls":                   wire.Handle(o.list),
 		"sleep":                wire.Handle(sleep),
 	}
+	maps.Copy(handlers, o.healthHandlers())
+	return handlers
 }
 
 // none are the arguments of a command that has none.

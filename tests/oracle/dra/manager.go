@@ -1,4 +1,4 @@
-//go:build !before1_34
+//go:build !before1_32
 
 package main
 
@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -17,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/kubelet/cm/dra"
-	draplugin "k8s.io/kubernetes/pkg/kubelet/cm/dra/plugin"
 	"k8s.io/kubernetes/pkg/kubelet/pluginmanager"
 
 	"simkubelet/oracle/wire"
@@ -37,8 +34,8 @@ type oracle struct {
 	dir      string
 	cluster  *cluster
 	settings settings
-	manager  *dra.Manager
-	plugins  *draplugin.DRAPluginManager
+	manager  *draManager
+	plugins  *draPlugins
 	active   []*v1.Pod
 	end      context.CancelFunc
 }
@@ -65,19 +62,18 @@ func (o *oracle) start(a settings) (wire.Answer, error) {
 	if a.Watch != nil {
 		o.settings.Watch = a.Watch
 	}
-	manager, err := dra.NewManager(klog.Background(), o.cluster.client, o.dir)
+	manager, err := newManager(o.cluster.client, o.dir)
 	if err != nil {
 		return nil, err
 	}
 	ctx, end := context.WithCancel(context.Background())
-	o.plugins = draplugin.NewDRAPluginManager(ctx, o.cluster.client, o.node, manager, o.wipingDelay())
-	*field(manager, "draPlugins").Addr().Interface().(**draplugin.DRAPluginManager) = o.plugins
+	o.plugins = o.newPlugins(ctx, manager)
 	*field(manager, "activePods").Addr().Interface().(*dra.ActivePodsFunc) = func() []*v1.Pod { return o.active }
 	field(manager, "sourcesReady").Set(reflect.ValueOf(ready{}))
 	if o.settings.Watch != nil && *o.settings.Watch {
 		watcher := pluginmanager.NewPluginManager(filepath.Join(o.dir, "plugins_registry"), record.NewFakeRecorder(0))
 		watcher.AddHandler(registrationType, o.plugins)
-		go watcher.Run(ready{}, ctx.Done())
+		go runWatcher(ctx, watcher)
 	}
 	o.manager, o.end = manager, end
 	return nil, nil
@@ -90,7 +86,7 @@ func (o *oracle) wipingDelay() time.Duration {
 	return time.Duration(*o.settings.WipingMS) * time.Millisecond
 }
 
-func (o *oracle) node() (*v1.Node, error) {
+func (o *oracle) nodeNow() (*v1.Node, error) {
 	name := "node-1"
 	if o.settings.Node != nil {
 		name = *o.settings.Node
@@ -101,7 +97,7 @@ func (o *oracle) node() (*v1.Node, error) {
 func (o *oracle) stop(none) (wire.Answer, error) {
 	o.manager = nil
 	o.end()
-	o.plugins.Stop()
+	o.stopPlugins()
 	return nil, nil
 }
 
@@ -134,9 +130,6 @@ type reconcileArguments struct {
 	Active []string `json:"active"`
 }
 
-//go:linkname reconcileLoop k8s.io/kubernetes/pkg/kubelet/cm/dra.(*Manager).reconcileLoop
-func reconcileLoop(m *dra.Manager, ctx context.Context)
-
 // reconcile is one turn of the loop, with pods of these uids active.
 func (o *oracle) reconcile(a reconcileArguments) (wire.Answer, error) {
 	o.active = nil
@@ -161,17 +154,17 @@ func (o *oracle) endpointOf(a pluginArguments) string {
 }
 
 func (o *oracle) register(a pluginArguments) (wire.Answer, error) {
-	if err := o.plugins.ValidatePlugin(a.Driver, o.endpointOf(a), a.Services); err != nil {
+	if err := o.validatePlugin(a.Driver, o.endpointOf(a), a.Services); err != nil {
 		return wire.Answer{"stage": "validate"}, err
 	}
-	if err := o.plugins.RegisterPlugin(a.Driver, o.endpointOf(a), a.Services, nil); err != nil {
+	if err := o.registerPlugin(a.Driver, o.endpointOf(a), a.Services); err != nil {
 		return wire.Answer{"stage": "register"}, err
 	}
 	return nil, nil
 }
 
 func (o *oracle) deregister(a pluginArguments) (wire.Answer, error) {
-	o.plugins.DeRegisterPlugin(a.Driver, o.endpointOf(a))
+	o.deregisterPlugin(a.Driver, o.endpointOf(a))
 	return nil, nil
 }
 
@@ -179,28 +172,6 @@ type pluginAnswer struct {
 	Endpoint  string `json:"endpoint"`
 	Service   string `json:"service"`
 	Connected bool   `json:"connected"`
-}
-
-// plugin tells the instances of a driver's plugin in the order of their registration, and which one is called.
-func (o *oracle) plugin(a pluginArguments) (wire.Answer, error) {
-	used, err := o.plugins.GetPlugin(a.Driver)
-	if err != nil {
-		return nil, err
-	}
-	mutex := field(o.plugins, "mutex").Addr().Interface().(*sync.RWMutex)
-	mutex.RLock()
-	defer mutex.RUnlock()
-	instances := []pluginAnswer{}
-	known := field(o.plugins, "store").MapIndex(reflect.ValueOf(a.Driver))
-	for i := range known.Len() {
-		one := known.Index(i).Interface()
-		plugin := field(one, "DRAPlugin").Interface()
-		instances = append(instances, pluginAnswer{
-			Endpoint: field(plugin, "endpoint").String(), Service: field(plugin, "chosenService").String(),
-			Connected: field(one, "connected").Bool(),
-		})
-	}
-	return wire.Answer{"plugins": instances, "used": field(used, "endpoint").String()}, nil
 }
 
 // field returns the unexported field of the struct that `owner` points to, readable and writable.

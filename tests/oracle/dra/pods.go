@@ -1,13 +1,10 @@
-//go:build !before1_34
+//go:build !before1_32
 
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,26 +69,4 @@ type uidArguments struct {
 
 func (o *oracle) mightNeedUnprepare(a uidArguments) (wire.Answer, error) {
 	return wire.Answer{"value": o.manager.PodMightNeedToUnprepareResources(types.UID(a.UID))}, nil
-}
-
-type statusArguments struct {
-	Pod    v1.Pod       `json:"pod"`
-	Status v1.PodStatus `json:"status"`
-}
-
-func (o *oracle) allocatedStatus(a statusArguments) (wire.Answer, error) {
-	o.manager.UpdateAllocatedResourcesStatus(&a.Pod, &a.Status)
-	text, err := json.Marshal(a.Status)
-	return wire.Answer{"status": json.RawMessage(text)}, err
-}
-
-// updates takes the next list of pods whose devices changed; null where none comes in time.
-func (o *oracle) updates(a timeout) (wire.Answer, error) {
-	select {
-	case update := <-o.manager.Updates():
-		slices.Sort(update.PodUIDs)
-		return wire.Answer{"pod_uids": update.PodUIDs}, nil
-	case <-time.After(a.duration()):
-		return wire.Answer{"pod_uids": nil}, nil
-	}
 }

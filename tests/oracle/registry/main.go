@@ -1,3 +1,5 @@
+//go:build !before1_34 && !since1_35
+
 // Command registry writes objects of resource.k8s.io as the real API server does, JSON line by JSON line: it decodes
 // and defaults them, and asks the real strategies. Nothing is stored.
 package main

@@ -1,3 +1,5 @@
+//go:build !before1_34 && !since1_35
+
 // Command scheduler drives the real kube-scheduler step by step, JSON line by JSON line.
 //
 // No API server runs: objects are told by commands, and what the scheduler would write there is answered.

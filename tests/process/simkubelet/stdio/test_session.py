@@ -210,8 +210,8 @@ def test_signal_ends_the_program_and_takes_the_socket_away(tmp_path: Path):
         ),
         pytest.param(["--dir", "{tmp}", "--manager", "cpu"], "'cpu' is not one of 'devices', 'dra'", id="manager"),
         pytest.param(
-            ["--dir", "{tmp}", "--manager", "dra", "--kubelet-version", "1.33"],
-            "the DRA manager of Kubernetes 1.33 is not simulated; choose 1.34 or newer",
+            ["--dir", "{tmp}", "--manager", "dra", "--kubelet-version", "1.31"],
+            "the DRA manager of Kubernetes 1.31 is not simulated; choose 1.32 or newer",
             id="no DRA manager",
         ),
         pytest.param(["--dir", "{tmp}", "--verbose"], "No such option '--verbose'", id="unknown option"),
