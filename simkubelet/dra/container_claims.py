@@ -20,7 +20,7 @@ from ..model.resources import ResourceName
 from ..model.version import Difference, Version
 from .claim_info import ClaimInfo, ClaimInfoCache, PreparedDevice
 from .error_texts import error_texts, not_prepared
-from .health import DriverHealth
+from .health import FOLLOWS_HEALTH, DriverHealth
 from .pod_claims import DynamicResourcesError, claims_of_container, pod_claims, pod_entries
 
 __all__ = ["ContainerClaims", "DynamicDevice", "claimed_cdi_devices"]
@@ -107,6 +107,8 @@ class ContainerClaims:
 
     def health_status(self, pod: Pod) -> Mapping[str, Sequence[ResourceStatus]]:
         """The health of the devices of a pod's app containers: container -> its claims that have devices."""
+        if not FOLLOWS_HEALTH.at(self._version):
+            return {}
         apps = [container.name for container in pod.app_containers]
         statuses = {name: self._statuses(pod, name) for name in apps}
         return {

@@ -19,8 +19,17 @@ from typing import Any, Final
 from .._internal.replaced_file import FileNotReplacedError, replace_file
 from ..apis.drahealth import HEALTHY, UNHEALTHY, NodeWatchResourcesResponse
 from ..golang.text import json_string
+from ..model.version import Difference
 
-__all__ = ["DeviceKey", "DriverHealth"]
+__all__ = ["FOLLOWS_HEALTH", "DeviceKey", "DriverHealth"]
+
+FOLLOWS_HEALTH: Final = Difference(
+    "with the gate ``ResourceHealthStatus`` the kubelet asks drivers for the health of their devices, and "
+    "the status of a container has it",
+    {"1.26": False, "1.34": True},
+    "pkg/kubelet/cm/dra/manager.go, ``HandleWatchResourcesStream``; cm/container_manager_linux.go, "
+    "``UpdateAllocatedResourcesStatus`` (kubernetes v1.33.13, v1.34.4)",
+)
 
 DeviceKey = tuple[str, str]
 """Pool and name of a driver's device."""

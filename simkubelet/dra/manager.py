@@ -29,7 +29,7 @@ from .claim_info import ClaimInfo, ClaimInfoCache
 from .container_claims import ContainerClaims
 from .driver_calls import DriverCalls
 from .error_texts import error_texts, not_prepared
-from .health import DriverHealth
+from .health import FOLLOWS_HEALTH, DriverHealth
 from .plugins import DriverPlugin, DriverPlugins, Locate, OnConnection, as_it_is, nobody_asks
 from .pod_claims import DynamicResourcesError, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
@@ -42,11 +42,6 @@ _CHECKS_ALL_CLAIMS_FIRST: Final = Difference(
     "and a driver is looked for when it is called",
     {"1.26": False, "1.34": True},
     "pkg/kubelet/cm/dra/manager.go, ``prepareResources`` (kubernetes v1.33.13, v1.34.4)",
-)
-_FOLLOWS_HEALTH: Final = Difference(
-    "with the gate ``ResourceHealthStatus`` the kubelet asks drivers for the health of their devices",
-    {"1.26": False, "1.34": True},
-    "pkg/kubelet/cm/dra/manager.go, ``HandleWatchResourcesStream`` (kubernetes v1.33.13, v1.34.4)",
 )
 _RESETS_DEVICES: Final = Difference(
     "the devices of a driver's answer take the place of those that it prepared before; before, they are added, and a "
@@ -143,7 +138,7 @@ class DraManager:
             wipes,
             version,
             tasks,
-            self._watch_health if follows_health and _FOLLOWS_HEALTH.at(version) else None,
+            self._watch_health if follows_health and FOLLOWS_HEALTH.at(version) else None,
             within=within,
             locate=locate,
             on_connection=on_connection,

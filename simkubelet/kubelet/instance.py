@@ -89,7 +89,7 @@ class KubeletInstance:
         self.pods = Pods(config, self.containers, records, context, active, volumes, self._allocatable, state, on_panic)
         self._publisher = publisher
         publisher.capacity = self.containers.capacity
-        self._services = _NodeServices(directory, config, context, self.containers, self.pods, records)
+        self._services = _NodeServices(directory, config, context, self.containers, self.pods, records, on_panic)
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: list[asyncio.Task[None]] = []
 
@@ -188,6 +188,7 @@ class _NodeServices:
         containers: ContainerManager,
         pods: Pods,
         records: ContainerRecords,
+        on_panic: Callable[[KubeletPanicError], None],
     ) -> None:
         self._version = config.version
         self._metrics = containers.metrics
@@ -204,7 +205,7 @@ class _NodeServices:
             tasks=context.tasks,
             on_found=lambda socket: context.observe(PluginSocketFound(config.node, str(socket))),
         )
-        provider = _PodResourcesSource(pods, containers)
+        provider = _PodResourcesSource(pods, containers, on_panic)
         self.pod_resources = PodResourcesServer(directory / POD_RESOURCES, provider, config, containers.metrics)
         checks = checks_of(
             config.version, sync_loop=lambda: None, device_plugin=lambda: containers.registration.failure
@@ -244,9 +245,10 @@ class _NodeServices:
 class _PodResourcesSource:
     """The pods and devices of one kubelet instance, as PodResources asks for them."""
 
-    def __init__(self, pods: Pods, containers: ContainerManager) -> None:
+    def __init__(self, pods: Pods, containers: ContainerManager, on_panic: Callable[[KubeletPanicError], None]) -> None:
         self._pods = pods
         self._containers = containers
+        self._on_panic = on_panic
 
     def pods(self) -> Iterable[Pod]:
         return self._pods.known()
@@ -264,4 +266,9 @@ class _PodResourcesSource:
         return self._containers.allocatable_devices()
 
     def dynamic_resources(self, pod: Pod, container: str) -> Iterable[tuple[ClaimInfo, Sequence[DynamicDevice]]]:
-        return self._containers.dynamic_resources(pod, container)
+        try:
+            return self._containers.dynamic_resources(pod, container)
+        except KubeletPanicError as panic:
+            self._on_panic(panic)
+            # The caller gets no answer: its connection ends.
+            raise asyncio.CancelledError from panic
