@@ -45,6 +45,13 @@ _LISTS_NEEDLESS_ENTRIES: Final = Difference(
     "pkg/kubelet/cm/dra/manager.go, ``GetContainerClaimInfos`` (kubernetes v1.33.13, v1.34.4)",
 )
 
+_READS_NAMED_ENTRIES: Final = Difference(
+    "a container is created though an entry of its pod that it does not name has no claim yet; an entry without one is "
+    "reported before a claim that is not prepared",
+    {"1.26": False, "1.36": True},
+    "pkg/kubelet/cm/dra/manager.go, ``GetResources`` (kubernetes v1.35.4, v1.36.3)",
+)
+
 _log = logging.getLogger(__name__)
 
 
@@ -78,7 +85,8 @@ class ContainerClaims:
             DynamicResourcesError: a claim is not in the cache; the container cannot be created.
         """
         missing = partial(not_prepared, self._version)
-        used = _used(self._cache, pod, container, missing, self._texts.container_name)
+        only = _READS_NAMED_ENTRIES.at(self._version)
+        used = _used(self._cache, pod, container, missing, self._texts.container_name, reads_named_only=only)
         return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
 
     def infos(self, pod: Pod, container: str) -> list[ClaimInfo]:
@@ -176,10 +184,13 @@ def _used(
     error_text: str = "{error}",
     *,
     panics_without_claim: bool = False,
+    reads_named_only: bool = False,
 ) -> Iterator[tuple[ClaimInfo, str]]:
     """The claims of a container with the request that it makes of each, which may be empty."""
     requested = claims_of_container(pod, container)
-    for entry, one in pod_entries(pod, error_text):
+    only = {str(claim.get("name", "")) for claim in requested} if reads_named_only else None
+    entries = pod_entries(pod, error_text, only)
+    for entry, one in list(entries) if reads_named_only else entries:
         for claim in requested:
             if claim.get("name") != entry:
                 continue

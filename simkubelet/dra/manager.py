@@ -221,7 +221,8 @@ class DraManager:
             raise self._not_fetched(pod, name, str(error)) from None
         if claim is None:
             raise self._not_fetched(pod, name, f'resourceclaims.resource.k8s.io "{name}" not found')
-        refusal = (owner_refusal(pod, claim) if is_generated else None) or use_refusal(pod, claim, self._texts)
+        refusal = owner_refusal(pod, claim, self._version) if is_generated else None
+        refusal = refusal or use_refusal(pod, claim, self._texts)
         if refusal is not None:
             raise DynamicResourcesError(refusal)
         return claim

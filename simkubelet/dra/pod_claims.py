@@ -5,12 +5,13 @@ Source: k8s.io/dynamic-resource-allocation v0.34.4, resourceclaim/resourceclaim.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..golang.text import quoted
 from ..model.pod import Pod
+from ..model.version import Difference, Version
 from .error_texts import ErrorTexts
 
 __all__ = [
@@ -22,6 +23,13 @@ __all__ = [
     "pod_entries",
     "use_refusal",
 ]
+
+
+_WRITES_KINDS_LARGE: Final = Difference(
+    "the text about a claim of another owner speaks of the ``Pod``; before, of the ``pod``",
+    {"1.26": False, "1.36": True},
+    "k8s.io/dynamic-resource-allocation, resourceclaim/resourceclaim.go, ``IsForPod`` (v0.35.4, v0.36.3)",
+)
 
 
 class DynamicResourcesError(Exception):
@@ -43,12 +51,15 @@ class PodClaim:
     is_generated: bool
 
 
-def pod_entries(pod: Pod, error_text: str = "{error}") -> Iterator[tuple[str, PodClaim | None]]:
+def pod_entries(
+    pod: Pod, error_text: str = "{error}", only: Collection[str] | None = None
+) -> Iterator[tuple[str, PodClaim | None]]:
     """The entries of ``spec.resourceClaims`` with their claims; None for one that turned out to need no claim.
 
     Args:
         pod: with its status.
         error_text: around the errors; see `ErrorTexts.prepare_name`.
+        only: names of the entries to look at; None for all.
 
     Raises:
         DynamicResourcesError: a claim is not made yet, or an entry names neither claim nor template; once the entries
@@ -61,6 +72,8 @@ def pod_entries(pod: Pod, error_text: str = "{error}") -> Iterator[tuple[str, Po
     }
     for entry in pod.spec.get("resourceClaims") or ():
         name = str(entry.get("name", ""))
+        if only is not None and name not in only:
+            continue
         if (claim := entry.get("resourceClaimName")) is not None:
             yield name, PodClaim(name, str(claim), is_generated=False)
         elif entry.get("resourceClaimTemplateName") is None:
@@ -89,13 +102,14 @@ def claims_of_container(pod: Pod, container: str) -> Sequence[Mapping[str, Any]]
     return ()
 
 
-def owner_refusal(pod: Pod, claim: Mapping[str, Any]) -> str | None:
+def owner_refusal(pod: Pod, claim: Mapping[str, Any], version: Version) -> str | None:
     """Why a generated claim is not the pod's own, None where it is."""
     metadata = claim["metadata"]
     owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
     if metadata.get("namespace", "") == pod.namespace and owners and owners[0].get("uid") == pod.uid:
         return None
-    of_pod = f"was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
+    kind = "Pod" if _WRITES_KINDS_LARGE.at(version) else "pod"
+    of_pod = f"was not created for {kind} {pod.namespace}/{pod.name} ({kind} is not owner)"
     return f"ResourceClaim {metadata.get('namespace', '')}/{metadata['name']} {of_pod}"
 
 

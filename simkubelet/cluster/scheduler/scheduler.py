@@ -51,7 +51,7 @@ class Scheduler:
 
     def __init__(self, store: Store, clock: Clock, version: Version) -> None:
         state = ClusterState()
-        self._inventory = Inventory(store.objects)
+        self._inventory = Inventory(store.objects, version)
         self._version = version
         self.queue = SchedulingQueue(clock.now, version, self._gate)
         self._store = store

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ....dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
+from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
 from .pools import DeviceID, Slice
@@ -29,8 +30,9 @@ class Inventory:
         allocated: the devices that claims have, without those that are only administrated.
     """
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, version: Version) -> None:
         self._objects = objects
+        self._version = version
         self.classes: dict[str, JSON] = {}
         self.allocated: set[DeviceID] = set()
         self._of_nodes: defaultdict[str, dict[str, Slice]] = defaultdict(dict)
@@ -75,7 +77,7 @@ class Inventory:
                 raise DynamicResourcesError(f'could not find ResourceClaim "{pod.namespace}/{each.claim}"')
             if claim["metadata"].get("deletionTimestamp"):
                 raise DynamicResourcesError(f'resourceclaim "{each.claim}" is being deleted')
-            if each.is_generated and (refusal := owner_refusal(pod.pod, claim)) is not None:
+            if each.is_generated and (refusal := owner_refusal(pod.pod, claim, self._version)) is not None:
                 raise DynamicResourcesError(refusal)
             yield claim
 

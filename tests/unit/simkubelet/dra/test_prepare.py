@@ -225,3 +225,29 @@ async def test_container_of_an_unprepared_claim_is_refused(
     answer = await world.manager("get_resources", pod=pod_object("p1", "c1"), container="c")
 
     assert answer["error"] == f"internal error: unable to get claim info for ResourceClaim c1{where}"
+
+
+@pytest.mark.parametrize(("minor", "kind"), [("1.35", "pod"), ("1.36", "Pod")])
+async def test_claim_of_another_owner_is_refused_in_the_words_of_the_minor(
+    make_world: Callable[[str], DraWorld], minor: str, kind: str
+) -> None:
+    world = make_world(minor)
+    await world.manager("start")
+    await world.put_claim("c1", "p1", owner="p2")
+
+    answer = await world.manager("prepare", pod=pod_object("p1", c1="c1"))
+
+    assert answer["error"].endswith(f"was not created for {kind} default/pod-p1 ({kind} is not owner)")
+
+
+@pytest.mark.parametrize(("minor", "is_created"), [("1.35", False), ("1.36", True)])
+async def test_container_may_ignore_an_entry_without_its_claim(
+    make_world: Callable[[str], DraWorld], minor: str, is_created: bool
+) -> None:
+    world = make_world(minor)
+    await world.manager("start")
+    pod = pod_object("p1", later="")
+
+    answer = await world.manager("get_resources", pod=pod, container="without")
+
+    assert answer["ok"] is is_created
