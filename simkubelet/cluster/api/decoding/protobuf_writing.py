@@ -31,7 +31,8 @@ def written_object(obj: JSON, schema: Schema) -> bytes:
 
 def written_list(listed: JSON, schema: Schema) -> bytes:
     """A list of objects of one schema."""
-    items = (_message(item, schema, name_of(schema)) for item in listed["items"])
+    name = name_of(schema)
+    items = (_message(item, schema, name) for item in listed["items"])
     return _enveloped(listed, _list(listed, items))
 
 
