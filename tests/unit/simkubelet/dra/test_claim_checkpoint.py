@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -49,6 +50,24 @@ def test_what_was_written_is_read(written: list[ClaimInfo]) -> None:
 
     assert [state_of(info) for info in read] == [state_of(info) for info in written]
     assert encode(read, V1_35) == encode(written, V1_35)
+
+
+@given(st.lists(infos, min_size=1, max_size=3), st.sampled_from(["ClaimUID", "Devices", "PoolName", "RequestNames"]))
+def test_names_of_fields_may_be_in_any_case(written: list[ClaimInfo], field: str) -> None:
+    data = json.loads(encode(written, V1_35))["Data"]
+
+    read = decode(text_of(data.replace(f'"{field}":', f'"{field.swapcase()}":')))
+
+    assert [state_of(info) for info in read] == [state_of(info) for info in written]
+
+
+@pytest.mark.parametrize("value", ["5", "{}", "[1]", '"x"'], ids=["number", "object", "list", "text"])
+def test_list_of_texts_that_is_none_is_refused(value: str) -> None:
+    claim = '{"ClaimUID":"u","ClaimName":"n","Namespace":"s","PodUIDs":{},"DriverState":{"d":{"Devices":[%s]}}}'
+    device = f'{{"PoolName":"p","DeviceName":"d","RequestNames":{value},"CDIDeviceIDs":null}}'
+
+    with pytest.raises(BadCheckpointError, match=r"GetEntries\(\) on checkpoint: json: cannot unmarshal"):
+        decode(text_of('{"kind":"","apiVersion":"","ClaimInfoStateList":[%s]}' % (claim % device)))
 
 
 @given(st.lists(infos, max_size=3, unique_by=lambda info: (info.namespace, info.name)), st.data())
