@@ -16,6 +16,10 @@ Step = Mapping[str, Any]
 """A step as a story has it: ``{"deletePod": {"pod": "p1"}}``."""
 
 _SETTLES_WITHIN: Final = "11s"
+_FOUND_WITHIN: Final = "3m"
+"""A kubelet dials the socket that a killed plugin has left in `plugins_registry/` with pauses of seconds, gives up
+after 10 s, and pauses for up to 122 s, whatever appears at that path meanwhile (v1.34.4, pkg/util/goroutinemap).
+"""
 _REFUSING: Final = ("restricted", "single-numa-node")
 """Topology policies that may refuse a pod though there are devices for it."""
 _ENDS_WITHIN: Final = "3m"
@@ -173,12 +177,14 @@ def healing(world: World) -> Iterator[Step]:
     for pod in [*world.pods, *(f"{pod}-{node}" for node, pod in world.static)]:
         yield {"expect": {"pod": pod, "gone": True, "within": _ENDS_WITHIN}}
     offers = _offers(world.plan.plugins)
+    is_found = any(plugin["serves"].get("registers") == "found" for plugin in world.plan.plugins)
+    within = _FOUND_WITHIN if is_found else _SETTLES_WITHIN
     for node in world.nodes:
         for plugin in world.plan.plugins:
             yield {"startPlugin": {"plugin": plugin["name"], "node": node}}
         if offers:
             # A kubelet publishes what it knew before it knows the plugins.
-            yield {"expect": {"node": node, "connected": offers, "allocatable": offers, "within": _SETTLES_WITHIN}}
+            yield {"expect": {"node": node, "connected": offers, "allocatable": offers, "within": within}}
     is_aligned = any(node.get("topology", {}).get("policy") in _REFUSING for node in world.plan.nodes)
     for index, (resource, count) in enumerate(offers.items()):
         if count and not is_aligned:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,11 @@ from scenarios.story.document import load
 from scenarios.story.verbs.plugin_action import StopPlugin
 
 SEEDS = st.integers(0, 2**31 - 1)
-STUB = {"name": "red", "builtin": "stub", "serves": {"resource": "example.com/red", "devices": [{"id": "red-0"}]}}
+STUB: dict[str, Any] = {
+    "name": "red",
+    "builtin": "stub",
+    "serves": {"resource": "example.com/red", "devices": [{"id": "red-0"}]},
+}
 NODE = {"name": "node-1", "kubernetes": "1.34"}
 
 
@@ -63,3 +69,16 @@ def test_healed_story_ends_with_a_pod_that_has_to_run(tmp_path: Path) -> None:
     assert any(isinstance(step.action, StopPlugin) for step in steps)
     (last,) = [step.expect for step in steps if getattr(step.expect, "pod", "") == "last-0"]
     assert (last.phase, last.devices) == ("Running", {"example.com/red": 1})
+
+
+def test_plugin_that_the_kubelet_has_to_find_has_longer_to_be_found_again() -> None:
+    found = {**STUB, "serves": {**STUB["serves"], "registers": "found"}}
+
+    assert _last_connection(STUB)["within"] == "11s"
+    assert _last_connection(found)["within"] == "3m"
+
+
+def _last_connection(plugin: Mapping[str, Any]) -> Mapping[str, Any]:
+    steps = story_of(Plan((NODE,), (plugin,), ()), "story-1", "A story of a campaign.")["steps"]
+    expectations: list[Mapping[str, Any]] = [step["expect"] for step in steps if "expect" in step]
+    return next(one for one in expectations if "connected" in one)
