@@ -168,9 +168,10 @@ def name_nvidia_dra_driver(session: nox.Session) -> None:
     (session.env["SIMKUBELET_NVIDIA_DRA_DRIVER"],) = built_with_go(session, build_dra_driver, "--nvidia")
 
 
-def name_control_plane(session: nox.Session) -> None:
-    """Build a control plane with Go, and name it to the tests."""
-    (session.env["SIMKUBELET_CONTROL_PLANE"],) = built_with_go(session, build_control_plane)
+def name_control_plane(session: nox.Session, minor: str = build_control_plane.DEFAULT_MINOR) -> None:
+    """Build a control plane of a Kubernetes minor with Go, and name it to the tests."""
+    built = built_with_go(session, build_control_plane, "--kubernetes", minor)
+    (session.env["SIMKUBELET_CONTROL_PLANE"],) = built
 
 
 def name_workloads(session: nox.Session) -> None:
@@ -362,12 +363,17 @@ def asan(session: nox.Session) -> None:
     session.run(BIN / "pytest", *SANITIZED_TESTS, *LONGEST_FIRST, *session.posargs, env=sanitized)
 
 
+JOIN_USAGE = argparse.ArgumentParser(prog="nox -s join --", epilog="Other arguments go to pytest.")
+build_control_plane.add_minor(JOIN_USAGE)
+
+
 @IN_ENVIRONMENT
 def join(session: nox.Session) -> None:
     """Join simulated nodes to a real control plane without nodes, built with Go from Kubernetes' module."""
-    get_programs(session, name_control_plane)
-    chosen = ("tests/join", "--ignore", WORKLOADS, "tests/process/scenarios/up/test_join.py")
-    session.run(BIN / "pytest", *chosen, *EACH_FILE, *session.posargs)
+    chosen, for_pytest = JOIN_USAGE.parse_known_args(session.posargs)
+    get_programs(session, partial(name_control_plane, minor=chosen.kubernetes))
+    tests = ("tests/join", "--ignore", WORKLOADS, "tests/process/scenarios/up/test_join.py")
+    session.run(BIN / "pytest", *tests, *EACH_FILE, *for_pytest)
 
 
 @nox.session(default=False, requires=["environment"])
@@ -408,7 +414,7 @@ def gpu(session: nox.Session) -> None:
 
 ORACLE_USAGE = argparse.ArgumentParser(prog="nox -s oracle --", epilog="Other arguments go to pytest.")
 ORACLE_USAGE.add_argument(
-    "--kubernetes", default=build_oracle.DEFAULT_MINOR, metavar="MINOR", choices=build_oracle.minors()
+    "--kubernetes", default=build_oracle.DEFAULT_MINOR, metavar="MINOR", choices=build_oracle.PINS.minors()
 )
 ORACLE_USAGE.add_argument("--all-versions", action="store_true", help="one Kubernetes minor after the other")
 ORACLE_USAGE.add_argument("--long", action="store_true", help="a hundred times the examples, of a new seed: a night")
@@ -426,7 +432,7 @@ def oracle(session: nox.Session) -> None:
     if chosen.seed is not None:
         session.log(f"`-- --seed {chosen.seed}` gives the same examples again")
         session.env["SIMKUBELET_ORACLE_SEED"] = str(chosen.seed)
-    for minor in build_oracle.minors() if chosen.all_versions else [chosen.kubernetes]:
+    for minor in build_oracle.PINS.minors() if chosen.all_versions else [chosen.kubernetes]:
         get_programs(session, partial(name_oracle, minor=minor))
         session.run(BIN / "pytest", "tests/oracle", *LONGEST_FIRST, *for_pytest, env=files_in_memory())
 

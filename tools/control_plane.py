@@ -1,6 +1,6 @@
 """A real Kubernetes control plane on loopback: etcd, API server, controller manager and scheduler as processes.
 
-    python -m tools.control_plane [--dir DIR]
+    python -m tools.control_plane [--dir DIR] [--kubernetes MINOR]
 
 It has no nodes; ``simkubelet join`` brings them. Everything is below one folder, which goes at the end: certificates of
 an authority made for it, etcd's data, a log of each component, and the kubeconfig of an administrator, whose path is
@@ -331,13 +331,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a control plane until a signal; 3 where it cannot be built or does not run."""
     parser = argparse.ArgumentParser(description="Run a real Kubernetes control plane without nodes, until Ctrl-C.")
     parser.add_argument("--dir", type=Path, help="where its folder is made (default: the system's temporary folder)")
+    build_control_plane.add_minor(parser)
     given = parser.parse_args(arguments)
     ended = threading.Event()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, lambda *_: ended.set())
     folder = Path(tempfile.mkdtemp(prefix="sk-control-plane-", dir=given.dir))
     try:
-        with ControlPlane(build_control_plane.build(), folder) as control_plane:
+        with ControlPlane(build_control_plane.build(given.kubernetes), folder) as control_plane:
             print(f"export KUBECONFIG={control_plane.kubeconfig}", flush=True)
             ended.wait()
             control_plane.check()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -35,6 +36,45 @@ def find_go(needed: str, purpose: str) -> str:
     if go is None:
         raise BuildError(f"no `go` on the PATH: install Go {needed} or newer {purpose}")
     return go
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesPins:
+    """The pins of a Go module that is built with several versions of Kubernetes, each the newest patch of a minor.
+
+    Attributes:
+        module: Its folder; ``versions/<minor>.mod`` pins a minor.
+        usual: The minor that its ``go.mod`` pins.
+    """
+
+    module: Path
+    usual: str
+
+    def minors(self) -> list[str]:
+        """Return the minors that have pins, oldest first: "1.29" and so on."""
+        others = (path.stem for path in (self.module / "versions").glob("*.mod"))
+        return sorted({self.usual, *others}, key=lambda minor: int(minor.removeprefix("1.")))
+
+    def modfile(self, minor: str) -> Path:
+        """Return the file that pins a minor.
+
+        Raises:
+            BuildError: There is none for it.
+        """
+        if minor not in self.minors():
+            raise BuildError(f"no pins for Kubernetes {minor}: choose one of {', '.join(self.minors())}")
+        return self.path(minor)
+
+    def path(self, minor: str) -> Path:
+        """Return the file that would pin a minor."""
+        return self.module / ("go.mod" if minor == self.usual else f"versions/{minor}.mod")
+
+    def version(self, minor: str) -> str:
+        """Return the pinned version of a minor, such as "v1.34.4"; raises as `modfile`."""
+        found = re.search(r"\bk8s\.io/kubernetes (v[\d.]+)$", self.modfile(minor).read_text(), re.MULTILINE)
+        if found is None:
+            raise BuildError(f"{_below_root(self.modfile(minor))} does not require k8s.io/kubernetes")
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import go_build
-from .go_build import BuildError, Program
+from .go_build import BuildError, KubernetesPins, Program
 
 MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
 DEFAULT_MINOR = "1.34"
 FIRST_DRA_MINOR = "1.32"
+PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
 
 class Binaries(NamedTuple):
@@ -45,23 +46,6 @@ def find_go() -> str:
     return go_build.find_go("1.26", "to build the oracle")
 
 
-def minors() -> list[str]:
-    """Return the Kubernetes minors that have pins, oldest first: "1.29" and so on."""
-    return sorted({DEFAULT_MINOR, *(path.stem for path in (MODULE / "versions").glob("*.mod"))}, key=_number)
-
-
-def modfile(minor: str) -> Path:
-    """Return the file that pins a minor.
-
-    Raises:
-        BuildError: There is none for it.
-    """
-    path = MODULE / ("go.mod" if minor == DEFAULT_MINOR else f"versions/{minor}.mod")
-    if minor not in minors() or not path.exists():
-        raise BuildError(f"no pins for Kubernetes {minor}: choose one of {', '.join(minors())}")
-    return path
-
-
 def tags(minor: str) -> str:
     """Return the build tags of a minor: where it stands to each minor at which the real code's interface changed."""
     number, usual = _number(minor), _number(DEFAULT_MINOR)
@@ -76,34 +60,34 @@ def oracle(minor: str) -> Program:
     Raises:
         BuildError: There are no pins for it.
     """
-    return _program("oracle", modfile(minor), _flags(minor))
+    return _program("oracle", PINS.modfile(minor), _flags(minor))
 
 
 def stub() -> Program:
     """Return how the stub plugin is built."""
-    return _program("stub", modfile(DEFAULT_MINOR), ())
+    return _program("stub", PINS.modfile(DEFAULT_MINOR), ())
 
 
 def scheduler() -> Program:
     """Return how the scheduler's oracle is built."""
-    return _program("scheduler", modfile(DEFAULT_MINOR), ())
+    return _program("scheduler", PINS.modfile(DEFAULT_MINOR), ())
 
 
 def dra(minor: str) -> Program:
     """Return how the DRA manager's oracle is built; raises as `oracle`."""
     chosen = minor if _number(minor) >= _number(FIRST_DRA_MINOR) else DEFAULT_MINOR
-    return _program("dra", modfile(chosen), _flags(chosen))
+    return _program("dra", PINS.modfile(chosen), _flags(chosen))
 
 
 def registry() -> Program:
     """Return how the oracle with the API server's rules is built."""
-    return _program("registry", modfile(DEFAULT_MINOR), ())
+    return _program("registry", PINS.modfile(DEFAULT_MINOR), ())
 
 
 def sample_plugin() -> Program:
     """Return how Kubernetes' sample device plugin is built."""
     package = "k8s.io/kubernetes/test/images/sample-device-plugin"
-    return Program(name="sample-device-plugin", module=MODULE, package=package, modfile=modfile(DEFAULT_MINOR))
+    return Program(name="sample-device-plugin", module=MODULE, package=package, modfile=PINS.modfile(DEFAULT_MINOR))
 
 
 def build(minor: str = DEFAULT_MINOR) -> Binaries:

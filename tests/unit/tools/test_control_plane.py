@@ -12,8 +12,13 @@ from tools.build import control_plane as build
 from tools.control_plane import ControlPlane, free_ports
 
 
-def test_reported_version_is_the_pinned_one() -> None:
-    assert re.search(rf"k8s\.io/kubernetes {re.escape(build.VERSION)}$", (build.MODULE / "go.mod").read_text(), re.M)
+@pytest.mark.parametrize("minor", build.PINS.minors())
+def test_reported_version_is_the_pinned_one(minor: str) -> None:
+    pinned = re.search(r"k8s\.io/kubernetes (v[\d.]+)$", build.PINS.modfile(minor).read_text(), re.M)
+
+    assert pinned is not None
+    assert pinned[1].startswith(f"v{minor}.")
+    assert f" -X k8s.io/component-base/version.gitVersion={pinned[1]} " in build.version_flags(minor)
 
 
 def test_administrators_kubeconfig_can_be_read(tmp_path: Path) -> None:

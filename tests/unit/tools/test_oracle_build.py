@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tools.build import oracle as build_oracle
-from tools.build import pin_oracle
+from tools.build import pins
 
 
 def test_the_usual_minor_needs_no_tags():
@@ -21,13 +21,11 @@ def test_a_newer_minor_stands_after_the_changes_up_to_it():
     assert build_oracle.tags("1.36") == "since1_35,since1_36"
 
 
-@pytest.mark.parametrize("minor", build_oracle.minors())
+@pytest.mark.parametrize("minor", build_oracle.PINS.minors())
 def test_every_minor_is_pinned_to_one_patch_of_its_own(minor):
-    pins = build_oracle.modfile(minor).read_text()
-
-    assert f"k8s.io/kubernetes v{minor}." in pins
-    assert "./staging" not in pins
-    assert build_oracle.modfile(minor).with_suffix(".sum").exists()
+    assert build_oracle.PINS.version(minor).startswith(f"v{minor}.")
+    assert "./staging" not in build_oracle.PINS.modfile(minor).read_text()
+    assert build_oracle.PINS.modfile(minor).with_suffix(".sum").exists()
 
 
 def test_the_stub_is_the_same_for_all_minors():
@@ -60,16 +58,21 @@ def test_without_go_one_line_and_exit_3(monkeypatch, tmp_path, capsys):
     ],
 )
 def test_pins_come_from_the_files_of_one_version(condition, tags, expected):
-    assert pin_oracle.fits(f"{condition}\n\npackage main\n", tags) is expected
+    assert pins.fits(f"{condition}\n\npackage main\n", tags) is expected
 
 
 def test_pins_replace_each_staging_module_by_the_published_one():
     staging = "".join(f"\tk8s.io/{name} => ./staging/src/k8s.io/{name}\n" for name in ("api", "kms"))
     kubernetes = f"go 1.22.0\n\nreplace (\n{staging})\n"
 
-    pins = pin_oracle.new_pins("1.31.14", kubernetes, {"k8s.io/kms": "v0.31.0"})
+    written = pins.new_pins("oracle", "1.31.14", kubernetes, {"k8s.io/kms": "v0.31.0"})
 
-    assert "\tk8s.io/api => k8s.io/api v0.31.14\n" in pins
-    assert "\tk8s.io/kms => k8s.io/kms v0.31.0\n" in pins
-    assert "\ngo 1.24.0\n" in pins
-    assert "require k8s.io/kubernetes v1.31.14\n" in pins
+    assert written.startswith("module simkubelet/oracle\n\ngo 1.24.0\n\nrequire k8s.io/kubernetes v1.31.14\n")
+    assert "\tk8s.io/api => k8s.io/api v0.31.14\n" in written
+    assert "\tk8s.io/kms => k8s.io/kms v0.31.0\n" in written
+
+
+def test_pins_keep_kubernetes_own_defaults_of_godebug():
+    written = pins.new_pins("control_plane", "1.34.4", "go 1.24.0\n\ngodebug default=go1.24\n", {})
+
+    assert written.startswith("module simkubelet/control_plane\n\ngo 1.24.0\n\ngodebug default=go1.24\n\nrequire ")
