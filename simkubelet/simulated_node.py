@@ -63,7 +63,8 @@ class SimulatedNode:
         self._directory.mkdir(parents=True, exist_ok=True)
         await self._tasks.__aenter__()
         try:
-            scheduling = self._tasks.create_task(Scheduler(self._store, self.clock, self._config.version).run())
+            scheduler = Scheduler(self._store, self.clock, self._config.version, self._config.feature_gates)
+            scheduling = self._tasks.create_task(scheduler.run())
             self._stack.callback(scheduling.cancel)
             self._stack.push_async_callback(self.kubelet.close)
             await self.kubelet.start()

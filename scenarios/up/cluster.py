@@ -39,7 +39,7 @@ from simkubelet.cluster import (
     ensure_priority_classes,
 )
 from simkubelet.model.errors import InputError
-from simkubelet.model.version import version
+from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, version
 
 from ..backends.world.node import SimNode, new_folder, removed_at_end
 from ..story.specs import NodeSpec, PluginSpec
@@ -97,10 +97,10 @@ class LiveCluster:
         self.live = LiveNodes(spec.plugins, spec.images, folder, self._group)
         self._objects = Objects(WallTime(self.live.clock))
         self._store = Store(self._objects, self.live.observe, spec.event_ttl_s)
-        release = version(spec.nodes[0].kubernetes)
+        release, self._gates = version(spec.nodes[0].kubernetes), spec.nodes[0].feature_gates
         self.api = ApiServer(
             self._objects,
-            all_strategies(self._objects, release),
+            all_strategies(self._objects, release, self._gates),
             logs=NodeLogs(self.live.kubelets, lambda: datetime.now(UTC)),
             release=release,
             runtime_config=spec.runtime_config,
@@ -151,9 +151,10 @@ class LiveCluster:
         keep(NodeLifecycle(self._store, clock).run())
         keep(TaintEviction(self._store, clock).run())
         keep(PodGarbageCollector(self._store, clock).run())
-        keep(Scheduler(self._store, clock, kubernetes).run())
+        keep(Scheduler(self._store, clock, kubernetes, self._gates).run())
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
-        keep(ResourceClaimController(self.api.registry, clock, self._store.recorder).run())
+        if FEATURE_GATES[DYNAMIC_RESOURCES].is_on(kubernetes, self._gates):
+            keep(ResourceClaimController(self.api.registry, clock, self._store.recorder).run())
         keep(GarbageCollector(self.api.registry).run())
         keep(self._expire_events())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)

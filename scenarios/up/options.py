@@ -66,6 +66,13 @@ _OPTIONS: Final = (
         help="A Kubernetes minor or patch (default: that of the cluster joined; of a new cluster 1.34).",
     ),
     click.option(
+        "--feature-gates",
+        "gates",
+        multiple=True,
+        metavar="GATE=BOOL,...",
+        help="Turn feature gates on or off, as a kubelet's flag does; those of a new cluster's control plane, too.",
+    ),
+    click.option(
         "--runtime",
         type=click.Choice(["book-keeping", "process"]),
         default="book-keeping",
@@ -116,6 +123,7 @@ class NodeOptions:
     _gpus: int | None
     _plugins: tuple[str, ...]
     _images: tuple[str, ...]
+    _gates: tuple[str, ...]
     _runtime: str
     _files: tuple[str, ...]
 
@@ -135,10 +143,21 @@ class NodeOptions:
             raise click.BadParameter(unsupported(kubernetes, installed().kubernetes), param_hint="--kubelet-version")
         own = None if self._profile is None else GpuSpec(profile=self._profile, count=self._gpus or 8)
         made = tuple(file for text in self._files for file in _files(text))
-        runtime = Runtime(self._runtime)
-        return tuple(
-            NodeSpec(name=name, kubernetes=kubernetes, gpus=own, runtime=runtime, files=made) for name in names
-        )
+        runtime, gates = Runtime(self._runtime), self._feature_gates(kubernetes)
+        specs = (NodeSpec(name=name, kubernetes=kubernetes, gpus=own, runtime=runtime, files=made) for name in names)
+        return tuple(spec.model_copy(update={"feature_gates": gates}) for spec in specs)
+
+    def _feature_gates(self, kubernetes: str) -> Mapping[str, bool]:
+        from simkubelet.kubelet import read_feature_gates
+        from simkubelet.model.errors import InputError
+        from simkubelet.model.version import version
+
+        try:
+            return read_feature_gates(
+                (entry for value in self._gates for entry in value.split(",")), version(kubernetes)
+            )
+        except InputError as error:
+            raise click.BadParameter(str(error), param_hint="--feature-gates") from None
 
     def plugins(self) -> tuple[PluginSpec, ...]:
         """Return the plugins that run on every node.
@@ -175,13 +194,14 @@ def node_options(command: Callable[..., None]) -> Callable[..., None]:
         plugins: tuple[str, ...],
         images: tuple[str, ...],
         kubernetes: str | None,
+        gates: tuple[str, ...],
         runtime: str,
         files: tuple[str, ...],
         is_watched: bool,
         directory: Path | None,
         **others: object,
     ) -> None:
-        made_of = (profile, gpus, plugins, images, runtime, files)
+        made_of = (profile, gpus, plugins, images, gates, runtime, files)
         command(nodes=NodeOptions(nodes, kubernetes, is_watched, directory, *made_of), **others)
 
     given: Callable[..., None] = with_nodes

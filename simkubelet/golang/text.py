@@ -14,6 +14,7 @@ __all__ = [
     "go_duration",
     "json_list",
     "json_string",
+    "parse_bool",
     "quoted",
     "read_json",
     "spew_list",
@@ -22,6 +23,11 @@ __all__ = [
 
 _UNSAFE_IN_HTML: Final = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 _ESCAPES: Final = {'"': '\\"', "\\": "\\\\"} | dict(zip("\a\b\f\n\r\t\v", map("\\{}".format, "abfnrtv"), strict=True))
+
+_BOOLS: Final = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
 
 _VERB: Final = re.compile(r"%[#0+\- ]*\d*(?:\.\d*)?(.?)", re.DOTALL)
 
@@ -78,6 +84,17 @@ def read_json(text: str) -> Any:
         raise InvalidJsonError(message) from None
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+def parse_bool(text: str) -> bool:
+    """Read a bool as Go's ``strconv.ParseBool`` does.
+
+    Raises:
+        ValueError: it is none; the message is Go's.
+    """
+    if text not in _BOOLS:
+        raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
+    return _BOOLS[text]
 
 
 def spew_list(texts: Sequence[str] | None) -> str:

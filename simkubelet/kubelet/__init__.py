@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 
 if typing.TYPE_CHECKING:
+    from .feature_gates import read_feature_gates
     from .kubelet import CONTAINER_LOGS, START_S, Kubelet, new_runtime
 else:
     from .._internal import lazy
@@ -12,6 +13,7 @@ else:
     __getattr__, __dir__ = lazy.exports(
         __name__,
         {
+            ".feature_gates": ("read_feature_gates",),
             ".kubelet": ("CONTAINER_LOGS", "START_S", "Kubelet", "new_runtime"),
         },
     )
@@ -21,4 +23,5 @@ __all__ = [
     "START_S",
     "Kubelet",
     "new_runtime",
+    "read_feature_gates",
 ]

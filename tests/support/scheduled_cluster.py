@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from simkubelet.cluster.objects.objects import JSON, Key, Objects, WallTime
@@ -33,11 +34,11 @@ class ScheduledCluster:
         events: pod, reason and message of each Event, in order.
     """
 
-    def __init__(self, minor: str = "1.34") -> None:
+    def __init__(self, minor: str = "1.34", gates: Mapping[str, bool] | None = None) -> None:
         self.clock = StepClock()
         self.objects = Objects(WallTime(self.clock))
         self.store = Store(self.objects, self._hear)
-        self.scheduler = Scheduler(self.store, self.clock, version(minor))
+        self.scheduler = Scheduler(self.store, self.clock, version(minor), gates)
         self.events: list[tuple[str, str, str]] = []
 
     def node(self, name: str, gpus: int = 1, **parts: Any) -> None:

@@ -20,8 +20,10 @@ class SimBackend(SimulatedWorld):
     ) -> None:
         super().__init__(scenario, directory, keep, plugin_commands)
         uses_api = any(spec.uses_api for spec in scenario.plugins)
-        kubernetes, tools = scenario.nodes[0].kubernetes, (self._clock, self._observe, self._group)
-        self._cluster: SimCluster = SimCluster(kubernetes, uses_api, scenario.has_claims, *tools)
+        first, tools = scenario.nodes[0], (self._clock, self._observe, self._group)
+        self._cluster: SimCluster = SimCluster(
+            first.kubernetes, first.feature_gates, uses_api, scenario.has_claims, *tools
+        )
 
     @property
     def store(self) -> Store:

@@ -127,6 +127,7 @@ class SimCluster:
 
     Args:
         kubernetes: The version of scheduler and API server.
+        gates: Their feature gates that are not as usual.
         uses_api: Whether a plugin talks to the API server; else there is none.
         has_claims: Whether the story has claims; else no controller looks after them.
         clock: The node time.
@@ -140,6 +141,7 @@ class SimCluster:
     def __init__(
         self,
         kubernetes: str,
+        gates: Mapping[str, bool],
         uses_api: bool,
         has_claims: bool,
         clock: Clock,
@@ -148,15 +150,16 @@ class SimCluster:
     ) -> None:
         self.api = Store(Objects(WallTime(clock)), observe)
         self._version = version(kubernetes)
+        self._gates = gates
         self._uses_api = uses_api
-        self._devices = SimulatedDeviceObjects(self.api, self._version) if has_claims else None
+        self._devices = SimulatedDeviceObjects(self.api, self._version, gates) if has_claims else None
         self._clock = clock
         self._tasks = tasks
         self._stack = AsyncExitStack()
 
     async def start(self, folder: Path, kubelets: Mapping[str, Kubelet]) -> Path | None:
         """See `StoryCluster`."""
-        works = [Scheduler(self.api, self._clock, self._version).run()]
+        works = [Scheduler(self.api, self._clock, self._version, self._gates).run()]
         if self._devices is not None:
             works += self._devices.works(self._clock)
         for work in works:
@@ -227,7 +230,7 @@ class SimCluster:
 
         logs = NodeLogs(kubelets, lambda: datetime.now(UTC))
         objects = self.api.objects
-        strategies = all_strategies(objects, self._version)
+        strategies = all_strategies(objects, self._version, self._gates)
         server = ApiServer(objects, strategies, logs=logs, release=self._version)
         try:
             await server.start()

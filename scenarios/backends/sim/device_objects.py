@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from simkubelet.cluster import (
@@ -16,7 +16,7 @@ from simkubelet.cluster import (
 )
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import InputError
-from simkubelet.model.version import Version
+from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, Version
 
 from ...story.verbs.pod_action import Create
 
@@ -29,19 +29,19 @@ class SimulatedDeviceObjects:
     Args:
         store: The cluster's.
         version: Of its control plane.
+        gates: Its feature gates that are not as usual.
     """
 
-    def __init__(self, store: Store, version: Version) -> None:
+    def __init__(self, store: Store, version: Version, gates: Mapping[str, bool]) -> None:
         self._store = store
-        self._registry = Registry(store.objects, all_strategies(store.objects, version))
+        self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates)
+        self._registry = Registry(store.objects, all_strategies(store.objects, version, gates))
         self._registry.create(kind_named("namespaces"), "", {"metadata": {"name": _NAMESPACE}})
 
     def works(self, clock: Clock) -> list[Coroutine[Any, Any, None]]:
         """What makes claims from templates, and takes back those whose pods have ended."""
-        return [
-            ResourceClaimController(self._registry, clock, self._store.recorder).run(),
-            GarbageCollector(self._registry).run(),
-        ]
+        claims = ResourceClaimController(self._registry, clock, self._store.recorder)
+        return [*([claims.run()] if self._has_claims else ()), GarbageCollector(self._registry).run()]
 
     def create(self, action: Create) -> None:
         """Create an object.

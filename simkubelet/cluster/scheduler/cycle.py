@@ -16,7 +16,7 @@ from ...model.version import Difference, Version
 from ..objects.objects import JSON
 from .cluster_state import ClusterState, NodeInfo, PodInfo
 from .dynamic_resources.inventory import Inventory
-from .dynamic_resources.plugin import HAS_DYNAMIC_RESOURCES, BoundClaim, ClaimsCycle
+from .dynamic_resources.plugin import BoundClaim, ClaimsCycle
 from .dynamic_resources.requests import AllocatorError
 from .plugins import Filters, PreferredNodes, scores
 from .refusals import NO_NODES, Plugin, Refusal, failed_scheduling, nodes_available
@@ -74,9 +74,15 @@ class Failure:
 
 
 class SchedulingCycles:
-    """Tries pods, one after the other."""
+    """Tries pods, one after the other.
 
-    def __init__(self, state: ClusterState, inventory: Inventory, version: Version) -> None:
+    Args:
+        state: of the cluster.
+        inventory: its claims and devices; None where dynamic resource allocation is off.
+        version: the scheduler's.
+    """
+
+    def __init__(self, state: ClusterState, inventory: Inventory | None, version: Version) -> None:
         self._state = state
         self._inventory = inventory
         self._version = version
@@ -86,7 +92,7 @@ class SchedulingCycles:
         """Choose a node for a pod; nothing changes."""
         if not self._state.nodes:
             return Failure(NO_NODES)
-        claims = ClaimsCycle(pod, self._inventory if HAS_DYNAMIC_RESOURCES.at(self._version) else None)
+        claims = ClaimsCycle(pod, self._inventory)
         try:
             return _Cycle(pod, self._state, self._version, self._take_turns(), claims).result()
         except AllocatorError as error:
@@ -169,7 +175,7 @@ class _Cycle:
         Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4).
         """
         reasons = f"{nodes_available(len(self._nodes), ())} {_CONFLICT}."
-        if not HAS_DYNAMIC_RESOURCES.at(self._version):
+        if self._claims.is_off:
             return self._failure(reasons, {Plugin.NODE_AFFINITY})
         message = failed_scheduling(reasons, ("not found",), self._version)
         return Failure(message, frozenset({Plugin.NODE_AFFINITY}), nominated_node=None)

@@ -10,20 +10,20 @@ v1.34.4).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...model.clock import Clock
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
-from ...model.version import Difference, Version
+from ...model.version import DYNAMIC_RESOURCES, FEATURE_GATES, Difference, Version
 from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
 from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
-from .dynamic_resources.plugin import HAS_DYNAMIC_RESOURCES, BoundClaim
+from .dynamic_resources.plugin import BoundClaim
 from .hints import Kind, NodeEvent, PodEvent, ResourceEvent, node_changes, pod_changes
 from .plugins import Filters
 from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
@@ -47,16 +47,24 @@ _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher p
 
 
 class Scheduler:
-    """Follows a cluster from the moment it is made; binds its pending pods for as long as `run` runs."""
+    """Follows a cluster from the moment it is made; binds its pending pods for as long as `run` runs.
 
-    def __init__(self, store: Store, clock: Clock, version: Version) -> None:
+    Args:
+        store: the cluster.
+        clock: its time.
+        version: the scheduler's.
+        gates: feature gate -> whether it is on, of those that a user has set.
+    """
+
+    def __init__(self, store: Store, clock: Clock, version: Version, gates: Mapping[str, bool] | None = None) -> None:
         state = ClusterState()
         self._inventory = Inventory(store.objects, version)
         self._version = version
+        self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates or {})
         self.queue = SchedulingQueue(clock.now, version, self._gate)
         self._store = store
         self._clock = clock
-        self._cycles = SchedulingCycles(state, self._inventory, version)
+        self._cycles = SchedulingCycles(state, self._inventory if self._has_claims else None, version)
         self._handlers = _Handlers(state, self.queue, version)
         self._state = state
         self._is_called = asyncio.Event()
@@ -197,7 +205,7 @@ class Scheduler:
         """Source: plugins/dynamicresources/dynamicresources.go, ``PreEnqueue`` (kubernetes v1.34.4)."""
         if pod.is_gated:
             return Plugin.SCHEDULING_GATES
-        is_missing = HAS_DYNAMIC_RESOURCES.at(self._version) and bool(self._inventory.missing(pod))
+        is_missing = self._has_claims and bool(self._inventory.missing(pod))
         return Plugin.DYNAMIC_RESOURCES if is_missing else None
 
     def _call(self) -> None:

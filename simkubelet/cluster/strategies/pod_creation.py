@@ -34,6 +34,7 @@ __all__ = [
     "default_pod",
     "default_pod_spec",
     "default_tolerations",
+    "drop_claims",
     "prepare_pod",
 ]
 
@@ -91,6 +92,16 @@ def prepare_pod(pod: JSON, objects: Objects) -> None:
             }
         ]
     _merge_label_keys(pod)
+
+
+def drop_claims(spec: JSON) -> None:
+    """Drop from a pod's spec what needs the feature gate DynamicResourceAllocation.
+
+    Source: pkg/api/pod/util.go, ``dropDisabledDynamicResourceAllocationFields`` (kubernetes v1.33.13).
+    """
+    spec.pop("resourceClaims", None)
+    for container in _containers(spec):
+        (container.get("resources") or {}).pop("claims", None)
 
 
 def admit_pod(pod: JSON, objects: Objects) -> None:

@@ -18,7 +18,7 @@ from ..api.errors import FieldError, GroupName, StatusError
 from ..api.registry.registry import Strategy, keep_status
 from ..objects.objects import JSON, Key, Objects
 from .container_validation import choose
-from .pod_creation import admit_pod, default_pod, default_tolerations, prepare_pod
+from .pod_creation import admit_pod, default_pod, default_tolerations, drop_claims, prepare_pod
 from .pod_validation import not_simulated, validate_pod_create, validate_pod_spec, validate_tolerations
 from .priority_classes import PriorityError
 
@@ -39,15 +39,23 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class PodStrategy(Strategy):
-    """What is filled into pods, and what of them is refused."""
+    """What is filled into pods, and what of them is refused.
 
-    def __init__(self, objects: Objects) -> None:
+    Args:
+        objects: of the cluster.
+        has_claims: whether pods may use ResourceClaims; else these fields are dropped.
+    """
+
+    def __init__(self, objects: Objects, *, has_claims: bool = True) -> None:
         self._objects = objects
+        self._has_claims = has_claims
 
     def default(self, new: JSON) -> None:
         default_pod(new)
 
     def prepare_for_create(self, new: JSON) -> None:
+        if not self._has_claims:
+            drop_claims(new["spec"])
         self._prepare(new)
         if MIRROR_ANNOTATION in (new["metadata"].get("annotations") or {}):
             return

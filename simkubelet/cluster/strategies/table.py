@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ...model.version import DEFAULT, Version, version
+from ...model.version import DEFAULT, DYNAMIC_RESOURCES, FEATURE_GATES, Version, version
 from ..api.errors import FieldError
 from ..api.registry.names import is_dns_subdomain, is_path_segment
 from ..api.registry.registry import Strategy, keep_status
@@ -51,12 +51,15 @@ _SERVICE_ACCOUNT: Final = "ServiceAccount"
 _PEOPLE: Final = ("User", "Group")
 
 
-def all_strategies(objects: Objects, release: Version | None = None) -> Mapping[str, Strategy]:
+def all_strategies(
+    objects: Objects, release: Version | None = None, gates: Mapping[str, bool] | None = None
+) -> Mapping[str, Strategy]:
     """The rules of one cluster's kinds, by the text of `Kind.resource`; admission looks into its objects.
 
     Args:
         objects: of the cluster.
         release: of its control plane; the default version's where it is None.
+        gates: feature gate -> whether it is on, of those that a user has set.
     """
     served = release or version(DEFAULT)
     return {
@@ -64,7 +67,7 @@ def all_strategies(objects: Objects, release: Version | None = None) -> Mapping[
         **device_strategies(objects, gates_of(served), served),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
-        "pods": PodStrategy(objects),
+        "pods": PodStrategy(objects, has_claims=FEATURE_GATES[DYNAMIC_RESOURCES].is_on(served, gates or {})),
         PRIORITY_CLASSES: PriorityClassStrategy(objects),
     }
 

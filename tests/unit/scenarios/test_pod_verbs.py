@@ -47,7 +47,7 @@ class ScriptedApi(ClusterApi):
 
 @pytest.fixture
 async def cluster() -> SimCluster:
-    cluster = SimCluster("1.34", False, True, ManualClock(), lambda event: None, asyncio.TaskGroup())
+    cluster = SimCluster("1.34", {}, False, True, ManualClock(), lambda event: None, asyncio.TaskGroup())
     spec = {"schedulerName": "mine", "containers": [{"name": "main", "image": "i"}]}
     await cluster.create_pod({"metadata": {"name": "p", "annotations": {"a": "1", "b": "2"}}, "spec": spec})
     return cluster

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Final
 
+from ....golang.text import parse_bool
 from ....model.errors import InputError
 from ....model.version import Difference, Version
 from .kinds import KINDS, Kind, kind_at
@@ -62,11 +63,6 @@ _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES: Final = {"": "api/ga", "beta": "api/beta", "alpha": "api/alpha"}
 _ALL: Final = "api/all"
 _WIDE: Final = (_ALL, *_STAGES.values())
-_BOOLS: Final = {
-    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
-    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
-}
-"""What Go's ``strconv.ParseBool`` takes."""
 
 
 def runtime_config(entries: Iterable[str]) -> dict[str, bool]:
@@ -97,10 +93,10 @@ def _checked(key: str, value: str) -> bool:
         raise InputError(f"the group version {'/'.join(parts[:2])} is not simulated; there are {', '.join(versions)}")
     if parts[2:] and kind_at(*parts) is None:
         raise InputError(f"{parts[0]}/{parts[1]} has no {parts[2]}")
-    if value and value not in _BOOLS:
-        why = f'strconv.ParseBool: parsing "{value}": invalid syntax'
-        raise InputError(f"invalid value of {key}: {value}, err: {why}")
-    return _BOOLS.get(value, True)
+    try:
+        return parse_bool(value) if value else True
+    except ValueError as error:
+        raise InputError(f"invalid value of {key}: {value}, err: {error}") from None
 
 
 class Served:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ....dra.pod_claims import DynamicResourcesError
-from ....model.version import Difference
 from ...objects.node_selection import matches_term
 from ...objects.objects import JSON
 from ..cluster_state import NodeInfo, PodInfo
@@ -22,13 +21,8 @@ from .allocator import AllocationTimeoutError, Allocator
 from .inventory import Inventory
 from .requests import claim_name
 
-__all__ = ["HAS_DYNAMIC_RESOURCES", "BoundClaim", "ClaimsCycle"]
+__all__ = ["BoundClaim", "ClaimsCycle"]
 
-HAS_DYNAMIC_RESOURCES: Final = Difference(
-    'dynamic resource allocation is on by default; the FailedScheduling text then has "no new claims to deallocate"',
-    {"1.26": False, "1.34": True},
-    "pkg/features/kube_features.go (kubernetes v1.34.4)",
-)
 _UNAVAILABLE: Final = "resourceclaim not available on the node"
 _NOT_ALL: Final = "cannot allocate all claims"
 _TIMED_OUT: Final = "timed out trying to allocate devices"
@@ -53,12 +47,14 @@ class ClaimsCycle:
         inventory: None where the plugin is off.
 
     Attributes:
+        is_off: whether there is no such plugin.
         refusal: why no node will do; None where that depends on the node.
     """
 
     def __init__(self, pod: PodInfo, inventory: Inventory | None) -> None:
         self._pod = pod
         self._inventory = inventory
+        self.is_off = inventory is None
         self._claims: tuple[JSON, ...] = ()
         self._unavailable: set[int] = set()
         self._found: dict[str, Refusal | Sequence[JSON]] = {}
@@ -91,7 +87,7 @@ class ClaimsCycle:
         Source: ``PostFilter``.
         """
         if not self._claims:
-            return () if self._inventory is None else (_NO_CLAIMS,), None
+            return () if self.is_off else (_NO_CLAIMS,), None
         for index in sorted(self._unavailable):
             claim = self._claims[index]
             reserved = (claim.get("status") or {}).get("reservedFor") or ()

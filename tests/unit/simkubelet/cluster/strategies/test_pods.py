@@ -16,6 +16,7 @@ from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.cluster.strategies.pods import PodStrategy
 from simkubelet.cluster.strategies.table import all_strategies
 from simkubelet.model.clock import ManualClock
+from simkubelet.model.version import DYNAMIC_RESOURCES, version
 
 PODS = kind_named("pods")
 # What the functions ValidatePodCreate and ValidatePodUpdate of kubernetes v1.34.4 say, the diff of an update left out.
@@ -49,6 +50,28 @@ def update(registry: Registry, change: Any, *, status: bool = False) -> JSON:
 
 def strategy() -> PodStrategy:
     return PodStrategy(Objects(WallTime(ManualClock())))
+
+
+@pytest.mark.parametrize(
+    ("release", "gates", "has_claims"),
+    [
+        ("1.33", {}, False),
+        ("1.33", {DYNAMIC_RESOURCES: True}, True),
+        ("1.34", {}, True),
+        ("1.34", {DYNAMIC_RESOURCES: False}, False),
+    ],
+)
+def test_claims_are_dropped_where_the_gate_is_off(release: str, gates: dict[str, bool], has_claims: bool) -> None:
+    objects = Objects(WallTime(ManualClock()))
+    objects.create(Key("namespaces", "", "default"), {"metadata": {}})
+    objects.create(Key("serviceaccounts", "default", "default"), {"metadata": {}})
+    registry = Registry(objects, all_strategies(objects, version(release), gates))
+    container = {"name": "c", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
+
+    created = create(registry, containers=[container], resourceClaims=[{"name": "gpu", "resourceClaimName": "one"}])
+
+    assert ("resourceClaims" in created["spec"]) == has_claims
+    assert ("claims" in created["spec"]["containers"][0]["resources"]) == has_claims
 
 
 def test_status_of_another_uid_is_refused(registry: Registry) -> None:

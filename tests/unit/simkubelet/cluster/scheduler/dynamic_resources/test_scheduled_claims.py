@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from simkubelet.cluster.objects.objects import JSON, Key
+from simkubelet.model.version import DYNAMIC_RESOURCES
 from tests.support.device_claims import CLASS, DRIVER, claim_for, device, request, slice_of
 from tests.support.scheduled_cluster import ScheduledCluster
 
@@ -20,8 +22,8 @@ NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful 
 class DeviceCluster(ScheduledCluster):
     """A cluster of one node with devices; the class `gpu` is there."""
 
-    def __init__(self, minor: str = "1.34", devices: int = 1) -> None:
-        super().__init__(minor)
+    def __init__(self, minor: str = "1.34", devices: int = 1, gates: Mapping[str, bool] | None = None) -> None:
+        super().__init__(minor, gates)
         self.node("node-1")
         self.write(CLASSES, CLASS)
         if devices:
@@ -188,10 +190,25 @@ def test_claim_of_another_node_is_deallocated_for_its_only_pod(cluster: DeviceCl
     assert cluster.node_of("pod") == "node-1"
 
 
-def test_claims_mean_nothing_before_1_34() -> None:
-    cluster = DeviceCluster("1.33", devices=0)
+@pytest.mark.parametrize("minor", ["1.31", "1.32", "1.33"])
+def test_claims_mean_nothing_before_1_34(minor: str) -> None:
+    cluster = DeviceCluster(minor, devices=0)
 
     cluster.claim_pod("pod")
     cluster.try_all()
 
     assert cluster.node_of("pod") == "node-1"
+
+
+@pytest.mark.parametrize("minor", ["1.32", "1.33"])
+def test_gate_turns_claims_on_before_1_34(minor: str) -> None:
+    cluster = DeviceCluster(minor, gates={DYNAMIC_RESOURCES: True})
+    cluster.write(CLAIMS, claim_for(request()))
+
+    cluster.claim_pod("pod")
+    cluster.claim_pod("other", resourceClaims=[{"name": "gpu", "resourceClaimName": "missing"}])
+    cluster.try_all()
+
+    assert cluster.node_of("pod") == "node-1"
+    assert [one["name"] for one in cluster.claim()["status"]["reservedFor"]] == ["pod"]
+    assert not cluster.node_of("other")

@@ -1,0 +1,76 @@
+"""A cluster of a minor in which claims have to be turned on: a pod with a claim, from the scheduler to its driver."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from simkubelet.remote import ApiClient, read_kubeconfig
+from tests.support.joined_nodes import PODS, eventually_so
+from tests.support.live_cluster import live_cluster
+
+DRIVER = Path(__file__).parents[2] / "scenarios" / "catalog" / "dra" / "driver.py"
+GROUP = "/apis/resource.k8s.io/v1beta1"
+ON = "--runtime-config resource.k8s.io/v1beta1=true --feature-gates DynamicResourceAllocation=true"
+OBJECTS: dict[str, dict[str, Any]] = {
+    f"{GROUP}/deviceclasses": {
+        "kind": "DeviceClass",
+        "metadata": {"name": "gpu.example.com"},
+        "spec": {},
+    },
+    f"{GROUP}/resourceslices": {
+        "kind": "ResourceSlice",
+        "metadata": {"name": "node-1-gpus"},
+        "spec": {
+            "driver": "dra.example.com",
+            "nodeName": "node-1",
+            "pool": {"name": "node", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "device-0", "basic": {}}],
+        },
+    },
+    f"{GROUP}/namespaces/default/resourceclaimtemplates": {
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "one"},
+        "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "deviceClassName": "gpu.example.com"}]}}},
+    },
+}
+POD = {
+    "metadata": {"name": "train"},
+    "spec": {
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],
+        "containers": [{"name": "main", "image": "app", "resources": {"claims": [{"name": "gpu"}]}}],
+    },
+}
+
+
+@pytest.mark.parametrize("minor", ["1.32", "1.33"])
+async def test_pod_runs_with_a_claim_where_gate_and_group_are_on(minor: str) -> None:
+    driver = shlex.quote(f"driver={sys.executable} {DRIVER}")
+    with live_cluster(f"--kubelet-version {minor} {ON} --plugin {driver}") as cluster:
+        async with ApiClient(read_kubeconfig(cluster.kubeconfig)) as client:
+            for path, body in OBJECTS.items():
+                await client.call("POST", path, {"apiVersion": "resource.k8s.io/v1beta1", **body})
+            await client.call("POST", PODS, POD)
+
+            async def is_running() -> bool:
+                pod = await client.get(f"{PODS}/train")
+                return bool(pod["status"]["phase"] == "Running")
+
+            await eventually_so(is_running)
+            (claim,) = (await client.get(f"{GROUP}/namespaces/default/resourceclaims"))["items"]
+            assert [one["name"] for one in claim["status"]["reservedFor"]] == ["train"]
+            (result,) = claim["status"]["allocation"]["devices"]["results"]
+            assert (result["driver"], result["device"]) == ("dra.example.com", "device-0")
+
+
+async def test_pod_has_no_claims_where_the_gate_is_off() -> None:
+    with live_cluster("--kubelet-version 1.33") as cluster:
+        async with ApiClient(read_kubeconfig(cluster.kubeconfig)) as client:
+            created = await client.call("POST", PODS, POD)
+
+    assert "resourceClaims" not in created["spec"]
+    assert created["spec"]["containers"][0]["resources"] == {}
