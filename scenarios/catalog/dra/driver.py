@@ -28,7 +28,8 @@ from simkubelet.apis.pluginregistration import (
     RegistrationStatusResponse,
 )
 
-SERVICE = "v1.DRAPlugin"
+SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+"""Kubelets call the newest that they know; those before 1.34 know no ``v1``."""
 
 
 class Driver:
@@ -46,10 +47,12 @@ class Driver:
     @property
     def methods(self) -> dict[str, Any]:
         """The calls that the kubelet makes, by their names on the wire."""
-        path = f"/{dra.SERVICES[SERVICE]}"
+        prepare = UnaryMethod(dra.NodePrepareResourcesRequest.FromString, self.prepare)
+        unprepare = UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, self.unprepare)
         return {
-            f"{path}/NodePrepareResources": UnaryMethod(dra.NodePrepareResourcesRequest.FromString, self.prepare),
-            f"{path}/NodeUnprepareResources": UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, self.unprepare),
+            f"/{dra.SERVICES[service]}/{name}": method
+            for service in SERVICES
+            for name, method in (("NodePrepareResources", prepare), ("NodeUnprepareResources", unprepare))
         }
 
     async def prepare(self, request: dra.NodePrepareResourcesRequest) -> dra.NodePrepareResourcesResponse:
@@ -99,7 +102,7 @@ async def run(driver: Driver, kubelet: Path, instance: str = "") -> None:
     suffix = f"-{instance}" if instance else ""
     endpoint = kubelet / "plugins" / driver.name / f"dra{suffix}.sock"
     registration = kubelet / PLUGINS_REGISTRY / f"{driver.name}{suffix}-reg.sock"
-    info = PluginInfo(type=dra.DRA_PLUGIN_TYPE, name=driver.name, endpoint=str(endpoint), supported_versions=[SERVICE])
+    info = PluginInfo(type=dra.DRA_PLUGIN_TYPE, name=driver.name, endpoint=str(endpoint), supported_versions=SERVICES)
 
     async def get_info(_: InfoRequest) -> PluginInfo:
         return info
