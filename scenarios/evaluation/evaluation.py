@@ -86,6 +86,7 @@ def _node(wanted: NodeExpectation, snapshot: Snapshot, trace: Trace) -> Mismatch
     for claim, users in wanted.claims.items():
         known = node.claims.get(claim)
         yield from differs(("claims", claim), _in_order(users), ABSENT if known is None else _in_order(known))
+    yield from registered_differ(("resourceSlices",), wanted.resource_slices, node.resource_slices)
     phases = Counter(pod.phase for pod in snapshot.pods.values() if pod.node == wanted.node)
     for phase, count in wanted.pods.items():
         yield from differs(("pods", phase), count, phases[phase])

@@ -94,7 +94,7 @@ def counted(devices: PlacedIds) -> dict[str, int]:
 
 
 def registered_differ(path: DataPath, wanted: Mapping[str, int | list[str] | str], actual: Ids) -> Mismatches:
-    """Compare resources that need not be named at all."""
+    """Compare the devices of resources, or of drivers, that need not be named at all."""
     for resource, devices in wanted.items():
         ids = actual.get(resource)
         if ids is None:

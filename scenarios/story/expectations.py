@@ -17,6 +17,7 @@ from .expected_values import (
     ClaimUsers,
     DeviceNodes,
     Devices,
+    DevicesOrAbsent,
     EventPattern,
     ExpectedCheckpoint,
     Health,
@@ -75,6 +76,11 @@ class Expectation(Part):
         return False
 
     @property
+    def reads_slices(self) -> bool:
+        """Whether it expects anything of ResourceSlices."""
+        return False
+
+    @property
     def asks_pod_resources(self) -> bool:
         """Whether it takes a look at the PodResources API."""
         return not {"pod_resources", "pod_resources_get", "consistent"}.isdisjoint(self.model_fields_set)
@@ -109,6 +115,7 @@ class NodeExpectation(Expectation):
             `corrupt` where it cannot be read.
         claims: Claim -> the pods that use it, as the file `dra_manager_state` of the kubelet has them; `absent` where
             it does not name the claim.
+        resource_slices: Driver -> [devices](#devices) in its ResourceSlices for the node; `absent` where it has none.
         labels: Some labels and their values; `absent` where there is none of that name.
         annotations: The same for annotations.
         kubelet: `running`, `stopped` or `crashed`.
@@ -133,6 +140,7 @@ class NodeExpectation(Expectation):
     pod_resources_get: Mapping[Name, AnsweredDevices] = Field(default_factory=dict)
     checkpoint: ExpectedCheckpoint | None = None
     claims: Mapping[Name, ClaimUsers] = Field(default_factory=dict)
+    resource_slices: Mapping[StrictStr, DevicesOrAbsent] = Field(default_factory=dict)
     labels: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     annotations: Mapping[StrictStr, StrictStr] = Field(default_factory=dict)
     kubelet: KubeletState | None = None
@@ -152,6 +160,10 @@ class NodeExpectation(Expectation):
     @property
     def reads_claims(self) -> bool:
         return bool(self.claims)
+
+    @property
+    def reads_slices(self) -> bool:
+        return bool(self.resource_slices)
 
 
 class ExpectedOptions(FilledPart):

@@ -167,6 +167,11 @@ class Scenario(Part):
         return any(step.expect is not None and step.expect.reads_claims for step in self.steps)
 
     @property
+    def reads_slices(self) -> bool:
+        """Whether it expects anything of ResourceSlices."""
+        return any(step.expect is not None and step.expect.reads_slices for step in self.steps)
+
+    @property
     def has_claims(self) -> bool:
         """Whether a pod names a ResourceClaim or a template of claims, or a step makes objects of their group."""
         actions = [step.action for step in self.steps]

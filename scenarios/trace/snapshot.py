@@ -142,6 +142,7 @@ class NodeView:
         pod_resources_get: Pod -> what that API answers to Get, or the text of its error, where it was asked.
         checkpoint: What the kubelet's checkpoint says, or that there is none, or that it cannot be read.
         claims: Claim -> the pods that use it, as the checkpoint of the kubelet's DRA manager has them.
+        resource_slices: Driver -> the devices of its ResourceSlices for the node.
         labels: Those of its object.
         annotations: Those of its object.
     """
@@ -158,6 +159,7 @@ class NodeView:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    resource_slices: Ids = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,9 @@ class JoinBackend(SimulatedWorld):
         super().__init__(scenario, directory, keep, plugin_commands)
         nodes = {node.name: version(node.kubernetes) for node in scenario.nodes}
         tools = (self._clock, self._observe, self._group)
-        self._cluster = JoinedCluster(session.access, session.kubeconfig.absolute(), nodes, *tools)
+        self._cluster = JoinedCluster(
+            session.access, session.kubeconfig.absolute(), nodes, scenario.reads_slices, *tools
+        )
 
     @property
     def capabilities(self) -> frozenset[Capability]:

@@ -39,9 +39,10 @@ from simkubelet.remote import (
     remove,
 )
 
-from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, MetadataAction, ObjectAction
+from ...trace.snapshot import Ids
 from ..sim.view import RecordedEvent
-from ..world.device_objects import GROUP, DeviceObjects
+from ..world.device_objects import GROUP, SLICES, DeviceObjects, SeenSlices
 
 _log = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class JoinedCluster:
         access: How the server is reached.
         kubeconfig: The same, for plugins.
         nodes: The story's nodes -> the release of their kubelets.
+        reads_slices: Whether the story expects anything of ResourceSlices.
         clock: The nodes' time.
         observe: Called with what happens.
         tasks: Owns what follows the server.
@@ -73,6 +75,7 @@ class JoinedCluster:
         access: ServerAccess,
         kubeconfig: Path,
         nodes: Mapping[str, Version],
+        reads_slices: bool,
         clock: Clock,
         observe: Observer,
         tasks: asyncio.TaskGroup,
@@ -86,6 +89,7 @@ class JoinedCluster:
         self._events = StoryEvents(self._names, observe)
         self._followed = StoryPods(self._names, WallTime(clock), observe, self._events.reveal)
         self._devices = DeviceObjects(self._call_for_devices, _SELECTOR)
+        self._slices = SeenSlices() if reads_slices else None
         self._tasks = tasks
         self._stack = AsyncExitStack()
         self._ready: set[str] = set()
@@ -106,6 +110,8 @@ class JoinedCluster:
         self._stack.push_async_callback(self._take_away)
         for path, follower in ((_PODS, self._followed), (f"{_DEFAULT}/events", self._events)):
             await self._follow(path, follower)
+        if self._slices is not None:
+            await self._follow(f"/apis/{GROUP}/{SLICES}", self._slices)
         return self._kubeconfig
 
     async def stop(self) -> None:
@@ -125,6 +131,10 @@ class JoinedCluster:
     def events_of(self, uid: PodUID) -> Iterable[RecordedEvent]:
         """See `StoryCluster`."""
         return (*self._events.about(uid), *self._remote.events_of(uid))
+
+    def published_devices(self, node: str) -> Ids:
+        """See `StoryCluster`."""
+        return {} if self._slices is None else self._slices.published(node)
 
     async def settle(self) -> None:
         """See `StoryCluster`; a server that is away keeps node time from passing for no longer."""
@@ -164,9 +174,9 @@ class JoinedCluster:
         call = self._devices.allocate(action, {pod.name: pod.uid for pod in pods})
         await self._answered(call, f"does not allocate claim '{action.claim}'")
 
-    async def create_device_object(self, action: Create) -> None:
+    async def change_device_object(self, action: ObjectAction) -> None:
         """See `StoryCluster`."""
-        await self._answered(self._devices.create(action, action.manifest), f"refuses to {action.title}")
+        await self._answered(self._devices.perform(action), f"refuses to {action.title}")
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""

@@ -90,9 +90,9 @@ class ClusterApi:
                 f"the cluster's API server does not answer: {type(error).__name__} {error}".rstrip()
             ) from None
 
-    async def watch(self, kind: str, on_change: OnChange, url: str) -> None:
+    async def watch(self, kind: str, on_change: OnChange, url: str, *, group: str = "v1") -> None:
         """Report every object of a kind, then each change, until cancelled; reconnect when a connection is lost."""
-        known = _Known()
+        known = _Known(group)
         while True:
             try:
                 if not known.version:
@@ -103,7 +103,7 @@ class ClusterApi:
                 await asyncio.sleep(_RETRY_S)
 
     async def _list(self, kind: str, on_change: OnChange, url: str, known: _Known) -> None:
-        listed = await self.call("GET", url)
+        listed = await self.call("GET", url, group=known.group)
         now = {item["metadata"]["uid"]: item for item in listed.get("items", ())}
         for uid in known.items.keys() - now.keys():
             on_change(kind, known.items[uid], False)
@@ -114,7 +114,7 @@ class ClusterApi:
     async def _follow(self, kind: str, on_change: OnChange, url: str, known: _Known) -> None:
         """Take changes until the server ends the watch; the next watch continues where this one ended."""
         params = {"watch": "1", "resourceVersion": known.version, "timeoutSeconds": str(_WATCH_S)}
-        async with self._called("GET", "v1", url, stream=True, params=params, timeout=_WATCH_S + 5) as response:
+        async with self._called("GET", known.group, url, stream=True, params=params, timeout=_WATCH_S + 5) as response:
             if response.is_error:
                 known.version = ""
                 raise HostError(f"the API server refuses to be watched: {response.status_code}")
@@ -138,6 +138,7 @@ class ClusterApi:
 class _Known:
     """What a watch has reported: the objects by uid, and the version to continue from; empty to list all objects."""
 
+    group: str
     items: dict[str, Object] = field(default_factory=dict)
     version: str = ""
 

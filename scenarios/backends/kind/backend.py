@@ -26,9 +26,10 @@ from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import KubeletAction, RuntimeAction
 from ...story.verbs.plugin_action import PluginAction
-from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Create, Delete, ExitContainer, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Delete, ExitContainer, MetadataAction, ObjectAction
 from ...trace.snapshot import Snapshot
 from ...trace.trace import Trace
+from ..world.device_objects import GROUP, SLICES
 from ..world.pod_resources import PodResourcesAnswers
 from .api import ClusterApi, Object
 from .changes import bind, change_device, change_file, change_gpus, change_metadata, device_objects
@@ -205,8 +206,8 @@ class KindBackend:
         self.trace.append(action.event)
 
     @perform.register
-    async def _create_device_object(self, action: Create) -> None:
-        await device_objects(self._api).create(action, renamed(action.manifest, self._names()))
+    async def _change_device_object(self, action: ObjectAction) -> None:
+        await device_objects(self._api).perform(action, lambda manifest: renamed(manifest, self._names()))
 
     @perform.register
     async def _change_plugin(self, action: PluginAction) -> None:
@@ -294,6 +295,8 @@ class KindBackend:
                 await node.ask("create_link", path=path, target=target)
         for kind, url in _WATCHED.items():
             self._tasks.append(asyncio.create_task(self._api.watch(kind, self._changed, url)))
+        if self._scenario.reads_slices:
+            self._tasks.append(asyncio.create_task(self._api.watch("slice", self._changed, SLICES, group=GROUP)))
         await self._plugins.start(self._api, self._nodes, places)
 
     async def _end(self) -> None:

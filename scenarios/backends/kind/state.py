@@ -28,6 +28,7 @@ from simkubelet.model.events import (
 from ...trace.snapshot import KubeletState, NodeView, PluginView, PodEvent, PodView, Snapshot
 from ...trace.trace import Trace
 from ..world.checkpoint import CheckpointFile, checkpoint_view, claim_users, read_checkpoint, read_claims
+from ..world.device_objects import SeenSlices
 from ..world.pod_resources import PodResourcesAnswers
 from .api import Object
 
@@ -76,6 +77,7 @@ class ClusterState:
         self._metadata: dict[str, Object] = {}
         self._responses: dict[tuple[str, str], list[ContainerAllocateResponse]] = {}
         self._claims: dict[str, Sequence[ClaimInfo]] = {}
+        self._slices = SeenSlices()
 
     @property
     def pod_names(self) -> str:
@@ -130,6 +132,10 @@ class ClusterState:
                 self._seen_pod(item, is_there)
             case "event" if is_there:
                 self._seen_event(item)
+            case "slice" if is_there:
+                self._slices.changed(item)
+            case "slice":
+                self._slices.deleted(item)
 
     def seen_checkpoint(self, node: str, text: str | None) -> None:
         """Take the text of a node's checkpoint, None where there is none."""
@@ -143,6 +149,7 @@ class ClusterState:
     def snapshot(self, plugins: tuple[PluginView, ...], answers: Mapping[str, PodResourcesAnswers]) -> Snapshot:
         """All that is known; `answers` has those of the PodResources API of each node."""
         nodes, pods = {}, {}
+        containers = {story: name for name, story in self._names.items()}
         for node, kubernetes in self._versions.items():
             capacity, allocatable = self._published.get(node, ({}, {}))
             api = answers.get(node, PodResourcesAnswers())
@@ -159,6 +166,7 @@ class ClusterState:
                 self._texts(self._metadata.get(node, {}), "labels"),
                 self._texts(self._metadata.get(node, {}), "annotations"),
                 claim_users(self._claims.get(node, ()), self._named),
+                self._slices.published(containers[node]),
             )
         for name, item in self._pods.items():
             view = self._pod_view(name, item)

@@ -21,8 +21,9 @@ from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod, PodUID
 from simkubelet.model.version import version
 
-from ...story.verbs.pod_action import AllocateClaim, Create, MetadataAction
-from ..world.device_objects import claim_body
+from ...story.verbs.pod_action import AllocateClaim, MetadataAction, ObjectAction
+from ...trace.snapshot import Ids
+from ..world.device_objects import SLICES, claim_body, published_devices
 from .device_objects import SimulatedDeviceObjects
 from .view import RecordedEvent
 
@@ -72,6 +73,10 @@ class StoryCluster(Protocol):
         """The Events about a pod."""
         ...
 
+    def published_devices(self, node: str) -> Ids:
+        """Driver -> the devices of its ResourceSlices for a node."""
+        ...
+
     async def settle(self) -> None:
         """Wait until the API server has what kubelets have written, for a moment at most."""
         ...
@@ -105,8 +110,8 @@ class StoryCluster(Protocol):
         """Create a ResourceClaim as it is when it is allocated and reserved for pods, or make it so."""
         ...
 
-    async def create_device_object(self, action: Create) -> None:
-        """Create an object of ``resource.k8s.io``.
+    async def change_device_object(self, action: ObjectAction) -> None:
+        """Create or delete an object of ``resource.k8s.io``.
 
         Raises:
             InputError: The API server refuses it.
@@ -184,6 +189,10 @@ class SimCluster:
         """See `StoryCluster`."""
         return self.api.events_of(uid)
 
+    def published_devices(self, node: str) -> Ids:
+        """See `StoryCluster`."""
+        return published_devices(self.api.objects.all_of(f"{SLICES}.resource.k8s.io"), node)
+
     async def settle(self) -> None:
         """Kubelets write at once here."""
 
@@ -206,10 +215,10 @@ class SimCluster:
         """See `StoryCluster`."""
         self.api.put_claim(claim_body(action, {pod.name: pod.uid for pod in pods}))
 
-    async def create_device_object(self, action: Create) -> None:
+    async def change_device_object(self, action: ObjectAction) -> None:
         """See `StoryCluster`."""
         assert self._devices is not None  # noqa: S101  # the story was looked through for it
-        self._devices.create(action)
+        await self._devices.perform(action)
 
     async def change_metadata(self, action: MetadataAction, subject: Pod | str) -> None:
         """See `StoryCluster`."""

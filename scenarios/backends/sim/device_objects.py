@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from simkubelet.cluster import (
     GarbageCollector,
+    Key,
     Registry,
     ResourceClaimController,
     StatusError,
@@ -18,7 +20,8 @@ from simkubelet.model.clock import Clock
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import DYNAMIC_RESOURCES, FEATURE_GATES, Version
 
-from ...story.verbs.pod_action import Create
+from ...story.verbs.pod_action import Create, DeleteClaim, ObjectAction
+from ..world.device_objects import GOES_WITHIN_S, STILL_THERE
 
 _NAMESPACE = "default"
 
@@ -43,17 +46,31 @@ class SimulatedDeviceObjects:
         claims = ResourceClaimController(self._registry, clock, self._store.recorder)
         return [*([claims.run()] if self._has_claims else ()), GarbageCollector(self._registry).run()]
 
-    def create(self, action: Create) -> None:
-        """Create an object.
+    async def perform(self, action: ObjectAction) -> None:
+        """Create an object, or delete it and wait until it is gone.
 
         Raises:
-            InputError: The API server refuses it.
+            InputError: The API server refuses it, or something keeps the object.
         """
-        kind = kind_named(f"{_PLURALS[action.kind]}.resource.k8s.io")
         try:
-            self._registry.create(kind, _NAMESPACE if kind.namespaced else "", action.manifest)
+            match action:
+                case Create():
+                    kind = kind_named(f"{_PLURALS[action.kind]}.resource.k8s.io")
+                    self._registry.create(kind, _NAMESPACE if kind.namespaced else "", action.manifest)
+                case DeleteClaim():
+                    kind = kind_named("resourceclaims.resource.k8s.io")
+                    self._registry.delete(kind, _NAMESPACE, action.claim)
+                    await self._until_gone(kind.key(_NAMESPACE, action.claim))
         except StatusError as error:
             raise InputError(f"{action.title}: {error}") from None
+        except TimeoutError:
+            raise InputError(f"{action.title}: {STILL_THERE}") from None
+
+    async def _until_gone(self, key: Key) -> None:
+        objects = self._store.objects
+        async with asyncio.timeout(GOES_WITHIN_S):
+            while objects.get(key) is not None:
+                await objects.change.wait(objects.change.count)
 
 
 _PLURALS = {

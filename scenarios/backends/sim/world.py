@@ -42,7 +42,7 @@ from ...story.verbs.file_action import FileAction
 from ...story.verbs.hardware_action import DeviceAction, NvidiaAction
 from ...story.verbs.node_action import Advance, KubeletAction, RunCommand, RuntimeAction
 from ...story.verbs.plugin_action import MeasurePlugin, PluginAction
-from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Create, Delete, ExitContainer, MetadataAction
+from ...story.verbs.pod_action import AllocateClaim, Apply, Bind, Delete, ExitContainer, MetadataAction, ObjectAction
 from ...trace.events import ClockAdvanced
 from ...trace.snapshot import NodeView, PodView, Snapshot
 from ...trace.trace import Trace
@@ -220,8 +220,8 @@ class SimulatedWorld:
         await self._cluster.bind(pod, self._node(action.node).name)
 
     @perform.register
-    async def _create_device_object(self, action: Create) -> None:
-        await self._cluster.create_device_object(action)
+    async def _change_device_object(self, action: ObjectAction) -> None:
+        await self._cluster.change_device_object(action)
 
     @perform.register
     async def _allocate_claim(self, action: AllocateClaim) -> None:
@@ -381,6 +381,8 @@ class SimulatedWorld:
             view = replace(view, checkpoint=checkpoint)
         if self._scenario.reads_claims:
             view = replace(view, claims=claim_users(read_claims(self._nodes[name].claims_text()), self._named))
+        if self._scenario.reads_slices:
+            view = replace(view, resource_slices=self._cluster.published_devices(name))
         return view
 
     def _pod_view(self, pod: Pod, answers: Mapping[str, PodResourcesAnswers]) -> PodView:

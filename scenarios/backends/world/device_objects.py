@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from simkubelet.model.errors import InputError
 
-from ...story.verbs.pod_action import AllocateClaim, Create
+from ...story.verbs.pod_action import AllocateClaim, Create, DeleteClaim, ObjectAction
+from ...trace.snapshot import Ids
 
 GROUP: Final = "resource.k8s.io/v1"
+SLICES: Final = "resourceslices"
 _EXACTLY: Final = {"deviceClassName": "story", "allocationMode": "ExactCount", "count": 1}
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _CLAIMS: Final = "namespaces/default/resourceclaims"
 _PATHS: Final = {
     "DeviceClass": "deviceclasses",
-    "ResourceSlice": "resourceslices",
+    "ResourceSlice": SLICES,
     "ResourceClaim": _CLAIMS,
     "ResourceClaimTemplate": "namespaces/default/resourceclaimtemplates",
 }
+
+GOES_WITHIN_S: Final = 10.0
+"""How long an object may take to go after its deletion: the controller has to have seen the end of its pods."""
+STILL_THERE: Final = "it is still there; delete the pods first that use it"
+_LOOK_S: Final = 0.2
+
+JSON = Mapping[str, Any]
 
 Call = Callable[[str, str, Any], Awaitable[dict[str, Any]]]
 """One call: method, path below the group, and body or None. It answers nothing where the server answers 404.
@@ -48,6 +58,39 @@ def claim_body(action: AllocateClaim, pods: Mapping[str, str]) -> dict[str, Any]
     }
 
 
+def published_devices(slices: Iterable[JSON], node: str) -> Ids:
+    """Driver -> the devices of its ResourceSlices for a node."""
+    devices: dict[str, list[str]] = {}
+    for one in slices:
+        spec = one["spec"]
+        if spec.get("nodeName") == node:
+            devices.setdefault(spec["driver"], []).extend(device["name"] for device in spec.get("devices") or ())
+    return {driver: tuple(sorted(names)) for driver, names in devices.items()}
+
+
+class SeenSlices:
+    """The ResourceSlices that a watch reports."""
+
+    def __init__(self) -> None:
+        self._slices: dict[str, JSON] = {}
+
+    def replaced(self, items: Sequence[JSON]) -> None:
+        """Take all that there are."""
+        self._slices = {item["metadata"]["name"]: item for item in items}
+
+    def changed(self, item: JSON) -> None:
+        """Take one that is new or has changed."""
+        self._slices[item["metadata"]["name"]] = item
+
+    def deleted(self, item: JSON) -> None:
+        """Take that one is gone."""
+        self._slices.pop(item["metadata"]["name"], None)
+
+    def published(self, node: str) -> Ids:
+        """See `published_devices`."""
+        return published_devices(self._slices.values(), node)
+
+
 class DeviceObjects:
     """The objects of one story.
 
@@ -60,14 +103,29 @@ class DeviceObjects:
         self._call = call
         self._labels = labels
 
-    async def create(self, action: Create, manifest: Mapping[str, Any]) -> None:
-        """Create an object; `manifest` is the step's, in the cluster's names.
+    async def perform(self, action: ObjectAction, in_cluster: Callable[[JSON], JSON] = dict) -> None:
+        """Create an object, or delete it and wait until it is gone.
+
+        Args:
+            action: The step.
+            in_cluster: Gives a manifest the cluster's names.
 
         Raises:
-            InputError: The server refuses it.
+            InputError: The server refuses it, has none of that name, or something keeps it.
         """
-        if not await self._call("POST", _PATHS[action.kind], self._labelled(manifest)):
-            raise InputError(f"{action.title}: the API server has no {GROUP}")
+        match action:
+            case Create():
+                if not await self._call("POST", _PATHS[action.kind], self._labelled(in_cluster(action.manifest))):
+                    raise InputError(f"{action.title}: the API server has no {GROUP}")
+            case DeleteClaim():
+                claim = f"{_CLAIMS}/{action.claim}"
+                if not await self._call("DELETE", claim, None):
+                    raise InputError(f"{action.title}: there is none of that name")
+                for _ in range(int(GOES_WITHIN_S / _LOOK_S)):
+                    if not await self._call("GET", claim, None):
+                        return
+                    await asyncio.sleep(_LOOK_S)
+                raise InputError(f"{action.title}: {STILL_THERE}")
 
     async def allocate(self, action: AllocateClaim, pods: Mapping[str, str]) -> None:
         """Leave a claim as a scheduler does; see `claim_body`.
@@ -100,6 +158,6 @@ class DeviceObjects:
                     await self._call("PATCH", one, {"metadata": {"finalizers": None}})
                 await self._call("DELETE", one, None)
 
-    def _labelled(self, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    def _labelled(self, manifest: JSON) -> dict[str, Any]:
         metadata = manifest["metadata"]
         return {**manifest, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **self._labels}}}

@@ -239,7 +239,27 @@ class DeviceMeta(_ManifestPart):
     namespace: Literal["default"] | None = None
 
 
-class Create(Action, _ManifestPart):
+class ObjectAction(Action):
+    """Base of the verbs for one object of ``resource.k8s.io``."""
+
+    section = "Pods"
+
+
+class DeleteClaim(ObjectAction, Part):
+    """Delete a ResourceClaim, and wait until it is gone: it is reserved for no pod that is there.
+
+    Attributes:
+        claim: The claim's name.
+    """
+
+    claim: Name
+
+    @property
+    def title(self) -> str:
+        return f"delete claim {self.claim}"
+
+
+class Create(ObjectAction, _ManifestPart):
     """Create a class, a slice, a claim or a template of claims: what the scheduler needs to give devices to pods.
 
     Its claims are then made from templates, allocated and taken back as on a cluster.
@@ -250,8 +270,6 @@ class Create(Action, _ManifestPart):
         metadata: The object's name.
         spec: As kubectl takes it.
     """
-
-    section = "Pods"
 
     api_version: Literal["resource.k8s.io/v1"]
     kind: Literal["DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"]

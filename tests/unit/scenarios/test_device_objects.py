@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from scenarios.backends.world.device_objects import DeviceObjects
-from scenarios.story.verbs.pod_action import AllocateClaim, ClaimedDevice, Create
+from scenarios.backends.world.device_objects import DeviceObjects, SeenSlices
+from scenarios.story.verbs.pod_action import AllocateClaim, ClaimedDevice, Create, DeleteClaim
 from simkubelet.model.errors import InputError
 
 LABELS = {"story": "true"}
@@ -37,8 +37,8 @@ class Server:
                     of[part] = {**of[part], **value} if part == "metadata" else value
                 return of
             case "DELETE":
-                assert self.objects[place]["metadata"]["finalizers"] is None
-                return self.objects.pop(place)
+                assert not self.objects.get(place, {"metadata": {}})["metadata"].get("finalizers")
+                return self.objects.pop(place, {})
         if query:
             assert query == "labelSelector=story=true"
             return {"items": [one for name, one in self.objects.items() if name.rpartition("/")[0] == place]}
@@ -90,4 +90,67 @@ async def test_server_without_the_group_is_named() -> None:
     with pytest.raises(InputError, match=r"allocate claim gpu: the API server has no resource\.k8s\.io/v1"):
         await objects.allocate(ALLOCATE, {})
     with pytest.raises(InputError, match=r"create DeviceClass gpu: the API server has no resource\.k8s\.io/v1"):
-        await objects.create(create, create.manifest)
+        await objects.perform(create)
+
+
+async def test_object_has_the_names_of_the_cluster_and_the_labels_of_the_story() -> None:
+    server = Server()
+    manifest = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": "s"}, "spec": {}}
+
+    await DeviceObjects(server.call, LABELS).perform(
+        Create.model_validate(manifest), lambda given: {**given, "spec": {"nodeName": "kind-worker"}}
+    )
+
+    (made,) = server.objects.values()
+    assert made["metadata"] == {"name": "s", "labels": LABELS}
+    assert made["spec"] == {"nodeName": "kind-worker"}
+
+
+async def test_claim_is_deleted_by_its_name() -> None:
+    server = Server()
+    objects = DeviceObjects(server.call, LABELS)
+    server.objects["namespaces/default/resourceclaims/gpu"] = {"metadata": {"name": "gpu"}}
+
+    await objects.perform(DeleteClaim(claim="gpu"))
+
+    assert server.objects == {}
+    with pytest.raises(InputError, match="delete claim gpu: there is none of that name"):
+        await objects.perform(DeleteClaim(claim="gpu"))
+
+
+def slice_of(name: str, node: str | None, driver: str, *devices: str) -> dict[str, Any]:
+    on_node = {} if node is None else {"nodeName": node}
+    listed = {"devices": [{"name": device} for device in devices]} if devices else {}
+    return {"metadata": {"name": name}, "spec": {"driver": driver, **on_node, **listed}}
+
+
+def test_slices_are_followed() -> None:
+    seen = SeenSlices()
+    seen.replaced([slice_of("left-over", "node-1", "old.example.com", "device-9")])
+    seen.replaced(
+        [
+            slice_of("one", "node-1", "dra.example.com", "device-1"),
+            slice_of("two", "node-1", "dra.example.com", "device-0"),
+            slice_of("counters", "node-1", "other.example.com"),
+            slice_of("all-nodes", None, "dra.example.com", "device-7"),
+        ]
+    )
+    both = {"dra.example.com": ("device-0", "device-1"), "other.example.com": ()}
+    assert seen.published("node-1") == both
+    assert seen.published("node-2") == {}
+
+    seen.changed(slice_of("two", "node-1", "dra.example.com"))
+    seen.deleted(slice_of("counters", "node-1", "other.example.com"))
+    seen.deleted(slice_of("counters", "node-1", "other.example.com"))
+    assert seen.published("node-1") == {"dra.example.com": ("device-1",)}
+
+
+async def test_claim_that_stays_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scenarios.backends.world.device_objects.GOES_WITHIN_S", 0.0)
+    server = Server()
+    await DeviceObjects(server.call, LABELS).allocate(ALLOCATE, {})
+    path = "namespaces/default/resourceclaims/gpu"
+    server.objects[path]["metadata"]["finalizers"] = None
+
+    with pytest.raises(InputError, match="delete claim gpu: it is still there; delete the pods first that use it"):
+        await DeviceObjects(server.call, LABELS).perform(DeleteClaim(claim="gpu"))

@@ -321,6 +321,17 @@ def test_a_claims_cdi_devices_come_before_those_of_plugins(state: ClusterState) 
     assert state.snapshot((), {}).nodes["node-1"].claims == {}
 
 
+def test_slices_are_those_of_the_storys_node(state: ClusterState) -> None:
+    spec = {"driver": "dra.example.com", "nodeName": "dev-control-plane", "devices": [{"name": "device-0"}]}
+    item = {"metadata": {"name": "devices", "uid": "u"}, "spec": spec}
+
+    state.seen("slice", item, True)
+    assert state.snapshot((), {}).nodes["node-1"].resource_slices == {"dra.example.com": ("device-0",)}
+
+    state.seen("slice", item, False)
+    assert state.snapshot((), {}).nodes["node-1"].resource_slices == {}
+
+
 @pytest.mark.parametrize(
     ("line", "reason"),
     [

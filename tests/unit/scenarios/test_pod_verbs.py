@@ -21,7 +21,7 @@ from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.document import load
 from scenarios.story.expectations import PodExpectation
 from scenarios.story.specs import PluginSpec
-from scenarios.story.verbs.pod_action import Annotate, Apply, Create, Label
+from scenarios.story.verbs.pod_action import AllocateClaim, Annotate, Apply, ClaimedDevice, Create, DeleteClaim, Label
 from scenarios.trace.snapshot import PodView, Snapshot
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
@@ -30,6 +30,7 @@ from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod import Pod
 
 NAMES = {"node-1": "dev-control-plane"}
+DEVICE = ClaimedDevice(driver="dra.example.com")
 
 
 class ScriptedApi(ClusterApi):
@@ -66,7 +67,7 @@ def creation(kind: str, name: str, spec: dict[str, Any]) -> Create:
 
 async def test_claim_is_created_as_an_api_server_does(cluster: SimCluster) -> None:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
-    await cluster.create_device_object(creation("ResourceClaim", "mine", {"devices": {"requests": requests}}))
+    await cluster.change_device_object(creation("ResourceClaim", "mine", {"devices": {"requests": requests}}))
 
     (claim,) = cluster.api.objects.all_of("resourceclaims.resource.k8s.io")
     assert claim["metadata"]["namespace"] == "default"
@@ -75,10 +76,43 @@ async def test_claim_is_created_as_an_api_server_does(cluster: SimCluster) -> No
 
 async def test_object_that_the_api_server_refuses_is_one_line(cluster: SimCluster) -> None:
     with pytest.raises(InputError) as error:
-        await cluster.create_device_object(creation("DeviceClass", "gpu", {"selectors": [{}]}))
+        await cluster.change_device_object(creation("DeviceClass", "gpu", {"selectors": [{}]}))
 
     said = 'DeviceClass.resource.k8s.io "gpu" is invalid: spec.selectors[0].cel: Required value'
     assert str(error.value) == f"create DeviceClass gpu: {said}"
+
+
+async def test_claim_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        cluster = SimCluster("1.34", False, True, ManualClock(), lambda event: None, tasks)
+        await cluster.start(tmp_path, {})
+        await cluster.allocate_claim(AllocateClaim(claim="gpu", devices=(DEVICE,)), [])
+
+        await cluster.change_device_object(DeleteClaim(claim="gpu"))
+
+        assert list(cluster.api.objects.all_of("resourceclaims.resource.k8s.io")) == []
+        with pytest.raises(InputError, match=r'delete claim gpu: resourceclaims.resource.k8s.io "gpu" not found'):
+            await cluster.change_device_object(DeleteClaim(claim="gpu"))
+        await cluster.stop()
+
+
+async def test_claim_that_a_pod_keeps_is_not_waited_for_long(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scenarios.backends.sim.device_objects.GOES_WITHIN_S", 0.0)
+    await cluster.allocate_claim(AllocateClaim(claim="gpu", pods=("p",), devices=(DEVICE,)), [pod(cluster)])
+
+    with pytest.raises(InputError, match="delete claim gpu: it is still there; delete the pods first that use it"):
+        await cluster.change_device_object(DeleteClaim(claim="gpu"))
+
+
+async def test_devices_that_a_driver_publishes(cluster: SimCluster) -> None:
+    pool = {"name": "node", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "dra.example.com", "nodeName": "node-1", "pool": pool, "devices": [{"name": "device-0"}]}
+    await cluster.change_device_object(creation("ResourceSlice", "node-1-devices", spec))
+
+    assert cluster.published_devices("node-1") == {"dra.example.com": ("device-0",)}
+    assert cluster.published_devices("node-2") == {}
 
 
 async def test_a_pod_is_bound_once(cluster: SimCluster) -> None:

@@ -172,6 +172,21 @@ def test_pods_that_use_claims(frames: Any, wanted: object, seen: list[str]) -> N
     assert seen_of(NodeExpectation, frames.frame(node=node), node="node-1", claims=wanted) == seen
 
 
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"a.example.com": 2, "b.example.com": 0, "c.example.com": "absent"}, [], id="as published"),
+        pytest.param({"a.example.com": ["device-1", "device-0"]}, [], id="in any order"),
+        pytest.param({"a.example.com": "absent"}, ["[device-0, device-1]"], id="a driver too many"),
+        pytest.param({"c.example.com": 0}, ["absent"], id="no slice"),
+    ],
+)
+def test_devices_that_drivers_publish(frames: Any, wanted: object, seen: list[str]) -> None:
+    node = replace(frames.node(), resource_slices={"a.example.com": ("device-0", "device-1"), "b.example.com": ()})
+
+    assert seen_of(NodeExpectation, frames.frame(node=node), node="node-1", resourceSlices=wanted) == seen
+
+
 def test_nobody_of_that_name_is_a_mismatch_not_an_error(frames: Any) -> None:
     empty = Snapshot({}, {}, {})
 
