@@ -28,8 +28,8 @@ from simkubelet.apis.pluginregistration import (
     RegistrationStatusResponse,
 )
 
-SERVICES = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
-"""Kubelets call the newest that they know; those before 1.34 know no ``v1``."""
+SUPPORTED = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
+"""The services that it serves: kubelets before 1.34 call the second one. Their messages are the same on the wire."""
 
 
 class Driver:
@@ -47,13 +47,11 @@ class Driver:
     @property
     def methods(self) -> dict[str, Any]:
         """The calls that the kubelet makes, by their names on the wire."""
-        prepare = UnaryMethod(dra.NodePrepareResourcesRequest.FromString, self.prepare)
-        unprepare = UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, self.unprepare)
-        return {
-            f"/{dra.SERVICES[service]}/{name}": method
-            for service in SERVICES
-            for name, method in (("NodePrepareResources", prepare), ("NodeUnprepareResources", unprepare))
+        calls = {
+            "NodePrepareResources": UnaryMethod(dra.NodePrepareResourcesRequest.FromString, self.prepare),
+            "NodeUnprepareResources": UnaryMethod(dra.NodeUnprepareResourcesRequest.FromString, self.unprepare),
         }
+        return {f"/{dra.SERVICES[one]}/{name}": call for one in SUPPORTED for name, call in calls.items()}
 
     async def prepare(self, request: dra.NodePrepareResourcesRequest) -> dra.NodePrepareResourcesResponse:
         """Write the CDI specification of each claim, and name its device."""
@@ -102,7 +100,7 @@ async def run(driver: Driver, kubelet: Path, instance: str = "") -> None:
     suffix = f"-{instance}" if instance else ""
     endpoint = kubelet / "plugins" / driver.name / f"dra{suffix}.sock"
     registration = kubelet / PLUGINS_REGISTRY / f"{driver.name}{suffix}-reg.sock"
-    info = PluginInfo(type=dra.DRA_PLUGIN_TYPE, name=driver.name, endpoint=str(endpoint), supported_versions=SERVICES)
+    info = PluginInfo(type=dra.DRA_PLUGIN_TYPE, name=driver.name, endpoint=str(endpoint), supported_versions=SUPPORTED)
 
     async def get_info(_: InfoRequest) -> PluginInfo:
         return info
