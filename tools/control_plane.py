@@ -47,6 +47,8 @@ READY_WITHIN_S = 120.0
 ENDS_WITHIN_S = 20.0
 POD_RANGE = "10.64.0.0/10"
 SERVICE_RANGE = "10.0.0.0/16"
+_FIRST_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
+"""Without it, which a controller makes, the API server takes no pods."""
 _VALID = timedelta(days=30)
 _EARLIER = timedelta(minutes=5)
 _GIVEN_BY_KERNEL = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -149,7 +151,7 @@ class _Component:
 
 
 class ControlPlane:
-    """A control plane from `__enter__` to `__exit__`; entered when its API server is ready.
+    """A control plane from `__enter__` to `__exit__`; entered when its API server takes pods.
 
     Args:
         programs: The folder of the components' binaries, by their names.
@@ -180,6 +182,7 @@ class ControlPlane:
         try:
             for name in self._components:
                 self.start(name)
+            self._until_there(_FIRST_ACCOUNT)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -198,7 +201,7 @@ class ControlPlane:
         """
         self._components[name].start()
         if name == "kube-apiserver":
-            self._until_ready()
+            self._until_there("/readyz")
 
     def stop(self, name: str) -> None:
         """End a component at once, as a power cut does; `start` starts it again over the same state."""
@@ -213,7 +216,7 @@ class ControlPlane:
         for component in self._components.values():
             component.check()
 
-    def _until_ready(self) -> None:
+    def _until_there(self, path: str) -> None:
         tls = ssl.create_default_context(cafile=str(self.authority.path))
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         tls.load_cert_chain(self._folder / "admin.crt", self._folder / "admin.key")
@@ -221,12 +224,12 @@ class ControlPlane:
         while time.monotonic() < end:
             self.check()
             try:
-                urllib.request.urlopen(f"{self.url}/readyz", context=tls, timeout=5).close()  # noqa: S310
+                urllib.request.urlopen(f"{self.url}{path}", context=tls, timeout=5).close()  # noqa: S310
                 return
             except OSError:
                 # The server has no event for it; a fifth of a second costs it nothing.
                 time.sleep(0.2)
-        raise ControlPlaneError(f"kube-apiserver is not ready after {READY_WITHIN_S:.0f} s; see its log")
+        raise ControlPlaneError(f"there is no {path} after {READY_WITHIN_S:.0f} s; see the components' logs")
 
     def _kubeconfig(self, name: str, user: str, group: str = "") -> Path:
         certificate, key = self.authority.sign(name, user, group)

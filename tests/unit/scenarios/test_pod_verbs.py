@@ -84,7 +84,7 @@ async def test_object_that_the_api_server_refuses_is_one_line(cluster: SimCluste
 
 async def test_claim_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
-        cluster = SimCluster("1.34", False, True, ManualClock(), lambda event: None, tasks)
+        cluster = SimCluster("1.34", {}, False, True, ManualClock(), lambda event: None, tasks)
         await cluster.start(tmp_path, {})
         await cluster.allocate_claim(AllocateClaim(claim="gpu", devices=(DEVICE,)), [])
 

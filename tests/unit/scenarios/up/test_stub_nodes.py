@@ -19,7 +19,7 @@ _NAMES = ("node-1", "node-2", "node-3")
 
 @pytest.fixture
 async def cluster() -> AsyncIterator[LiveCluster]:
-    given = NodeOptions(len(_NAMES), None, False, None, None, None, ("stub",), (), "book-keeping", ())
+    given = NodeOptions(len(_NAMES), None, False, None, None, None, ("stub",), (), (), "book-keeping", ())
     spec = ClusterSpec("c", given.specs(_NAMES, "1.34"), given.plugins())
     with tempfile.TemporaryDirectory(prefix="up-") as folder:
         async with LiveCluster(spec, Path(folder)) as cluster:
