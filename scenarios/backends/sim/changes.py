@@ -242,6 +242,7 @@ async def change_kubelet(
             await kubelet.start(pauses.last)
         case RebootNode(plugins=named, pods=pods):
             ran = await plugins.power_off(node.name)
+            node.lose_memory()
             trace.append(NodeRebooted(node.name))
             await kubelet.reboot(pods)
             await plugins.power_on(node.name, ran if named is None else named)

@@ -117,6 +117,13 @@ class SimNode:
         if self.vendor_devices is not None:
             self.vendor_devices.close()
 
+    def lose_memory(self) -> None:
+        """Lose the CDI specifications of plugins, which are in memory, as at a reboot."""
+        folder = self.files.place(CDI_SPECS)
+        if folder.exists():
+            shutil.rmtree(folder)
+            folder.mkdir()
+
     def view(self, places: Mapping[str, Path]) -> NodeView:
         """How a program sees the node that has a node's paths built in; `places` are those that it alone has."""
         has_machine = self._machine_folder.exists()

@@ -70,6 +70,8 @@ class StartKubelet(KubeletAction):
 class RebootNode(KubeletAction):
     """Reboot the node: every container and every plugin process ends, then the kubelet starts, then the plugins.
 
+    CDI specifications in ``/var/run/cdi`` are gone, as that is in memory.
+
     Attributes:
         plugins: Those that start again, in this order; by default all that ran before, in the story's order. With
             ``[]`` none starts until a step starts it.

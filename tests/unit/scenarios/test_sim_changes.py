@@ -128,6 +128,17 @@ def test_file_with_content_is_no_link() -> None:
         NodeSpec.model_validate({"name": "node-1", "files": [{"path": "/a", "content": "x", "link": "/b"}]})
 
 
+def test_node_that_loses_its_memory_keeps_what_is_on_disk(tmp_path: Path) -> None:
+    files = [{"path": "/var/run/cdi/claim.json"}, {"path": "/etc/cdi/node.json"}]
+    node = SimNode(NodeSpec.model_validate({"name": "node-1", "files": files}), tmp_path)
+    node.create()
+
+    node.lose_memory()
+
+    assert list(node.files.place("/var/run/cdi").iterdir()) == []
+    assert node.files.place("/etc/cdi/node.json").exists()
+
+
 def test_node_that_is_closed_holds_no_file_of_its_machine(tmp_path: Path) -> None:
     spec = {"name": "node-1", "gpus": {"profile": "t4", "count": 1}}
     node = SimNode(NodeSpec.model_validate(spec), tmp_path)
