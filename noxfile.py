@@ -182,7 +182,7 @@ def name_workloads(session: nox.Session) -> None:
 
 def name_oracle(session: nox.Session, minor: str = build_oracle.DEFAULT_MINOR) -> None:
     """Build the real managers of a Kubernetes minor and the real scheduler, and name them to the tests."""
-    programs = ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN", "_DRA", "_REGISTRY")
+    programs = ("", "_STUB", "_SCHEDULER", "_SAMPLE_PLUGIN", "_DRA", "_REGISTRY", "_ALLOCATOR")
     names = tuple(f"SIMKUBELET_ORACLE{name}" for name in programs)
     session.env.update(zip(names, built_with_go(session, build_oracle, "--kubernetes", minor), strict=True))
     session.env["SIMKUBELET_ORACLE_VERSION"] = minor

@@ -1,10 +1,10 @@
-"""Build the oracles on the kubelet's real managers, two plugins, the real scheduler and API server; print their paths.
+"""Build the oracles on the real managers, two plugins, the real scheduler, API server and allocator; print their paths.
 
 ``tests/oracle`` holds one source tree; its ``go.mod`` pins the usual Kubernetes version, ``versions/<minor>.mod`` the
 others. The build tags say whether a version is before or after a change of the real code: ``before1_31`` is set for all
 older than 1.31, ``since1_35`` for 1.35 and newer. The usual version needs no tag. The stub plugin is the same for all,
 as the wire is; the scheduler, the API server's rules and Kubernetes' sample device plugin, unmodified, are those of the
-usual version, and so is the DRA manager where a version has none of structured parameters.
+usual version, and so are the DRA manager and the allocator where a version has none that serves the same interface.
 
 Exit status 3 where the build is impossible here: no Go, or the modules cannot be had.
 """
@@ -23,6 +23,7 @@ MODULE = go_build.ROOT / "tests" / "oracle"
 CACHE = go_build.ROOT / "build" / "oracle"
 DEFAULT_MINOR = "1.34"
 FIRST_DRA_MINOR = "1.32"
+FIRST_ALLOCATOR_MINOR = "1.34"
 PINS = KubernetesPins(MODULE, DEFAULT_MINOR)
 
 
@@ -35,6 +36,7 @@ class Binaries(NamedTuple):
     sample_plugin: Path
     dra: Path
     registry: Path
+    allocator: Path
 
 
 def find_go() -> str:
@@ -75,8 +77,12 @@ def scheduler() -> Program:
 
 def dra(minor: str) -> Program:
     """Return how the DRA manager's oracle is built; raises as `oracle`."""
-    chosen = minor if _number(minor) >= _number(FIRST_DRA_MINOR) else DEFAULT_MINOR
-    return _program("dra", PINS.modfile(chosen), _flags(chosen))
+    return _since("dra", FIRST_DRA_MINOR, minor)
+
+
+def allocator(minor: str) -> Program:
+    """Return how the allocator's oracle is built; raises as `oracle`."""
+    return _since("allocator", FIRST_ALLOCATOR_MINOR, minor)
 
 
 def registry() -> Program:
@@ -105,11 +111,17 @@ def build(minor: str = DEFAULT_MINOR) -> Binaries:
         sample_plugin().build(go, CACHE / "sample-plugin"),
         dra(minor).build(go, CACHE / f"dra-{minor}"),
         registry().build(go, CACHE / "registry"),
+        allocator(minor).build(go, CACHE / f"allocator-{minor}"),
     )
 
 
 def _flags(minor: str) -> tuple[str, ...]:
     return ("-tags", tags(minor)) if tags(minor) else ()
+
+
+def _since(name: str, first: str, minor: str) -> Program:
+    chosen = minor if _number(minor) >= _number(first) else DEFAULT_MINOR
+    return _program(name, PINS.modfile(chosen), _flags(chosen))
 
 
 def _program(name: str, pins: Path, flags: tuple[str, ...]) -> Program:

@@ -5,23 +5,45 @@ the slice. A request for several devices takes them in this order only: the real
 the ordered one comes first and no other can succeed where it fails.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/allocator_experimental.go, with the
-features that are on by default in 1.34: admin access and prioritized lists; v0.36.3, structured/internal/incubating/
-allocator_incubating.go, for taints and counters, which the API server drops before 1.36.
+features that are on by default in 1.34: admin access and prioritized lists; v0.35.4, structured/internal/stable;
+v0.36.0 to v0.37.0, structured/internal/incubating, for taints and counters, which the API server drops before 1.36.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
-from .pools import Counters, Device, DeviceID, Pool, Slice, gather_pools
-from .requests import AllocatorError, Constraint, Request, claim_name, constraints_of, requests_of
+from ....model.version import Difference, Version
+from .constraints import Constraint, constraints_of
+from .counters import FreeCounters
+from .pools import PASSES_OVER_POOLS, Device, DeviceID, Pool, Slices, gather_pools
+from .requests import AllocatorError, Request, claim_name, requests_of
 from .results import Chosen, allocation_result
 
-__all__ = ["AllocationTimeoutError", "Allocator"]
+__all__ = ["AllocationTimeoutError", "Allocator", "InvalidPoolsError"]
+
+_KEEPS_COUNTERS: Final = Difference(
+    "a device that is refused for a taint or a constraint keeps its counters for the rest of the search on the node",
+    {"1.26": True, "1.36.3": False},
+    "k8s.io/dynamic-resource-allocation v0.36.2, v0.36.3, structured/internal/incubating/allocator_incubating.go, "
+    "``allocateDevice``",
+)
+_MISTAKES_ALTERNATIVES: Final = Difference(
+    "what the selectors of an alternative say that asks for all devices is noted for the alternative before it, and "
+    "after its first device the first alternative gets the others",
+    {"1.26": True, "1.36": False},
+    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, v0.36.0, structured/internal, ``Allocate``, "
+    "``allocateOne``: ``subRequestIndex``",
+)
+_COUNTS_BY_REQUEST: Final = Difference(
+    "the error of a claim for more devices than a result holds names the request that is one too many",
+    {"1.26": False, "1.37.1": True},
+    "k8s.io/dynamic-resource-allocation v0.37.0, v0.37.1, structured/internal/incubating/allocator_incubating.go, "
+    "``Allocate``",
+)
 
 Allocation: TypeAlias = dict[str, Any]
 
@@ -37,24 +59,31 @@ class AllocationTimeoutError(Exception):
     """
 
 
+class InvalidPoolsError(Exception):
+    """A node has not got the devices, and one of its pools is invalid; from 1.35 on."""
+
+
 class Allocator:
     """Finds devices for the claims of one pod.
 
     Args:
         classes: name -> DeviceClass.
-        slices: returns those that a node may reach, by its name, in the order in which they are to be tried.
+        slices: those of the cluster.
         allocated: the devices that other claims have.
+        release: the scheduler's.
     """
 
     def __init__(
         self,
         classes: Mapping[str, Mapping[str, Any]],
-        slices: Callable[[str], Iterable[Slice]],
+        slices: Slices,
         allocated: Collection[DeviceID],
+        release: Version,
     ) -> None:
         self._classes = classes
         self._slices = slices
         self._allocated = allocated
+        self._release = release
 
     def allocate(
         self, claims: Sequence[Mapping[str, Any]], node: str, labels: Mapping[str, str]
@@ -64,13 +93,15 @@ class Allocator:
         Raises:
             AllocatorError: a claim, a class or a pool is wrong.
             AllocationTimeoutError: there is no answer yet.
+            InvalidPoolsError: nor has it, and a pool is invalid.
         """
-        search = _Search(self._classes, self._allocated, claims)
-        search.look_at(self._slices(node), node, labels)
+        search = _Search(self._classes, self._allocated, claims, self._release)
+        search.look_at(gather_pools(self._slices, node, labels, self._release))
         chosen = search.run()
         if chosen is None:
             return None
-        return [allocation_result(claim, each, node) for claim, each in zip(claims, chosen, strict=True)]
+        found = zip(claims, chosen, strict=True)
+        return [allocation_result(claim, each, node, self._release) for claim, each in found]
 
 
 class _Outcome(Enum):
@@ -80,13 +111,15 @@ class _Outcome(Enum):
     """There would be more devices than a result can hold: fewer are needed of an earlier request."""
 
 
-def _all_devices(request: Request, pools: Sequence[Pool]) -> list[Device]:
+def _all_devices(request: Request, pools: Sequence[Pool], matches: dict[DeviceID, bool]) -> list[Device]:
     """Which devices a request for all gets; that must be known before any is chosen."""
+    devices: list[Device] = []
     for pool in pools:
         if pool.is_incomplete or pool.fault:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise request.error(f"asks for all devices, but resource pool {pool.id} is currently {state}")
-    return [device for pool in pools for device in pool.devices if request.selects(device)]
+        devices += (device for device in pool.devices if request.selects(device, matches))
+    return devices
 
 
 class _Search:
@@ -97,51 +130,68 @@ class _Search:
         classes: Mapping[str, Mapping[str, Any]],
         allocated: Collection[DeviceID],
         claims: Sequence[Mapping[str, Any]],
+        release: Version,
     ) -> None:
         self._allocated = allocated
         self._claims = claims
-        self._requests = [requests_of(claim, classes) for claim in claims]
+        self._release = release
+        self._requests = [requests_of(claim, classes, release) for claim in claims]
         self._constraints: list[list[Constraint]] = []
         self._candidates: list[Device] = []
-        self._free: dict[DeviceID, dict[tuple[str, str], Decimal]] = {}
+        self._pools: dict[DeviceID, Pool] = {}
+        self._counters = FreeCounters(allocated, release)
+        self._keeps_counters = _KEEPS_COUNTERS.at(release)
+        self._mistakes_alternatives = _MISTAKES_ALTERNATIVES.at(release)
+        self._passes_over_pools = PASSES_OVER_POOLS.at(release)
         self._fault = ""
         self._users: defaultdict[DeviceID, set[int]] = defaultdict(set)
         self._results: list[list[Chosen]] = [[] for _ in claims]
         self._steps = 0
 
-    def look_at(self, slices: Iterable[Slice], node: str, labels: Mapping[str, str]) -> None:
+    def look_at(self, pools: Sequence[Pool]) -> None:
         """Find the devices of a node, and those of the requests for all devices."""
-        pools = gather_pools(slices, node, labels)
         for claim, requests in zip(self._claims, self._requests, strict=True):
             least = 0
             for alternatives in requests:
-                for request in alternatives:
+                for place, request in enumerate(alternatives):
                     if request.is_all:
-                        request.devices = _all_devices(request, pools)
+                        noted = alternatives[max(place - 1, 0)] if self._mistakes_alternatives else request
+                        request.devices = _all_devices(request, pools, noted.matches)
                         request.count = len(request.devices)
-                least += min(request.count for request in alternatives)
+                least = self._add(claim, least, alternatives)
             if least > _MOST_DEVICES:
                 text = f"number of requested devices {least} exceeds the claim limit of {_MOST_DEVICES}"
                 raise AllocatorError(f"claim {claim_name(claim)}: {text}")
-            self._constraints.append(constraints_of(claim))
+            self._constraints.append(constraints_of(claim, self._release))
         for pool in pools:
-            if pool.fault:
+            is_invalid = not pool.is_incomplete and bool(pool.fault)
+            if self._passes_over_pools and (pool.is_incomplete or is_invalid):
+                self._fault = self._fault or ("invalid resource pools were encountered" if is_invalid else "")
+                continue
+            if not self._passes_over_pools and pool.fault:
                 self._fault = f"pool {pool.name} is invalid: {pool.fault}"
                 break
             self._candidates += pool.devices
-            self._count(pool)
+            self._pools.update((device.id, pool) for device in pool.devices)
 
-    def _count(self, pool: Pool) -> None:
-        """Work out what the devices that are allocated have left of the pool's counters."""
-        free = dict(pool.counters)
-        for device in pool.devices:
-            self._free[device.id] = free
-            if device.id in self._allocated:
-                _subtract(free, device.consumed)
+    def _add(self, claim: Mapping[str, Any], least: int, alternatives: Sequence[Request]) -> int:
+        """How many devices a claim gets at least, with one more request."""
+        count = min(request.count for request in alternatives)
+        if _COUNTS_BY_REQUEST.at(self._release) and least + count > _MOST_DEVICES:
+            name = alternatives[0].parent or alternatives[0].name
+            text = (
+                f"adding {count} devices exceeds the claim limit of {_MOST_DEVICES}, with {least} already accounted for"
+            )
+            raise AllocatorError(f"claim {claim_name(claim)}, request {name}: {text}")
+        return least + count
 
     def run(self) -> list[list[Chosen]] | None:
         """What each claim gets."""
-        return self._results if self._claim(0) is _Outcome.FOUND else None
+        if self._claim(0) is _Outcome.FOUND:
+            return self._results
+        if self._passes_over_pools and self._fault:
+            raise InvalidPoolsError(self._fault)
+        return None
 
     def _claim(self, claim: int) -> _Outcome:
         return _Outcome.FOUND if claim == len(self._claims) else self._request(claim, 0)
@@ -175,15 +225,20 @@ class _Search:
             device = candidates[place]
             if not self._take(claim, request, device):
                 continue
-            outcome = self._devices(claim, number, request, index + 1, place + 1)
+            following = self._following(claim, number, request)
+            outcome = self._devices(claim, number, following, index + 1, place + 1 if following is request else 0)
             if outcome is _Outcome.FOUND:
                 return outcome
             self._give_back(claim, request, device)
             if outcome is _Outcome.TOO_MANY:
                 return outcome
-        if self._fault and not request.is_all:
+        if self._fault and not request.is_all and not self._passes_over_pools:
             raise AllocatorError(self._fault)
         return _Outcome.NOT_FOUND
+
+    def _following(self, claim: int, number: int, request: Request) -> Request:
+        """The alternative that gets the next device, after one that has got one."""
+        return self._requests[claim][number][0] if request.is_all and self._mistakes_alternatives else request
 
     def _take(self, claim: int, request: Request, device: Device) -> bool:
         """Choose a device for a request where it is free, selected, and allowed by the constraints."""
@@ -192,11 +247,21 @@ class _Search:
             raise AllocationTimeoutError
         users = self._users[device.id]
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
-        if is_used or not request.selects(device) or not request.tolerates(device):
+        if is_used or not (request.is_all or request.selects(device)):
             return False
-        free = self._free.get(device.id, {})
-        if any(free[counter] < amount for counter, amount in device.consumed.items()):
+        pool = self._pools[device.id]
+        if not self._counters.take(device, pool):
             return False
+        if not request.tolerates(device) or not self._satisfies(claim, request, device):
+            if not self._keeps_counters:
+                self._counters.give_back(device, pool)
+            return False
+        users.add(claim)
+        self._results[claim].append(Chosen(request, device))
+        return True
+
+    def _satisfies(self, claim: int, request: Request, device: Device) -> bool:
+        """Add a device to all constraints of a claim, or to none."""
         constraints = self._constraints[claim]
         for number, constraint in enumerate(constraints):
             if constraint.add(request, device):
@@ -207,20 +272,11 @@ class _Search:
             for other in constraints[:number]:
                 other.remove(request)
             return False
-        users.add(claim)
-        _subtract(free, device.consumed)
-        self._results[claim].append(Chosen(request, device))
         return True
 
     def _give_back(self, claim: int, request: Request, device: Device) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(request)
         self._users[device.id].discard(claim)
-        for counter, amount in device.consumed.items():
-            self._free[device.id][counter] += amount
+        self._counters.give_back(device, self._pools[device.id])
         self._results[claim].pop()
-
-
-def _subtract(free: dict[tuple[str, str], Decimal], consumed: Counters) -> None:
-    for counter, amount in consumed.items():
-        free[counter] -= amount

@@ -5,7 +5,6 @@ Source: pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go, allocat
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,7 +12,7 @@ from ....dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
 from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
-from .pools import DeviceID, Slice
+from .pools import DeviceID, Slices
 
 __all__ = ["CLAIMS", "CLASSES", "SLICES", "Inventory"]
 
@@ -26,22 +25,22 @@ class Inventory:
     """What there is; `take` takes what is written.
 
     Attributes:
+        version: the scheduler's.
         classes: name -> DeviceClass.
+        slices: the slices.
         allocated: the devices that claims have, without those that are only administrated.
     """
 
     def __init__(self, objects: Objects, version: Version) -> None:
         self._objects = objects
-        self._version = version
+        self.version = version
         self.classes: dict[str, JSON] = {}
         self.allocated: set[DeviceID] = set()
-        self._of_nodes: defaultdict[str, dict[str, Slice]] = defaultdict(dict)
+        self.slices = Slices(objects.all_of(SLICES))
         for body in objects.all_of(CLAIMS):
             self.allocated.update(_devices(body))
         for body in objects.all_of(CLASSES):
             self.classes[body["metadata"]["name"]] = body
-        for body in objects.all_of(SLICES):
-            self._put_slice(body)
 
     def take(self, written: Written) -> None:
         """Take a write to one of these kinds."""
@@ -56,14 +55,9 @@ class Inventory:
                     self.classes[written.key.name] = written.object
             case "resourceslices.resource.k8s.io":
                 if written.before is not None:
-                    self._of_nodes[_node_of(written.before)].pop(written.key.name, None)
+                    self.slices.remove(written.before)
                 if not is_gone:
-                    self._put_slice(written.object)
-
-    def slices_for(self, node: str) -> list[Slice]:
-        """The slices of a node and those that may be for several, by name."""
-        found = {**self._of_nodes.get(node, {}), **self._of_nodes.get("", {})}
-        return [found[name] for name in sorted(found)]
+                    self.slices.put(written.object)
 
     def claims_of(self, pod: PodInfo) -> Iterator[JSON]:
         """The claims of a pod, in the order of its spec.
@@ -77,7 +71,7 @@ class Inventory:
                 raise DynamicResourcesError(f'could not find ResourceClaim "{pod.namespace}/{each.claim}"')
             if claim["metadata"].get("deletionTimestamp"):
                 raise DynamicResourcesError(f'resourceclaim "{each.claim}" is being deleted')
-            if each.is_generated and (refusal := owner_refusal(pod.pod, claim, self._version)) is not None:
+            if each.is_generated and (refusal := owner_refusal(pod.pod, claim, self.version)) is not None:
                 raise DynamicResourcesError(refusal)
             yield claim
 
@@ -103,13 +97,6 @@ class Inventory:
         if before.get("allocation") and not after.get("allocation"):
             return True
         return is_its_own and (old is None or before != after)
-
-    def _put_slice(self, body: JSON) -> None:
-        self._of_nodes[_node_of(body)][body["metadata"]["name"]] = Slice(body)
-
-
-def _node_of(body: Mapping[str, Any]) -> str:
-    return body["spec"].get("nodeName") or ""
 
 
 def _devices(claim: Mapping[str, Any] | None) -> Iterator[DeviceID]:

@@ -17,7 +17,7 @@ from ...objects.node_selection import matches_term
 from ...objects.objects import JSON
 from ..cluster_state import NodeInfo, PodInfo
 from ..refusals import Plugin, Refusal
-from .allocator import AllocationTimeoutError, Allocator
+from .allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
 from .inventory import Inventory
 from .requests import claim_name
 
@@ -113,11 +113,13 @@ class ClaimsCycle:
         wanted = [claim for claim in self._claims if not _allocation(claim)]
         found: Sequence[JSON] | None = ()
         if wanted and (inventory := self._inventory) is not None:
-            allocator = Allocator(inventory.classes, inventory.slices_for, inventory.allocated)
+            allocator = Allocator(inventory.classes, inventory.slices, inventory.allocated, inventory.version)
             try:
                 found = allocator.allocate(wanted, node.name, node.labels)
             except AllocationTimeoutError:
                 return _refusal(_TIMED_OUT)
+            except InvalidPoolsError as error:
+                return _refusal(str(error))
         if found is None:
             return _refusal(_NOT_ALL)
         self._unavailable |= away

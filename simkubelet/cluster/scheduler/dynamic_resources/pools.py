@@ -1,10 +1,12 @@
 """The devices that a node can reach, by pool.
 
-Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/pools_experimental.go.
+Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/pools_experimental.go; v0.35.4,
+structured/internal/stable/pools_stable.go; v0.36.3, structured/internal/incubating/pools_incubating.go.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -12,10 +14,18 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ....model.resources import parse_quantity
+from ....model.version import Difference, Version
 from ...objects.device_selector import DeviceView, compiled_selector, device_view
 from ...objects.node_selection import matches_term
 
-__all__ = ["Counters", "Device", "DeviceID", "Pool", "Slice", "gather_pools"]
+__all__ = ["PASSES_OVER_POOLS", "Counters", "Device", "DeviceID", "Pool", "Slice", "Slices", "gather_pools"]
+
+PASSES_OVER_POOLS: Final = Difference(
+    "the scheduler passes over a pool that is incomplete or invalid, and counts its slices for other nodes too; "
+    "before, requests for a number of devices are served from what is there of a pool, and an invalid one ends the try",
+    {"1.26": False, "1.35": True},
+    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, structured/internal/stable",
+)
 
 Counters: TypeAlias = Mapping[tuple[str, str], Decimal]
 """Set and counter -> amount."""
@@ -112,13 +122,53 @@ class Slice:
         return any(matches_term(term, labels, node) for term in self.node_selector.get("nodeSelectorTerms") or ())
 
 
+class Slices:
+    """All ResourceSlices of a cluster, by node and by pool."""
+
+    def __init__(self, bodies: Iterable[Mapping[str, Any]] = ()) -> None:
+        self._of_nodes: defaultdict[str, dict[str, Slice]] = defaultdict(dict)
+        self._of_pools: defaultdict[tuple[str, str], dict[str, Slice]] = defaultdict(dict)
+        for body in bodies:
+            self.put(body)
+
+    def put(self, body: Mapping[str, Any]) -> None:
+        """Add a slice; one of its name must have been removed."""
+        new = Slice(body)
+        self._of_nodes[new.node_name][new.name] = new
+        self._of_pools[new.driver, new.pool][new.name] = new
+
+    def remove(self, body: Mapping[str, Any]) -> None:
+        """Remove a slice that was put."""
+        old = Slice(body)
+        for index, key in ((self._of_nodes, old.node_name), (self._of_pools, (old.driver, old.pool))):
+            del index[key][old.name]
+            if not index[key]:
+                del index[key]
+
+    def for_node(self, node: str) -> list[Slice]:
+        """The slices of a node and those that may be for several, by name."""
+        found = {**self._of_nodes.get(node, {}), **self._of_nodes.get("", {})}
+        return [found[name] for name in sorted(found)]
+
+    def of_pool(self, driver: str, pool: str) -> Iterable[Slice]:
+        """The slices of a pool, for any node and of any generation."""
+        return self._of_pools.get((driver, pool), {}).values()
+
+
 @dataclass
 class Pool:
-    """The slices of the newest generation of a pool."""
+    """The slices of the newest generation of a pool that a node can reach.
+
+    Attributes:
+        others: from 1.35 on, its slices for other nodes.
+        is_replaced: for other nodes there is a newer generation already.
+    """
 
     driver: str
     name: str
     slices: list[Slice] = field(default_factory=list)
+    others: list[Slice] = field(default_factory=list)
+    is_replaced: bool = False
 
     @property
     def id(self) -> str:
@@ -129,8 +179,12 @@ class Pool:
         return (device for each in self.slices for device in each.devices)
 
     @property
+    def devices_of_all_nodes(self) -> Iterator[Device]:
+        return (device for each in (*self.slices, *self.others) for device in each.devices)
+
+    @property
     def is_incomplete(self) -> bool:
-        return len(self.slices) != self.slices[0].slice_count
+        return len(self.slices) + len(self.others) != self.slices[0].slice_count
 
     @cached_property
     def counters(self) -> Counters:
@@ -153,7 +207,7 @@ class Pool:
         twice = next((name for place, name in enumerate(sets) if name in sets[:place]), None)
         if twice is not None:
             return f"duplicate counter set name {twice}"
-        for device in self.devices:
+        for device in self.devices_of_all_nodes:
             for name, counter in device.consumed:
                 if name not in sets:
                     return f"counter set {name} not found"
@@ -169,6 +223,15 @@ class Pool:
         if new.generation >= generation:
             self.slices.append(new)
 
+    def look_beyond(self, all_slices: Iterable[Slice]) -> None:
+        """Take the slices that the node cannot reach, where some are missing."""
+        generation = self.slices[0].generation
+        if self.is_incomplete:
+            known = {each.name for each in self.slices}
+            others = [each for each in all_slices if each.name not in known]
+            self.is_replaced = any(each.generation > generation for each in others)
+            self.others = [each for each in others if each.generation == generation]
+
 
 def _counters(sets: Iterable[tuple[str, Mapping[str, Any]]]) -> Counters:
     return {
@@ -178,13 +241,17 @@ def _counters(sets: Iterable[tuple[str, Mapping[str, Any]]]) -> Counters:
     }
 
 
-def gather_pools(slices: Iterable[Slice], node: str, labels: Mapping[str, str]) -> list[Pool]:
+def gather_pools(slices: Slices, node: str, labels: Mapping[str, str], release: Version) -> list[Pool]:
     """The pools with devices for a node, by driver and name.
 
-    The real order of 1.34 is that of a Go map, another one each time; from 1.36 on it is this one.
+    The real order of 1.34 and 1.35 is that of a Go map, another one each time; from 1.36 on it is this one.
     """
     pools: dict[tuple[str, str], Pool] = {}
-    for each in slices:
+    for each in slices.for_node(node):
         if each.is_reached_from(node, labels):
             pools.setdefault((each.driver, each.pool), Pool(each.driver, each.pool)).take(each)
-    return [pools[key] for key in sorted(pools)]
+    found = [pools[key] for key in sorted(pools)]
+    if PASSES_OVER_POOLS.at(release):
+        for pool in found:
+            pool.look_beyond(slices.of_pool(pool.driver, pool.name))
+    return [pool for pool in found if not pool.is_replaced]

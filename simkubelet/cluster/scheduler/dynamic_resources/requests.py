@@ -1,7 +1,7 @@
-"""What a claim asks for, read once: its requests with their alternatives, and its constraints.
+"""What a claim asks for, read once: its requests with their alternatives.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/allocator_experimental.go
-(``requestAccessor``, ``matchAttributeConstraint``), constraint.go.
+(``requestAccessor``).
 """
 
 from __future__ import annotations
@@ -9,13 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from ....model.version import Difference, Version
 from ...objects.device_selector import CompileError, SelectorError
-from .pools import Device
+from .pools import Device, DeviceID
 
-__all__ = ["AllocatorError", "Constraint", "Request", "claim_name", "constraints_of", "requests_of"]
+__all__ = ["AllocatorError", "Request", "claim_name", "devices_of", "requests_of"]
 
+_NAMES_DEVICE: Final = Difference(
+    "the error of a selector that cannot be evaluated names the device, and has advice where a key is missing",
+    {"1.26": False, "1.37": True},
+    "k8s.io/dynamic-resource-allocation v0.36.3, v0.37.0, structured/internal/incubating/allocator_incubating.go, "
+    "``selectorsMatch``; cel/errors.go",
+)
 _EXCLUDING: Final = ("NoSchedule", "NoExecute")
-_VALUE_KINDS: Final = ("string", "int", "bool", "version")
+_MISSING_KEY: Final = "no such key:"
+_ADVICE: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
 
 
 class AllocatorError(Exception):
@@ -33,18 +44,26 @@ class Request:
 
     Attributes:
         devices: for the mode All, those that it gets; known once `Search` has looked at all pools.
+        matches: device -> whether the selectors take it, as far as that is known.
     """
 
     def __init__(
-        self, claim: str, spec: Mapping[str, Any], parent: str, classes: Mapping[str, Mapping[str, Any]]
+        self,
+        claim: str,
+        spec: Mapping[str, Any],
+        parent: str,
+        classes: Mapping[str, Mapping[str, Any]],
+        release: Version,
     ) -> None:
         self._claim = claim
+        self._release = release
         self.name: str = spec["name"]
         self.parent = parent
         self.is_admin = bool(spec.get("adminAccess"))
         self.is_all = (spec.get("allocationMode") or "ExactCount") == "All"
         self.count = int(spec.get("count") or 1)
         self.devices: list[Device] = []
+        self.matches: dict[DeviceID, bool] = {}
         self.tolerations: Sequence[Mapping[str, Any]] = spec.get("tolerations") or ()
         self._selectors: Sequence[Mapping[str, Any]] = spec.get("selectors") or ()
         name = spec.get("deviceClassName") or ""
@@ -74,17 +93,44 @@ class Request:
     def error(self, text: str, place: str = "") -> AllocatorError:
         return AllocatorError(f"claim {self._claim}, request {self.name}{place}: {text}")
 
-    def selects(self, device: Device) -> bool:
+    def selects(self, device: Device, matches: dict[DeviceID, bool] | None = None) -> bool:
         """Whether the selectors of the class and of the request take a device.
+
+        Args:
+            device: the device.
+            matches: where it is looked up and noted; those of the request where they are left out.
 
         Raises:
             AllocatorError: one of them cannot say.
         """
         if device.spec.get("bindingConditions"):
             return False
+        known = self.matches if matches is None else matches
+        if device.id not in known:
+            known[device.id] = self._matches(device)
+        return known[device.id]
+
+    def _matches(self, device: Device) -> bool:
         of_class = (self.device_class.get("spec") or {}).get("selectors") or ()
         name = f"class {self.device_class['metadata']['name']}"
-        return _all_match(of_class, device, name) and _all_match(self._selectors, device, f"claim {self._claim}")
+        return self._all_match(of_class, device, name) and self._all_match(
+            self._selectors, device, f"claim {self._claim}"
+        )
+
+    def _all_match(self, selectors: Sequence[Mapping[str, Any]], device: Device, whose: str) -> bool:
+        for number, selector in enumerate(selectors):
+            try:
+                if not device.matches(selector["cel"]["expression"]):
+                    return False
+            except CompileError as error:
+                raise AllocatorError(f"{whose}: selector #{number}: CEL compile error: {error}") from None
+            except SelectorError as error:
+                text = str(error)
+                if names_device := _NAMES_DEVICE.at(self._release):
+                    text += _ADVICE if _MISSING_KEY in text else ""
+                place = f" on device {device.id}" if names_device else ""
+                raise AllocatorError(f"{whose}: selector #{number}{place}: CEL runtime error: {text}") from None
+        return True
 
     def tolerates(self, device: Device) -> bool:
         """Whether it gets a device in spite of its taints.
@@ -105,90 +151,26 @@ def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
     )
 
 
-def requests_of(claim: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> list[list[Request]]:
+def requests_of(
+    claim: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]], release: Version
+) -> list[list[Request]]:
     """The alternatives of each request of a claim; one where it has none.
 
     Raises:
         AllocatorError: a request cannot be understood, or its class is gone.
     """
     name, found = claim_name(claim), []
-    for spec in _devices(claim).get("requests") or ():
+    for spec in devices_of(claim).get("requests") or ():
         alternatives = spec.get("firstAvailable") or ()
         if alternatives:
-            found.append([Request(name, each, spec["name"], classes) for each in alternatives])
+            found.append([Request(name, each, spec["name"], classes, release) for each in alternatives])
         else:
             exactly = {**(spec.get("exactly") or {}), "name": spec["name"]}
-            found.append([Request(name, exactly, "", classes)])
+            found.append([Request(name, exactly, "", classes, release)])
     return found
 
 
-class Constraint:
-    """Devices of some requests have to share the value of an attribute.
-
-    With ``distinctAttribute`` they only have to have it: 1.34 compares where the values are kept, never the values.
-    """
-
-    def __init__(self, spec: Mapping[str, Any]) -> None:
-        self._requests = frozenset(spec.get("requests") or ())
-        self._shared: str | None = spec.get("matchAttribute")
-        self._attribute: str = self._shared or spec["distinctAttribute"]
-        self._count = 0
-        self._value: Mapping[str, Any] = {}
-
-    def add(self, request: Request, device: Device) -> bool:
-        """Take a device, or refuse it and stay as it was."""
-        if not self._concerns(request):
-            return True
-        value = device.attribute(self._attribute)
-        if value is None:
-            return False
-        if self._count and self._shared and not _is_same(value, self._value):
-            return False
-        if not self._count:
-            self._value = value
-        self._count += 1
-        return True
-
-    def remove(self, request: Request) -> None:
-        """Give back the device that was taken last."""
-        if self._concerns(request):
-            self._count -= 1
-
-    def _concerns(self, request: Request) -> bool:
-        return not self._requests or any(name in self._requests for name in request.names)
-
-
-def constraints_of(claim: Mapping[str, Any]) -> list[Constraint]:
-    """The constraints of a claim, in order.
-
-    Raises:
-        AllocatorError: one of them is of no known kind.
-    """
-    found = []
-    for number, spec in enumerate(_devices(claim).get("constraints") or ()):
-        if not spec.get("matchAttribute") and not spec.get("distinctAttribute"):
-            text = f"constraint #{number}: empty constraint (unsupported constraint type?)"
-            raise AllocatorError(f"claim {claim_name(claim)}, {text}")
-        found.append(Constraint(spec))
-    return found
-
-
-def _all_match(selectors: Sequence[Mapping[str, Any]], device: Device, whose: str) -> bool:
-    for number, selector in enumerate(selectors):
-        try:
-            if not device.matches(selector["cel"]["expression"]):
-                return False
-        except SelectorError as error:
-            when = "compile" if isinstance(error, CompileError) else "runtime"
-            raise AllocatorError(f"{whose}: selector #{number}: CEL {when} error: {error}") from None
-    return True
-
-
-def _is_same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    kind = next((kind for kind in _VALUE_KINDS if kind in left), None)
-    return kind is not None and kind in right and bool(left[kind] == right[kind])
-
-
-def _devices(claim: Mapping[str, Any]) -> Mapping[str, Any]:
+def devices_of(claim: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a claim asks for, as its spec has it."""
     devices: Mapping[str, Any] = (claim.get("spec") or {}).get("devices") or {}
     return devices

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from ....model.version import Difference, Version
 from .pools import Device
 from .requests import Request
 
 __all__ = ["Chosen", "allocation_result"]
+
+_IS_FOR_ALL: Final = Difference(
+    "an allocation has each configuration of a claim once, and none that is for all requests names them",
+    {"1.26": False, "1.37": True},
+    "k8s.io/dynamic-resource-allocation v0.36.3, v0.37.0, structured/internal/incubating/allocator_incubating.go, "
+    "``Allocate``",
+)
+_HAS_TOLERATIONS: Final = Difference(
+    "an allocation has the tolerations of the requests that it serves",
+    {"1.26": False, "1.35": True},
+    "k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental; v0.35.4, "
+    "structured/internal/stable, ``Allocate``",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +37,8 @@ class Chosen:
     request: Request
     device: Device
 
-    @property
-    def as_json(self) -> dict[str, Any]:
+    def result(self, release: Version) -> dict[str, Any]:
+        """What an allocation has of it."""
         device = self.device.id
         result: dict[str, Any] = {
             "request": self.request.full_name,
@@ -34,23 +48,27 @@ class Chosen:
         }
         if self.request.is_admin:
             result["adminAccess"] = True
-        if self.request.tolerations:
+        if self.request.tolerations and _HAS_TOLERATIONS.at(release):
             result["tolerations"] = list(self.request.tolerations)
         return result
 
 
-def allocation_result(claim: Mapping[str, Any], chosen: Sequence[Chosen], node: str) -> dict[str, Any]:
+def allocation_result(
+    claim: Mapping[str, Any], chosen: Sequence[Chosen], node: str, release: Version
+) -> dict[str, Any]:
     """The ``status.allocation`` of a claim.
 
     Args:
         claim: the ResourceClaim.
         chosen: its devices, in the order in which they were chosen; each request has at least one.
         node: where the pod goes.
+        release: the scheduler's.
     """
     selected = list(dict.fromkeys(each.request for each in chosen))
-    devices: dict[str, Any] = {"results": [each.as_json for each in chosen]}
-    if config := [*_class_config(selected), *_claim_config(claim, selected)]:
-        devices["config"] = config
+    devices: dict[str, Any] = {"results": [each.result(release) for each in chosen]}
+    is_for_all = _IS_FOR_ALL.at(release)
+    if config := [*_class_config(selected), *_claim_config(claim, selected, once=is_for_all)]:
+        devices["config"] = [_without_all(each, selected) for each in config] if is_for_all else config
     result: dict[str, Any] = {"devices": devices}
     if (selector := _node_selector(chosen, node)) is not None:
         result["nodeSelector"] = selector
@@ -67,16 +85,23 @@ def _class_config(selected: Sequence[Request]) -> Iterator[dict[str, Any]]:
             yield {"source": "FromClass", "requests": [each.full_name for each in requests], **config}
 
 
-def _claim_config(claim: Mapping[str, Any], selected: Sequence[Request]) -> Iterator[dict[str, Any]]:
+def _claim_config(claim: Mapping[str, Any], selected: Sequence[Request], *, once: bool) -> Iterator[dict[str, Any]]:
     """The configuration of the claim: once where it is for all requests, else once for each that it names."""
     for config in claim["spec"]["devices"].get("config") or ():
         requests = config.get("requests") or ()
         found = {"source": "FromClaim", **config}
         if not requests:
             yield found
-        for request in selected:
-            if any(name in requests for name in request.names):
-                yield found
+        named = [request for request in selected if any(name in requests for name in request.names)]
+        yield from [found] * (min(len(named), 1) if once else len(named))
+
+
+def _without_all(config: dict[str, Any], selected: Sequence[Request]) -> dict[str, Any]:
+    """A configuration, without the names of requests where these are all."""
+    requests = config.get("requests") or ()
+    if all(any(name in requests for name in request.names) for request in selected):
+        return {name: part for name, part in config.items() if name != "requests"}
+    return config
 
 
 def _node_selector(chosen: Sequence[Chosen], node: str) -> dict[str, Any] | None:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.scheduler.dynamic_resources.allocator import AllocationTimeoutError, Allocator
-from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slice
+from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
+from simkubelet.model.version import DEFAULT, version
 from tests.support.device_claims import CLASS, DRIVER, alternative, claim_for, device, request, slice_of
 
 RECORDED = [json.loads(line) for line in Path(__file__).with_name("recorded.jsonl").read_text().splitlines()]
@@ -30,13 +31,13 @@ def allocate(
     slices: Sequence[JSON],
     allocated: Sequence[str] = (),
     classes: Sequence[JSON] = (CLASS,),
+    release: str = DEFAULT,
     **labels: str,
 ) -> list[JSON] | None:
     """What the claims get on node-1; `allocated` are names of devices of its own pool."""
     by_name = {each["metadata"]["name"]: each for each in classes}
-    read = [Slice(each) for each in slices]
     taken = {DeviceID(DRIVER, "node-1", name) for name in allocated}
-    return Allocator(by_name, lambda node: read, taken).allocate(claims, "node-1", labels)
+    return Allocator(by_name, Slices(slices), taken, version(release)).allocate(claims, "node-1", labels)
 
 
 def names(allocation: JSON) -> list[tuple[str, str]]:
@@ -50,12 +51,12 @@ def gpus(count: int, **attributes: Any) -> list[JSON]:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in RECORDED])
 def test_same_as_the_real_allocator(case: JSON) -> None:
     classes = {each["metadata"]["name"]: each for each in case["classes"]}
-    slices = [Slice(each) for each in case["slices"]]
+    allocator = Allocator(classes, Slices(case["slices"]), set(), version("1.34"))
     node = case["node"]["metadata"]
 
     answer: JSON
     try:
-        found = Allocator(classes, lambda name: slices, set()).allocate(case["claims"], node["name"], node["labels"])
+        found = allocator.allocate(case["claims"], node["name"], node["labels"])
         answer = {"results": found}
     except AllocatorError as error:
         answer = {"error": str(error)}
@@ -335,12 +336,22 @@ def test_tainted_device_is_for_requests_that_tolerate_it(effect: str, toleration
     first, second = gpus(2)
     claim = claim_for(request("a", tolerations=tolerations))
 
-    found = allocate([claim], [slice_of([{**first, "taints": [taint(effect)]}, second])])
+    found = allocate([claim], [slice_of([{**first, "taints": [taint(effect)]}, second])], release="1.36")
 
     assert found is not None
     (result,) = found[0]["devices"]["results"]
     assert result["device"] == chosen
     assert result.get("tolerations", []) == tolerations
+
+
+@pytest.mark.parametrize(("release", "is_found"), [("1.34", False), ("1.35", False), ("1.36", True)])
+def test_alternative_for_all_devices_goes_on_as_the_first_one_before_1_36(release: str, is_found: bool) -> None:
+    many, everything = alternative("many", count=3), alternative("all", allocationMode="All", count=0)
+    claim = claim_for({"name": "gpu", "firstAvailable": [many, everything]})
+
+    found = allocate([claim], [slice_of(gpus(2))], release=release)
+
+    assert (found is not None) == is_found
 
 
 def partitions() -> list[JSON]:

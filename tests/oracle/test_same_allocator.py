@@ -1,0 +1,90 @@
+"""Searches of devices for claims, by the real structured allocator and by ours: what each claim gets, or the error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, seed, settings
+
+from simkubelet.cluster.objects.objects import JSON
+from simkubelet.cluster.scheduler.dynamic_resources.allocator import Allocator, InvalidPoolsError
+from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
+from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
+from simkubelet.model.version import Version, version
+from tests.support.oracle import EXAMPLES, ROUNDS, SEED
+from tests.support.random_devices_and_claims import searches
+
+pytestmark = pytest.mark.oracle
+
+RELEASE = max(version(os.environ.get("SIMKUBELET_ORACLE_VERSION", "1.34")), version("1.34"))
+FEATURES = {
+    "AdminAccess": True,
+    "PrioritizedList": True,
+    # 1.34 has these two instead of the first below; either of them asks for its experimental allocator.
+    "DeviceStatus": True,
+    **dict.fromkeys(
+        ("DeviceBindingAndStatus", "ConsumableCapacity", "DeviceTaints", "PartitionableDevices"),
+        Version(36, 0) <= RELEASE,
+    ),
+}
+"""Those that are on by default; a version takes no notice of those that it does not have."""
+
+
+class RealAllocator:
+    """The real allocator as a process."""
+
+    def __init__(self, path: str) -> None:
+        self._process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def allocate(self, search: JSON) -> JSON:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"cmd": "allocate", **search, "features": FEATURES}) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._process.stdout.readline())
+        return {key: answer[key] for key in ("results", "error", "panic") if key in answer}
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[RealAllocator]:
+    path = os.environ.get("SIMKUBELET_ORACLE_ALLOCATOR")
+    if path is None:
+        pytest.skip("no oracle: SIMKUBELET_ORACLE_ALLOCATOR is not set, as the nox session `oracle` does")
+    allocator = RealAllocator(path)
+    yield allocator
+    allocator.close()
+
+
+def ours(search: JSON) -> JSON:
+    """The same answer by our allocator."""
+    allocated = {DeviceID(**one) for one in search["allocated"]}
+    allocator = Allocator(search["classes"], Slices(search["slices"]), allocated, RELEASE)
+    node = search["node"]["metadata"]
+    try:
+        return {"results": allocator.allocate(search["claims"], node["name"], node["labels"])}
+    except (AllocatorError, InvalidPoolsError) as error:
+        return {"error": str(error)}
+
+
+@pytest.mark.parametrize("shard", range(10 * ROUNDS))
+def test_same_as_the_real_allocator(real: RealAllocator, shard: int) -> None:
+    def check(search: JSON) -> None:
+        expected = real.allocate(search)
+        event("allocated" if expected.get("results") else ", ".join(expected))
+
+        assert ours(search) == expected
+
+    settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )(seed(SEED + shard)(given(search=searches(RELEASE))(check)))()
