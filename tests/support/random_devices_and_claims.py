@@ -93,7 +93,7 @@ def pools(draw: st.DrawFn, driver: str, *, has_counters: bool) -> list[JSON]:
 
 
 nodes = st.sampled_from(["node-1", "node-1", "node-1", None, "node-2"])
-selections = st.sampled_from(
+selections: st.SearchStrategy[JSON] = st.sampled_from(
     [
         {"allNodes": True},
         {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}},

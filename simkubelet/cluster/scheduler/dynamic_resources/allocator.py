@@ -5,8 +5,8 @@ the slice. A request for several devices takes them in this order only: the real
 the ordered one comes first and no other can succeed where it fails.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/allocator_experimental.go, with the
-features that are on by default in 1.34: admin access and prioritized lists; v0.35.4, structured/internal/stable;
-v0.36.0 to v0.37.0, structured/internal/incubating, for taints and counters, which the API server drops before 1.36.
+features that are on by default in 1.34: admin access and prioritized lists; v0.35.4 to v0.37.1, structured/internal/
+incubating, also for taints and counters, which the API server drops before 1.36.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _KEEPS_COUNTERS: Final = Difference(
     "k8s.io/dynamic-resource-allocation v0.36.2, v0.36.3, structured/internal/incubating/allocator_incubating.go, "
     "``allocateDevice``",
 )
-_MISTAKES_ALTERNATIVES: Final = Difference(
-    "what the selectors of an alternative say that asks for all devices is noted for the alternative before it, and "
-    "after its first device the first alternative gets the others",
+_LOSES_ALTERNATIVE: Final = Difference(
+    "after the first device of an alternative for all devices, the search goes on with the first alternative of the "
+    "request; where that is for all devices too, the second one gets the same devices, whatever its selectors say",
     {"1.26": True, "1.36": False},
-    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, v0.36.0, structured/internal, ``Allocate``, "
-    "``allocateOne``: ``subRequestIndex``",
+    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, v0.36.0, structured/internal/incubating/"
+    "allocator_incubating.go, ``Allocate``, ``allocateOne``",
 )
 _COUNTS_BY_REQUEST: Final = Difference(
     "the error of a claim for more devices than a result holds names the request that is one too many",
@@ -111,15 +111,13 @@ class _Outcome(Enum):
     """There would be more devices than a result can hold: fewer are needed of an earlier request."""
 
 
-def _all_devices(request: Request, pools: Sequence[Pool], matches: dict[DeviceID, bool]) -> list[Device]:
+def _all_devices(request: Request, pools: Sequence[Pool]) -> list[Device]:
     """Which devices a request for all gets; that must be known before any is chosen."""
-    devices: list[Device] = []
     for pool in pools:
         if pool.is_incomplete or pool.fault:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise request.error(f"asks for all devices, but resource pool {pool.id} is currently {state}")
-        devices += (device for device in pool.devices if request.selects(device, matches))
-    return devices
+    return [device for pool in pools for device in pool.devices if request.selects(device)]
 
 
 class _Search:
@@ -140,8 +138,8 @@ class _Search:
         self._candidates: list[Device] = []
         self._pools: dict[DeviceID, Pool] = {}
         self._counters = FreeCounters(allocated, release)
+        self._loses_alternative = _LOSES_ALTERNATIVE.at(release)
         self._keeps_counters = _KEEPS_COUNTERS.at(release)
-        self._mistakes_alternatives = _MISTAKES_ALTERNATIVES.at(release)
         self._passes_over_pools = PASSES_OVER_POOLS.at(release)
         self._fault = ""
         self._users: defaultdict[DeviceID, set[int]] = defaultdict(set)
@@ -153,10 +151,11 @@ class _Search:
         for claim, requests in zip(self._claims, self._requests, strict=True):
             least = 0
             for alternatives in requests:
+                first, *_ = alternatives
                 for place, request in enumerate(alternatives):
                     if request.is_all:
-                        noted = alternatives[max(place - 1, 0)] if self._mistakes_alternatives else request
-                        request.devices = _all_devices(request, pools, noted.matches)
+                        is_mistaken = place == 1 and first.is_all and self._loses_alternative
+                        request.devices = first.devices if is_mistaken else _all_devices(request, pools)
                         request.count = len(request.devices)
                 least = self._add(claim, least, alternatives)
             if least > _MOST_DEVICES:
@@ -187,8 +186,11 @@ class _Search:
 
     def run(self) -> list[list[Chosen]] | None:
         """What each claim gets."""
-        if self._claim(0) is _Outcome.FOUND:
+        outcome = self._claim(0)
+        if outcome is _Outcome.FOUND:
             return self._results
+        if outcome is _Outcome.TOO_MANY:
+            raise AllocatorError("allocation max size exceeded")
         if self._passes_over_pools and self._fault:
             raise InvalidPoolsError(self._fault)
         return None
@@ -225,8 +227,8 @@ class _Search:
             device = candidates[place]
             if not self._take(claim, request, device):
                 continue
-            following = self._following(claim, number, request)
-            outcome = self._devices(claim, number, following, index + 1, place + 1 if following is request else 0)
+            following = self._requests[claim][number][0] if request.is_all and self._loses_alternative else request
+            outcome = self._devices(claim, number, following, index + 1, 0 if request.is_all else place + 1)
             if outcome is _Outcome.FOUND:
                 return outcome
             self._give_back(claim, request, device)
@@ -235,10 +237,6 @@ class _Search:
         if self._fault and not request.is_all and not self._passes_over_pools:
             raise AllocatorError(self._fault)
         return _Outcome.NOT_FOUND
-
-    def _following(self, claim: int, number: int, request: Request) -> Request:
-        """The alternative that gets the next device, after one that has got one."""
-        return self._requests[claim][number][0] if request.is_all and self._mistakes_alternatives else request
 
     def _take(self, claim: int, request: Request, device: Device) -> bool:
         """Choose a device for a request where it is free, selected, and allowed by the constraints."""

@@ -20,8 +20,8 @@ __all__ = ["Constraint", "constraints_of"]
 _KNOWS_DISTINCT: Final = Difference(
     "the scheduler knows `distinctAttribute`; 1.35 with its default gates does not, and the try of the pod ends",
     {"1.26": True, "1.35": False, "1.36": True},
-    "k8s.io/dynamic-resource-allocation v0.35.4, structured/allocator.go, structured/internal/stable/"
-    "allocator_stable.go, ``Allocate``",
+    "k8s.io/dynamic-resource-allocation v0.35.4, structured/allocator.go, structured/internal/incubating/"
+    "allocator_incubating.go, ``Allocate``",
 )
 _COMPARES_DISTINCT: Final = Difference(
     "`distinctAttribute` compares values; before, it compares where they are kept, and excludes no device that has the "

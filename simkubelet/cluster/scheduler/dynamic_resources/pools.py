@@ -1,7 +1,7 @@
 """The devices that a node can reach, by pool.
 
 Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental/pools_experimental.go; v0.35.4,
-structured/internal/stable/pools_stable.go; v0.36.3, structured/internal/incubating/pools_incubating.go.
+structured/internal/incubating/pools_incubating.go; v0.36.3, structured/internal/incubating/pools_incubating.go.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ __all__ = ["PASSES_OVER_POOLS", "Counters", "Device", "DeviceID", "Pool", "Slice
 
 PASSES_OVER_POOLS: Final = Difference(
     "the scheduler passes over a pool that is incomplete or invalid, and counts its slices for other nodes too; "
-    "before, requests for a number of devices are served from what is there of a pool, and an invalid one ends the try",
+    "before, requests for a number of devices are served from what is there, and an invalid pool ends the try",
     {"1.26": False, "1.35": True},
-    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, structured/internal/stable",
+    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, structured/internal/incubating",
 )
 
 Counters: TypeAlias = Mapping[tuple[str, str], Decimal]
@@ -140,10 +140,8 @@ class Slices:
     def remove(self, body: Mapping[str, Any]) -> None:
         """Remove a slice that was put."""
         old = Slice(body)
-        for index, key in ((self._of_nodes, old.node_name), (self._of_pools, (old.driver, old.pool))):
-            del index[key][old.name]
-            if not index[key]:
-                del index[key]
+        del self._of_nodes[old.node_name][old.name]
+        del self._of_pools[old.driver, old.pool][old.name]
 
     def for_node(self, node: str) -> list[Slice]:
         """The slices of a node and those that may be for several, by name."""

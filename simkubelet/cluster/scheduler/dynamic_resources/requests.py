@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ....model.version import Difference, Version
 from ...objects.device_selector import CompileError, SelectorError
-from .pools import Device, DeviceID
+from .pools import Device
 
 __all__ = ["AllocatorError", "Request", "claim_name", "devices_of", "requests_of"]
 
@@ -44,7 +44,6 @@ class Request:
 
     Attributes:
         devices: for the mode All, those that it gets; known once `Search` has looked at all pools.
-        matches: device -> whether the selectors take it, as far as that is known.
     """
 
     def __init__(
@@ -63,7 +62,6 @@ class Request:
         self.is_all = (spec.get("allocationMode") or "ExactCount") == "All"
         self.count = int(spec.get("count") or 1)
         self.devices: list[Device] = []
-        self.matches: dict[DeviceID, bool] = {}
         self.tolerations: Sequence[Mapping[str, Any]] = spec.get("tolerations") or ()
         self._selectors: Sequence[Mapping[str, Any]] = spec.get("selectors") or ()
         name = spec.get("deviceClassName") or ""
@@ -93,24 +91,14 @@ class Request:
     def error(self, text: str, place: str = "") -> AllocatorError:
         return AllocatorError(f"claim {self._claim}, request {self.name}{place}: {text}")
 
-    def selects(self, device: Device, matches: dict[DeviceID, bool] | None = None) -> bool:
+    def selects(self, device: Device) -> bool:
         """Whether the selectors of the class and of the request take a device.
-
-        Args:
-            device: the device.
-            matches: where it is looked up and noted; those of the request where they are left out.
 
         Raises:
             AllocatorError: one of them cannot say.
         """
         if device.spec.get("bindingConditions"):
             return False
-        known = self.matches if matches is None else matches
-        if device.id not in known:
-            known[device.id] = self._matches(device)
-        return known[device.id]
-
-    def _matches(self, device: Device) -> bool:
         of_class = (self.device_class.get("spec") or {}).get("selectors") or ()
         name = f"class {self.device_class['metadata']['name']}"
         return self._all_match(of_class, device, name) and self._all_match(

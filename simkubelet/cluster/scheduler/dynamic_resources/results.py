@@ -23,10 +23,10 @@ _IS_FOR_ALL: Final = Difference(
     "``Allocate``",
 )
 _HAS_TOLERATIONS: Final = Difference(
-    "an allocation has the tolerations of the requests that it serves",
+    "a device of an allocation has the tolerations of its request",
     {"1.26": False, "1.35": True},
-    "k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experimental; v0.35.4, "
-    "structured/internal/stable, ``Allocate``",
+    "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, structured/internal/incubating/allocator_incubating.go, "
+    "``Allocate``",
 )
 
 
@@ -37,8 +37,7 @@ class Chosen:
     request: Request
     device: Device
 
-    def result(self, release: Version) -> dict[str, Any]:
-        """What an allocation has of it."""
+    def as_json(self, release: Version) -> dict[str, Any]:
         device = self.device.id
         result: dict[str, Any] = {
             "request": self.request.full_name,
@@ -64,8 +63,11 @@ def allocation_result(
         node: where the pod goes.
         release: the scheduler's.
     """
-    selected = list(dict.fromkeys(each.request for each in chosen))
-    devices: dict[str, Any] = {"results": [each.result(release) for each in chosen]}
+    by_name: dict[str, Request] = {}
+    for each in chosen:
+        by_name.setdefault(each.request.parent or each.request.name, each.request)
+    selected = list(by_name.values())
+    devices: dict[str, Any] = {"results": [each.as_json(release) for each in chosen]}
     is_for_all = _IS_FOR_ALL.at(release)
     if config := [*_class_config(selected), *_claim_config(claim, selected, once=is_for_all)]:
         devices["config"] = [_without_all(each, selected) for each in config] if is_for_all else config
