@@ -38,15 +38,15 @@ def list_stories(tags: tuple[str, ...]) -> None:
     "--kubelet-version",
     "kubernetes",
     metavar="VERSION",
-    help="Only bugs that the kubelet of this Kubernetes minor has, or of a patch of one.",
+    help="Only bugs that this Kubernetes minor has, or a patch of one.",
 )
 @click.option("--search", "text", default="", metavar="TEXT", help="Only bugs with this text: 'reboot', '#124716'.")
 def bugs(kubernetes: str | None, text: str) -> None:
     """List the known bugs that built-in stories reproduce.
 
     Each line has the bug's id, what has it, the affected versions, the story, and what happens. Ids that begin with K
-    are bugs of the kubelet, with P of device plugins; those with R were found with the kubelet's own device manager.
-    Versions of the kubelet are a condition as in stories: '<1.26.5 || >=1.27, <1.27.2', or 'all'.
+    are bugs of the kubelet, with D of claims of devices in Kubernetes, with P of device plugins; those with R were found
+    with the kubelet's own device manager. Versions of Kubernetes are a condition as in stories: '<1.26.5 || >=1.27, <1.27.2', or 'all'.
 
     Play a bug by the name of its story; most are played before and after their fix.
 
@@ -60,7 +60,7 @@ def bugs(kubernetes: str | None, text: str) -> None:
 
     found = [known for known in known_bugs() if known.mentions(text)]
     if kubernetes is not None:
-        found = [known for known in found if known.bug.is_in_kubelet(kubernetes)]
+        found = [known for known in found if known.bug.is_in_kubernetes(kubernetes)]
     if not found:
         click.echo("no such bug is known; 'simkubelet bugs' lists all that are", err=True)
     rows = [(known.bug.id, known.bug.component, known.bug.affected, known.story) for known in found]

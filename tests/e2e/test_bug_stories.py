@@ -68,7 +68,7 @@ def test_story_expects_another_thing_of_a_kubelet_with_the_fix() -> None:
         for path in BUGS.values()
         for scenario in [load(path).scenario]
         for bug, versions in [(scenario.bug, scenario.versions or ())]
-        if bug is not None and len({bug.is_in_kubelet(version) for version in versions}) > 1
+        if bug is not None and len({bug.is_in_kubernetes(version) for version in versions}) > 1
     }
 
     assert len(with_a_fix) > 10

@@ -19,7 +19,7 @@ from scenarios.backends.sim.changes import change_file
 from scenarios.backends.world import hardware
 from scenarios.backends.world.node import SimNode
 from scenarios.backends.world.selection import nvidia_change
-from scenarios.story.bug import KUBELET
+from scenarios.story.bug import KUBERNETES
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import Document, load
 from scenarios.story.model import Scenario
@@ -161,5 +161,5 @@ def covering(scenarios: Mapping[str, Scenario], seconds: Mapping[str, float]) ->
 
 def is_about_kubelets(name: str, scenario: Scenario) -> bool:
     """Whether a built-in story is about what kubelets do, not about one plugin, a bug of one, or any plugin."""
-    of_a_plugin = scenario.check is not None or (scenario.bug is not None and scenario.bug.component != KUBELET)
+    of_a_plugin = scenario.check is not None or (scenario.bug is not None and scenario.bug.component not in KUBERNETES)
     return name.partition("/")[0] not in PLUGINS and not of_a_plugin

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from scenarios.story.bug import KUBELET
+from scenarios.story.bug import KUBELET, KUBERNETES
 from scenarios.story.known_bugs import KnownBug, known_bugs
 from tools.generate.committed_page import in_cell, with_tables, write_or_check
 
@@ -23,8 +23,13 @@ def tables() -> dict[str, list[str]]:
     """Return heading of the page -> the lines of its table."""
     known = known_bugs()
     of_kubelet = [each for each in known if each.bug.component == KUBELET]
-    of_plugins = [each for each in known if each.bug.component != KUBELET]
-    return {"## The kubelet": list(lines(of_kubelet)), "## Device plugins": list(lines(of_plugins))}
+    of_others = [each for each in known if each.bug.component in KUBERNETES - {KUBELET}]
+    of_plugins = [each for each in known if each.bug.component not in KUBERNETES]
+    return {
+        "## The kubelet": list(lines(of_kubelet)),
+        "## The control plane": list(lines(of_others)),
+        "## Device plugins": list(lines(of_plugins)),
+    }
 
 
 def lines(known: Iterable[KnownBug]) -> Iterator[str]:
@@ -33,7 +38,9 @@ def lines(known: Iterable[KnownBug]) -> Iterator[str]:
     for each in known:
         bug = each.bug
         what = f"{each.title}: [{each.story}]({_story_file(each)})"
-        affected = f"`{bug.affected}`" if bug.component == KUBELET else f"{bug.component}: {bug.affected}"
+        affected = f"`{bug.affected}`" if bug.component in KUBERNETES else bug.affected
+        if bug.component != KUBELET:
+            affected = f"{bug.component}: {affected}"
         links = ", ".join(map(_link, bug.links))
         cells = (bug.id, what, affected, ", ".join(bug.fixed), links)
         yield f"| {' | '.join(map(in_cell, cells))} |"

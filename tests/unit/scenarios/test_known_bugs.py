@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from scenarios.story.bug import Bug
+from scenarios.story.bug import KUBERNETES, Bug
 from scenarios.story.document import load
 from scenarios.story.known_bugs import KnownBug, known_bugs
 from scenarios.story.stories import builtin
@@ -17,7 +17,7 @@ from simkubelet.model.errors import InputError
 from simkubelet.model.version import SUPPORTED, version
 
 KNOWN = known_bugs()
-OF_KUBELET = [known for known in KNOWN if known.bug.component == "kubelet"]
+OF_KUBERNETES = [known for known in KNOWN if known.bug.component in KUBERNETES]
 
 
 def story_of(known: KnownBug) -> str:
@@ -57,24 +57,24 @@ def test_section_is_complete(known: KnownBug) -> None:
 
     assert bug.links or bug.id in {"K20", "R3", "R5", "R8", "R9", "R10", "R12"}, "no report is known of these only"
     assert len(set(bug.links)) == len(bug.links)
-    assert bug.component == "kubelet" or re.fullmatch(r"[\w-]+/[\w.-]+", bug.component)
+    assert bug.component in KUBERNETES or re.fullmatch(r"[\w-]+/[\w.-]+", bug.component)
     assert not re.search(r"\S#\d", known.title), "the section has the links"
 
 
-@pytest.mark.parametrize("known", OF_KUBELET, ids=story_of)
-def test_kubelet_with_the_fix_is_not_affected(known: KnownBug) -> None:
+@pytest.mark.parametrize("known", OF_KUBERNETES, ids=story_of)
+def test_version_with_the_fix_is_not_affected(known: KnownBug) -> None:
     fixed = [release for release in known.bug.fixed if is_simulated(release)]
 
-    assert [release for release in fixed if known.bug.is_in_kubelet(release)] == []
+    assert [release for release in fixed if known.bug.is_in_kubernetes(release)] == []
 
 
 @pytest.mark.parametrize(
-    "known", [known for known in OF_KUBELET if any(map(is_simulated, known.bug.fixed))], ids=story_of
+    "known", [known for known in OF_KUBERNETES if any(map(is_simulated, known.bug.fixed))], ids=story_of
 )
 def test_bug_with_a_fix_is_played_on_both_sides(known: KnownBug) -> None:
     versions = load(known.path).scenario.versions or ()
 
-    assert {known.bug.is_in_kubelet(each) for each in versions} == {True, False}
+    assert {known.bug.is_in_kubernetes(each) for each in versions} == {True, False}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,7 @@ def test_bug_with_a_fix_is_played_on_both_sides(known: KnownBug) -> None:
         pytest.param({"links": ["https://github.com/a/b/issues/1"]}, id="address"),
         pytest.param({"links": ["#109595"]}, id="link without a repository"),
         pytest.param({"affected": "old ones"}, id="words about the kubelet"),
+        pytest.param({"component": "kube-scheduler", "affected": "old ones"}, id="words about the scheduler"),
         pytest.param({"component": " "}, id="nobody's bug"),
         pytest.param({"fixed": [1.27]}, id="a number"),
         pytest.param({"since": "1.26"}, id="unknown key"),
