@@ -44,6 +44,7 @@ class PluginCase:
         resource: what it serves.
         node: makes the node; at the end it is gone.
         restarts_itself: whether the process survives a new kubelet.
+        restarts_without_socket: whether it starts again when its socket is removed.
         survives_refusal: whether it continues when registration fails.
         survives_streams: whether it continues when a ListAndWatch stream ends.
         new_kubelets: how many of them a test may bring it; each list of some plugins has tens of thousands of devices.
@@ -53,6 +54,7 @@ class PluginCase:
     resource: str
     node: Callable[[Path], AbstractAsyncContextManager[PluginNode]]
     restarts_itself: bool = True
+    restarts_without_socket: bool = False
     survives_refusal: bool = True
     survives_streams: bool = True
     new_kubelets: int = 200
@@ -133,7 +135,7 @@ def _shared(*arguments: str, devices: int) -> Callable[[Path], AbstractAsyncCont
 CASES: Final = (
     PluginCase("nvidia", "nvidia.com/gpu", _nvidia),
     PluginCase("gopher", "lixueduan.com/gopher", _gopher, restarts_itself=False, survives_refusal=False),
-    PluginCase("generic", "example.com/serial", _generic),
+    PluginCase("generic", "example.com/serial", _generic, restarts_without_socket=True),
     PluginCase("amd", "amd.com/gpu", _amd, restarts_itself=False, survives_streams=False),
     PluginCase("iluvatar", "iluvatar.com/gpu", _iluvatar, survives_refusal=False),
     PluginCase(
