@@ -10,7 +10,7 @@ cm/dra/claiminfo.go, ``newClaimInfoCache``.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
@@ -242,41 +242,26 @@ def _go_kind(value: object) -> str:
 
 
 class _Struct:
-    """A struct of Go: reads its fields out of an object, whose names may be in any case.
+    """A struct of Go: reads its fields out of an object, whose names may be in any case."""
 
-    Args:
-        names: of the fields.
-        newest: one more, which older releases do not write.
-    """
-
-    def __init__(self, *names: str, newest: str | None = None) -> None:
-        every = names if newest is None else (*names, newest)
-        self._names = tuple(name.lower() for name in every)
-        # `itemgetter` gives no tuple for a single name.
-        older = itemgetter(*names) if len(names) > 1 else lambda given: (given[names[0]],)
-        self._as_written: dict[int, Callable[[Any], tuple[Any, ...]]] = {len(names): older}
-        if newest is not None:
-            self._as_written = {len(names): lambda given: (*older(given), None), len(every): itemgetter(*every)}
+    def __init__(self, *names: str) -> None:
+        self._names = tuple(name.lower() for name in names)
 
     def fields(self, value: Any) -> tuple[Any, ...]:
         """The values in the order of the names; None for what is left out."""
         parts = {name.lower(): part for name, part in (value or {}).items()}
         return tuple(map(parts.get, self._names))
 
-    def as_written(self, value: Any) -> tuple[Any, ...]:
-        """The same of an object that has exactly these fields, by the names that kubelets write.
 
-        Raises:
-            KeyError: it has others, or fewer.
-        """
-        return self._as_written[len(value)](value)
-
-
+_INFO_NAMES: Final = ("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
+_DEVICE_NAMES: Final = ("PoolName", "DeviceName", "RequestNames", "CDIDeviceIDs")
 _FILE: Final = _Struct("Data", "Checksum")
 _DATA: Final = _Struct("kind", "apiVersion", "ClaimInfoStateList")
-_INFO: Final = _Struct("ClaimUID", "ClaimName", "Namespace", "PodUIDs", "DriverState")
-_DRIVER: Final = _Struct("Devices", newest="SkipNodeOperations")
-_DEVICE: Final = _Struct("PoolName", "DeviceName", "RequestNames", "CDIDeviceIDs", newest="ShareID")
+_INFO: Final = _Struct(*_INFO_NAMES)
+_DRIVER: Final = _Struct("Devices")
+_DEVICE: Final = _Struct(*_DEVICE_NAMES, "ShareID")
+_WRITTEN_INFO: Final = itemgetter(*_INFO_NAMES)
+_WRITTEN_DEVICE: Final = itemgetter(*_DEVICE_NAMES)
 
 
 def _read_infos(listed: Sequence[Any]) -> list[ClaimInfo]:
@@ -288,28 +273,41 @@ def _read_infos(listed: Sequence[Any]) -> list[ClaimInfo]:
 
 
 def _read_written_info(value: Any) -> ClaimInfo:
-    """A claim as kubelets write it, in less time than `_read_info` takes.
+    """A claim with exactly the names that kubelets write, in less time than `_read_info` takes.
 
     Raises:
         AttributeError, KeyError, TypeError: it is not as kubelets write it.
     """
-    uid, name, namespace, pods, drivers = _INFO.as_written(value)
-    prepared: dict[str, tuple[PreparedDevice, ...] | None] = {}
-    for driver, state in drivers.items():
-        devices, _ = _DRIVER.as_written(state)
-        prepared[driver] = None if devices is None else tuple([_read_written_device(one) for one in devices])
-    "".join((uid, name, namespace))
-    return ClaimInfo(uid, name, namespace, dict.fromkeys(pods), prepared)
-
-
-def _read_written_device(value: Any) -> PreparedDevice:
-    pool, name, requests, cdi_ids, share_id = _DEVICE.as_written(value)
-    none: list[str] = []
+    uid, name, namespace, pods, states = _WRITTEN_INFO(value)
+    if len(value) > len(_INFO_NAMES):
+        raise KeyError(name)
     # Only lists can be added to a list, and only texts joined: the cheapest way to learn that it is so.
-    texts = [pool, name] + (none if requests is None else requests) + (none if cdi_ids is None else cdi_ids)
+    texts = [uid, name, namespace]
+    drivers: dict[str, tuple[PreparedDevice, ...] | None] = {}
+    for driver, state in states.items():
+        devices = state["Devices"]
+        if len(state) > 1 + ("SkipNodeOperations" in state):
+            raise KeyError(driver)
+        if devices is None:
+            drivers[driver] = None
+            continue
+        prepared = []
+        for one in devices:
+            pool, device, requests, cdi_ids = _WRITTEN_DEVICE(one)
+            share_id = one["ShareID"] if len(one) > len(_DEVICE_NAMES) else None
+            if len(one) > len(_DEVICE_NAMES) + 1:
+                raise KeyError(device)
+            texts = [*texts, pool, device]
+            if requests is not None:
+                texts = texts + requests
+                requests = tuple(requests)
+            if cdi_ids is not None:
+                texts = texts + cdi_ids
+                cdi_ids = tuple(cdi_ids)
+            prepared.append(PreparedDevice(pool, device, requests, cdi_ids, share_id))
+        drivers[driver] = tuple(prepared)
     "".join(texts)
-    requests = None if requests is None else tuple(requests)
-    return PreparedDevice(pool, name, requests, None if cdi_ids is None else tuple(cdi_ids), share_id)
+    return ClaimInfo(uid, name, namespace, dict.fromkeys(pods), drivers)
 
 
 def _read_info(value: Any) -> ClaimInfo:
@@ -319,7 +317,7 @@ def _read_info(value: Any) -> ClaimInfo:
 
 
 def _read_devices(value: Any) -> tuple[PreparedDevice, ...] | None:
-    devices, _ = _DRIVER.fields(value)
+    (devices,) = _DRIVER.fields(value)
     return None if devices is None else tuple(map(_read_device, devices))
 
 
