@@ -19,9 +19,11 @@ from scenarios.backends.sim.changes import change_file
 from scenarios.backends.world import hardware
 from scenarios.backends.world.node import SimNode
 from scenarios.backends.world.selection import nvidia_change
+from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.bug import KUBELET
 from scenarios.story.crosscheck import Known
 from scenarios.story.document import Document, DocumentError, load
+from scenarios.story.expectations import Expectation
 from scenarios.story.model import Scenario
 from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.story.verbs.file_action import FileAction
@@ -72,6 +74,12 @@ def expect_problems(path: Path, known: Known, problems: Sequence[str]) -> None:
     assert caught.value.exit_status == 2
     for line, problem in zip(caught.value.lines, problems, strict=True):
         assert line.startswith(f"{path}:{problem}")
+
+
+def seen_of(kind: type[Expectation], snapshot: Snapshot, trace: Trace | None = None, /, **wanted: Any) -> list[str]:
+    """What was seen instead, for each mismatch."""
+    expectation = kind.model_validate(wanted)
+    return [mismatch.actual for mismatch in evaluate(expectation, snapshot, trace or Trace())]
 
 
 @pytest.fixture
