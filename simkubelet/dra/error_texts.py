@@ -33,10 +33,14 @@ class ErrorTexts:
         no_cache: the kubelet does not start on its checkpoint.
         prepare: around all that fails while claims are prepared.
         unprepare: around all that fails while they are unprepared.
-        prepare_name: around what is wrong with an entry of a pod when it is prepared, and so on.
+        prepare_name: around what is wrong with an entry of a pod when its claims are prepared.
+        unprepare_name: the same when they are unprepared.
+        container_name: the same when a container is created with its CDI devices.
+        listed_name: the same when PodResources or a pod's status lists the devices of a container.
         fetch: a claim cannot be read.
         use: a claim is not reserved for a pod.
         not_allocated: a claim has no devices.
+        unlisted: a claim is not in the cache for such a list; the older text also where it has to be there to be used.
         save_cache: the checkpoint cannot be written before the drivers are asked.
         save_state: nor after they were.
         prepare_driver: around a driver that cannot be called to prepare.

@@ -20,7 +20,7 @@ __all__ = ["SliceWipes"]
 
 _DELAY_S: Final = Difference(
     "seconds that a driver without a usable plugin has to come back before its ResourceSlices are wiped",
-    {"1.26": "0", "1.33": "30"},
+    {"1.26": 0, "1.33": 30},
     "pkg/kubelet/cm/dra/manager.go, ``GetWatcherHandler`` (kubernetes v1.32.13, v1.33.13)",
 )
 _RETURN_ENDS_WIPE: Final = Difference(
@@ -62,7 +62,7 @@ class SliceWipes:
         self._cluster = cluster
         self._clock = clock
         self._group = tasks
-        usual_s = float(_DELAY_S.at(version))
+        usual_s = _DELAY_S.at(version)
         self._delay_s = usual_s if delay_s is None or not usual_s else delay_s
         self._return_ends_wipe = _RETURN_ENDS_WIPE.at(version)
         self._gone: dict[str, asyncio.Task[None] | None] = {}

@@ -1,11 +1,14 @@
-"""ResourceClaims, ResourceSlices and DeviceClasses in short, as the API has them."""
+"""ResourceClaims, ResourceSlices and DeviceClasses in short, as the API has them, and what claims get of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from simkubelet.cluster.objects.objects import JSON
+from simkubelet.cluster.scheduler.dynamic_resources.allocator import Allocator
+from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
+from simkubelet.model.version import DEFAULT, version
 
 DRIVER = "gpu.example.com"
 CLASS: JSON = {
@@ -56,6 +59,28 @@ def claim_for(*requests: JSON, name: str = "claim", **devices: Any) -> JSON:
     """A ResourceClaim; `devices` are constraints and config."""
     metadata = {"name": name, "namespace": "default", "uid": f"uid-of-{name}"}
     return {"metadata": metadata, "spec": {"devices": {"requests": list(requests), **devices}}}
+
+
+def allocate(
+    claims: Sequence[JSON],
+    slices: Sequence[JSON],
+    allocated: Sequence[str] = (),
+    classes: Sequence[JSON] = (CLASS,),
+    release: str = DEFAULT,
+    **labels: str,
+) -> list[JSON] | None:
+    """What the claims get on node-1; `allocated` are names of devices of its own pool."""
+    by_name = {each["metadata"]["name"]: each for each in classes}
+    taken = {DeviceID(DRIVER, "node-1", name) for name in allocated}
+    return Allocator(by_name, Slices(slices), taken, version(release)).allocate(claims, "node-1", labels)
+
+
+def names(allocation: JSON) -> list[tuple[str, str]]:
+    return [(result["request"], result["device"]) for result in allocation["devices"]["results"]]
+
+
+def gpus(count: int, **attributes: Any) -> list[JSON]:
+    return [device(f"gpu-{index}", {"memory": "40Gi"}, index=index, **attributes) for index in range(count)]
 
 
 def _wanted(selectors: Iterable[str]) -> JSON:

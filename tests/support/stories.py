@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +19,11 @@ from scenarios.backends.sim.changes import change_file
 from scenarios.backends.world import hardware
 from scenarios.backends.world.node import SimNode
 from scenarios.backends.world.selection import nvidia_change
+from scenarios.evaluation.evaluation import evaluate
 from scenarios.story.bug import KUBERNETES
 from scenarios.story.crosscheck import Known
-from scenarios.story.document import Document, load
+from scenarios.story.document import Document, DocumentError, load
+from scenarios.story.expectations import Expectation
 from scenarios.story.model import Scenario
 from scenarios.story.specs import GpuSpec, NodeSpec, PluginSpec
 from scenarios.story.verbs.file_action import FileAction
@@ -62,6 +64,22 @@ def write_story(tmp_path: Path) -> Callable[..., Path]:
 def read_story(write_story: Callable[..., Path], known: Known) -> Callable[[str], Document]:
     """Read a story's text as its file is read."""
     return lambda text: load(write_story(text), known)
+
+
+def expect_problems(path: Path, known: Known, problems: Sequence[str]) -> None:
+    """Read a file that is no story; its problems, without the file's name, begin so."""
+    with pytest.raises(DocumentError) as caught:
+        load(path, known)
+
+    assert caught.value.exit_status == 2
+    for line, problem in zip(caught.value.lines, problems, strict=True):
+        assert line.startswith(f"{path}:{problem}")
+
+
+def seen_of(kind: type[Expectation], snapshot: Snapshot, trace: Trace | None = None, /, **wanted: Any) -> list[str]:
+    """What was seen instead, for each mismatch."""
+    expectation = kind.model_validate(wanted)
+    return [mismatch.actual for mismatch in evaluate(expectation, snapshot, trace or Trace())]
 
 
 @pytest.fixture

@@ -2,14 +2,16 @@
 
 A `FakeWorld` shows its frames one after the other; each wait of an expectation's patience takes one second of its time
 and moves it one frame on. The last frame stays.
+
+`run_cli` is the command line in this process; `played` puts such worlds into the backend's place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from types import ModuleType, TracebackType
+from typing import Any, Self
 
 import pytest
 
@@ -17,6 +19,8 @@ from scenarios.backends.backend import Backend, Patience
 from scenarios.story.part import Action, Capability
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, PodEvent, PodView, Snapshot
 from scenarios.trace.trace import Trace
+from simkubelet._internal import bundle
+from simkubelet.cli import main
 from simkubelet.devices.pod_devices import DeviceRunOptions
 from tests.support.recorded import two_stories
 from tests.support.stories import home, known, machine, node, read_story, trace, write_story
@@ -27,10 +31,13 @@ __all__ = [
     "Frames",
     "frames",
     "home",
+    "jobs",
     "known",
     "machine",
     "node",
+    "played",
     "read_story",
+    "run_cli",
     "trace",
     "two_stories",
     "world",
@@ -157,3 +164,36 @@ class Frames:
 @pytest.fixture
 def frames() -> Frames:
     return Frames()
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch, known: object) -> ModuleType:
+    """The module that makes backends, with fixed names of versions and profiles."""
+    module = bundle.load("scenarios", "play.job")
+    for part in (module, bundle.load("scenarios", "story.document")):
+        monkeypatch.setattr(part, "installed", lambda: known)
+    return module
+
+
+@pytest.fixture
+def played(jobs: ModuleType, monkeypatch: pytest.MonkeyPatch, world: Any, frames: Any) -> list[tuple[Any, Any]]:
+    """Story documents and options in the order in which worlds were made for them; every node has 8 GPUs."""
+    made: list[tuple[Any, Any]] = []
+
+    def make(document: Any, options: Any) -> Any:
+        made.append((document, options))
+        return world([frames.frame()])
+
+    monkeypatch.setattr(jobs, "_backend", make)
+    return made
+
+
+@pytest.fixture
+def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as caught:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return run

@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 
 from scenarios.evaluation.evaluation import evaluate
+from scenarios.evaluation.mismatch import shown
 from scenarios.story.expectations import NodeExpectation, PluginExpectation
 from scenarios.trace.events import PluginMeasured
 from scenarios.trace.snapshot import NodeView, PluginState, PluginView, Snapshot
 from scenarios.trace.trace import Event, Trace
-from simkubelet.model.events import DevicesListed, KubeletStopped, PluginDisconnected, PluginRegistered
+from simkubelet.model.events import (
+    DevicesListed,
+    KubeletStopped,
+    PluginDisconnected,
+    PluginRegistered,
+)
+from tests.support.stories import seen_of
 
 NODE, RESOURCE = "node-1", "example.com/gpu"
 VIEW = PluginView("p", NODE, PluginState.RUNNING, 0, 1)
@@ -133,3 +140,38 @@ def test_growth_is_since_the_first_measurement(
 )
 def test_process_and_messages(wanted: dict[str, Any], changes: dict[str, Any], differences: list[str]) -> None:
     assert of_plugin(wanted, replace(VIEW, **changes)) == differences
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        pytest.param({"state": "waiting", "restarts": 2, "registrations": 3}, [], id="agrees"),
+        pytest.param({"state": "running"}, ["waiting"], id="state"),
+        pytest.param({"restarts": 0, "registrations": 0}, ["2", "3"], id="zero is expected, too"),
+    ],
+)
+def test_plugin(frames: Any, wanted: dict[str, object], seen: list[str]) -> None:
+    snapshot = frames.frame(plugin=frames.plugin(PluginState.WAITING, 2, 3))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", **wanted) == seen
+
+
+def test_calls_and_refusal_of_a_plugin(frames: Any) -> None:
+    snapshot = frames.frame(plugin=replace(frames.plugin(), refusal="no", calls={"Allocate": 2}))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", calls={"Allocate": 2, "ListAndWatch": 0}) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", calls={"PreStartContainer": 1}) == ["0"]
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", refusal="") == ["no"]
+
+
+def test_calls_of_a_plugins_process_in_order_and_its_connections(frames: Any) -> None:
+    log = ("GetDevicePluginOptions", "ListAndWatch")
+    snapshot = frames.frame(plugin=replace(frames.plugin(), call_log=log, connections=2))
+
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=log, connections=2) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=log[::-1], connections=0) == [
+        "2",
+        "[GetDevicePluginOptions, ListAndWatch]",
+    ]
+    assert seen_of(PluginExpectation, frames.frame(), plugin="nvidia", callLog=[]) == []
+    assert seen_of(PluginExpectation, snapshot, plugin="nvidia", callLog=[]) == [shown(log)]

@@ -1,11 +1,23 @@
-"""Where bubblewrap cannot work, the tests of this folder are skipped with its reason."""
+"""A node whose containers run; where bubblewrap cannot work, the tests of this folder are skipped with its reason."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
+import pytest
+from faker import Faker
+
+from simkubelet.apis import cdi
+from simkubelet.devices.pod_devices import DeviceRunOptions
+from simkubelet.model.clock import RealClock
 from simkubelet.model.errors import HostError
+from simkubelet.model.pod import pod_from_manifest
 from simkubelet.runtime.bubblewrap import check_bubblewrap
+from simkubelet.runtime.container_runtime import ExitReason, ExitStatus
+from simkubelet.runtime.process_container import ProcessContainer
+from simkubelet.runtime.process_runtime import ProcessRuntime
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,3 +26,48 @@ def _can_run() -> None:
         check_bubblewrap()
     except HostError as error:
         pytest.skip(str(error))
+
+
+class SomeNode:
+    """A node's folders and its runtime; a test changes `clock` or `hook` before the first container."""
+
+    def __init__(self, folder: Path, faker: Faker) -> None:
+        self.folder = folder
+        self.root = folder / "root"
+        self.root.mkdir()
+        self.faker = faker
+        self.clock: Any = RealClock()
+        self.hook: Any = lambda env: cdi.ContainerEdits()
+        self.runtime: ProcessRuntime | None = None
+
+    def write(self, path: str, text: str = "") -> Path:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        return place
+
+    async def start(self, *command: str, attempt: int = 0, **settings: Any) -> ProcessContainer:
+        """Start a container; `settings` are fields of its manifest and of `DeviceRunOptions`."""
+        fields = {"envs": {}, "mounts": (), "devices": (), "annotations": {}, "cdi_devices": ()}
+        options = DeviceRunOptions(**{name: settings.pop(name, none) for name, none in fields.items()})
+        manifest = {"name": "main", "image": "ignored", "command": list(command), **settings}
+        name = self.faker.unique.slug()
+        pod = pod_from_manifest({"metadata": {"name": name}, "spec": {"containers": [manifest]}})
+        if self.runtime is None:
+            self.runtime = ProcessRuntime(self.folder, self.folder / "pods-logs", self.clock, self.hook)
+        return await self.runtime.start(pod, pod.containers[0], options, attempt)
+
+    async def output(self, *command: str, **settings: Any) -> str:
+        """What a container printed that ended well."""
+        container = await self.start(*command, **settings)
+        status = await container.wait()
+        assert status == ExitStatus(0, ExitReason.COMPLETED), container.log.read_text()
+        return container.log.read_text()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, faker: Faker) -> AsyncIterator[SomeNode]:
+    node = SomeNode(tmp_path, faker)
+    yield node
+    if node.runtime is not None:
+        await node.runtime.reboot()
