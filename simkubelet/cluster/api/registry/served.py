@@ -12,7 +12,7 @@ pkg/server/options/api_enablement.go (v0.34.4).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -21,7 +21,7 @@ from ....model.errors import InputError
 from ....model.version import Difference, Version
 from .kinds import KINDS, Kind, kind_at
 
-__all__ = ["Served", "runtime_config"]
+__all__ = ["Served", "runtime_config", "runtime_config_faults"]
 
 _RESOURCE: Final = "resource.k8s.io"
 _INSTALLED: Final = "pkg/apis/resource/install/install.go (kubernetes v1.31.14, v1.32.13, v1.33.13, v1.34.4)"
@@ -62,6 +62,7 @@ _LIFE: Final = {
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES: Final = {"": "api/ga", "beta": "api/beta", "alpha": "api/alpha"}
 _ALL: Final = "api/all"
+_NOTHING_ELSE: Final = f"invalid key with only {_ALL}=false"
 _WIDE: Final = (_ALL, *_STAGES.values())
 
 
@@ -76,8 +77,26 @@ def runtime_config(entries: Iterable[str]) -> dict[str, bool]:
         key, _, value = entry.strip().partition("=")
         found[key] = _checked(key, value.strip())
     if found == {_ALL: False}:
-        raise InputError(f"invalid key with only {_ALL}=false")
+        raise InputError(_NOTHING_ELSE)
     return found
+
+
+def runtime_config_faults(config: Mapping[str, bool], release: Version) -> Iterator[tuple[str, str]]:
+    """Each key with which an API server of a release would not start, and its error; see `runtime_config`."""
+    for key, is_on in config.items():
+        try:
+            _checked(key, str(is_on).lower())
+            _check_registered(key, release)
+        except InputError as error:
+            yield key, str(error)
+    if config == {_ALL: False}:
+        yield _ALL, _NOTHING_ELSE
+
+
+def _check_registered(key: str, release: Version) -> None:
+    named = [kind for kind in KINDS if key.startswith(f"{kind.api_version}/") or key == kind.api_version]
+    if named and not _exists(named[0], release):
+        raise InputError(f"group version {named[0].api_version} that has not been registered")
 
 
 def _checked(key: str, value: str) -> bool:
@@ -122,9 +141,7 @@ class Served:
             InputError: the release does not have a version that the configuration names.
         """
         for key in config or {}:
-            named = [kind for kind in KINDS if key.startswith(f"{kind.api_version}/") or key == kind.api_version]
-            if named and not _exists(named[0], release):
-                raise InputError(f"group version {named[0].api_version} that has not been registered")
+            _check_registered(key, release)
         return _served(release, tuple(sorted((config or {}).items())))
 
     def kind_at(self, group: str, version: str, plural: str) -> Kind | None:
