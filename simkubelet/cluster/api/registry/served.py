@@ -122,13 +122,14 @@ class Served:
     """What an API server of a release serves; two of the same settings are the same object.
 
     Attributes:
+        release: of the server.
         kinds: in the order of discovery.
         groups: their names, without core's.
     """
 
     def __init__(self, release: Version, chosen: tuple[tuple[str, bool], ...]) -> None:
         config = dict(chosen)
-        self._release = release
+        self.release = release
         self.kinds = tuple(kind for kind in KINDS if _exists(kind, release) and _is_on(kind, config))
         self.groups = sorted({kind.group for kind in self.kinds if kind.group})
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in self.kinds}
@@ -151,7 +152,7 @@ class Served:
     def knows(self, api_version: str, kind: str) -> bool:
         """Whether the release has a kind, served or not."""
         found = (one for one in KINDS if (one.api_version, one.kind) == (api_version, kind))
-        return any(_exists(one, self._release) for one in found)
+        return any(_exists(one, self.release) for one in found)
 
     def versions(self, group: str) -> list[str]:
         """The versions of a group; the preferred one comes first."""
@@ -159,7 +160,7 @@ class Served:
 
     def storage_version(self, kind: Kind) -> str:
         """The version in which a real server stores objects of a kind."""
-        return _STORED_AS.at(self._release) if kind.group == _RESOURCE else kind.version
+        return _STORED_AS.at(self.release) if kind.group == _RESOURCE else kind.version
 
     def deprecation(self, kind: Kind) -> list[str]:
         """The warning with which all answers about a kind come, if there is one.
@@ -169,7 +170,7 @@ class Served:
         if kind.group != _RESOURCE or kind.version not in _LIFE:
             return []
         is_old, text = _LIFE[kind.version]
-        return [f"{kind.api_version} {kind.kind} {text}"] if is_old.at(self._release) else []
+        return [f"{kind.api_version} {kind.kind} {text}"] if is_old.at(self.release) else []
 
 
 @cache
