@@ -44,6 +44,8 @@ def crosscheck(scenario: Scenario, stem: str, known: Known) -> Iterator[Finding]
     yield from _versions(scenario, known)
     yield from _repeated("nodes", [node.name for node in scenario.nodes])
     yield from _repeated("plugins", [plugin.name for plugin in scenario.plugins])
+    if scenario.runtime_config:
+        yield from _runtime_config(scenario, known)
     for index, node in enumerate(scenario.nodes):
         yield from _node(node, ("nodes", index), known)
     applied: dict[str, Collection[str]] = {}
@@ -62,6 +64,20 @@ def _versions(scenario: Scenario, known: Known) -> Iterator[Finding]:
         yield from found
         if not found and scenario.kubernetes is not None and not is_met(scenario.kubernetes, version):
             yield ("versions", index), f"the story is about Kubernetes {scenario.kubernetes} only, not {version}"
+
+
+def _runtime_config(scenario: Scenario, known: Known) -> Iterator[Finding]:
+    """What a real API server of one of the story's versions would not start with, and what nobody would notice."""
+    # Imported here: few stories say anything of it.
+    from simkubelet.cluster import runtime_config_faults
+    from simkubelet.model.version import version
+
+    if not any(plugin.uses_api for plugin in scenario.plugins):
+        yield ("runtimeConfig",), "no plugin of the story asks the API server; add 'api: true' to one that does"
+    for release in scenario.versions or (scenario.nodes[0].kubernetes,):
+        if is_supported(release, known.kubernetes):
+            for key, fault in runtime_config_faults(scenario.runtime_config, version(release)):
+                yield ("runtimeConfig", key), f"{fault} (Kubernetes {release})"
 
 
 def _created_pod(step: Step, path: DataPath, first_node: str, applied: dict[str, Collection[str]]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import Field, StrictStr, create_model, model_validator
+from pydantic import Field, StrictBool, StrictStr, create_model, model_validator
 from pydantic.alias_generators import to_camel, to_snake
 from pydantic_core import PydanticCustomError
 
@@ -113,6 +113,8 @@ class Scenario(Part):
         parameters: Name -> default of what a run may set; ``${NAME}`` in any text of the story stands for it.
         kubernetes: The versions on which it can be played; on any other it is skipped.
         check: What makes it a check of `simkubelet conform`.
+        runtime_config: Version of an API group, such as ``resource.k8s.io/v1beta1``, and whether the API server serves
+            it, as kube-apiserver's ``--runtime-config``.
         versions: The Kubernetes versions that it is played on one after the other, on all nodes; once, on the nodes'
             own, where it is left out.
     """
@@ -126,6 +128,7 @@ class Scenario(Part):
     )
     kubernetes: KubernetesCondition | None = None
     check: CheckSpec | None = None
+    runtime_config: Mapping[StrictStr, StrictBool] = Field(default_factory=dict)
     versions: Annotated[tuple[KubernetesVersion, ...], Field(min_length=1)] | None = None
     nodes: Annotated[tuple[NodeSpec, ...], Field(min_length=1)] = (NodeSpec(name=DEFAULT_NODE),)
     plugins: tuple[PluginSpec, ...] = ()
@@ -199,11 +202,12 @@ class Scenario(Part):
         by_part = [*(node.needed for node in self.nodes), *(plugin.needed for plugin in self.plugins)]
         by_part += [step.action.needed for step in steps if step.action is not None]
         by_part += [step.expect.needed for step in steps if step.expect is not None]
-        by_order = {
+        on_the_whole = {
             Capability.SEVERAL_NODES: len(self.nodes) > 1,
+            Capability.API_VERSIONS: bool(self.runtime_config),
             Capability.PLUGIN_BEFORE_KUBELET: self._starts_before_kubelet(steps),
         }
-        return frozenset(one for one, is_needed in by_order.items() if is_needed).union(*by_part)
+        return frozenset(one for one, is_needed in on_the_whole.items() if is_needed).union(*by_part)
 
     def _starts_before_kubelet(self, steps: Iterable[Step]) -> bool:
         """Whether a step starts a plugin on a node whose kubelet a step before it has stopped."""

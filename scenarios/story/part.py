@@ -232,6 +232,7 @@ class Capability(StrEnum):
     CHANGE_CHECKPOINT = "change a kubelet's checkpoint"
     KUBELET_SETTINGS = "set up a kubelet's topology policy or feature gates"
     API_FEATURE_GATES = "switch a feature gate that the API server has too"
+    API_VERSIONS = "choose which versions of API groups the API server serves"
     FAKE_NUMA_NODES = "give a machine NUMA nodes"
     MESSAGE_LIMIT = "change the size of messages that a kubelet reads"
     PROCESS_RUNTIME = "run the processes of containers"

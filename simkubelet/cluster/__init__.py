@@ -11,7 +11,7 @@ if typing.TYPE_CHECKING:
     from .api.errors import StatusError
     from .api.registry.kinds import kind_named
     from .api.registry.registry import Registry
-    from .api.registry.served import Served, runtime_config
+    from .api.registry.served import Served, runtime_config, runtime_config_faults
     from .controllers.daemonset_controller import DaemonSetController
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
@@ -38,7 +38,7 @@ else:
             ".api.errors": ("StatusError",),
             ".api.registry.kinds": ("kind_named",),
             ".api.registry.registry": ("Registry",),
-            ".api.registry.served": ("Served", "runtime_config"),
+            ".api.registry.served": ("Served", "runtime_config", "runtime_config_faults"),
             ".controllers.daemonset_controller": ("DaemonSetController",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
@@ -88,4 +88,5 @@ __all__ = [
     "pod_key",
     "read_pod",
     "runtime_config",
+    "runtime_config_faults",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.schema import Schema, resolved, schema_of
+from simkubelet.cluster.api.decoding.definitions import Schema, resolved, schema_of
 
 __all__ = ["objects"]
 

@@ -19,9 +19,9 @@ from simkubelet.apis.grpcwire.end import End
 from simkubelet.apis.grpcwire.frames import PREFACE, Frame, Type
 from simkubelet.apis.grpcwire.server import GrpcServer
 from simkubelet.cdi import SpecError, parse_spec
+from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.decoding.documents import json_document, yaml_document
 from simkubelet.cluster.api.decoding.protobuf import ProtobufError, read_protobuf
-from simkubelet.cluster.api.decoding.schema import schema_of
 from simkubelet.devices.checkpoint import CorruptCheckpointError, decode
 from simkubelet.golang.message import UnreadableMessageError, read_message, served_method
 from simkubelet.model.errors import InputError

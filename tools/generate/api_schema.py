@@ -1,12 +1,15 @@
-"""Write ``schema.json`` and ``field_numbers.json`` of `cluster.api.decoding`: the fields of the served kinds.
+"""Write the files of `cluster.api.decoding` about the fields of the served kinds.
 
-The first has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required fields, and
-how lists and maps are merged; no descriptions and no defaults. The second has the fields' numbers in protobuf, from
-the modules' ``generated.proto``. Each definition is on one line.
+``schema.json`` has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required
+fields, and how lists and maps are merged; no descriptions and no defaults. ``schema_changes.json`` has what is
+different in other minors about resource.k8s.io: a merge patch (RFC 7386) for each definition, by ``MINOR/NAME``;
+a definition that a minor lacks is left as it is. ``field_numbers.json`` has the fields' numbers in protobuf of all
+these releases, from the modules' ``generated.proto``. Each definition is on one line.
 
-    python -m tools.generate.api_schema FOLDER 1.34.4
+    python -m tools.generate.api_schema FOLDER 1.34.4 1.32.13 1.33.13 1.35.4 1.36.3 1.37.2
 
-reads the modules kubernetes@v1.34.4, api@v0.34.4 and apimachinery@v0.34.4 in a folder, as Go's module cache has them.
+reads the modules kubernetes@v1.34.4, api@v0.34.4 and apimachinery@v0.34.4 in a folder, as Go's module cache has them,
+and those of the other releases.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from typing import Any, Final
 
 TARGET = Path(__file__).resolve().parents[2] / "simkubelet" / "cluster" / "api" / "decoding"
 REF: Final = "#/components/schemas/"
+CHANGING: Final = "apis__resource.k8s.io__"
+"""The documents of which other minors are read as well."""
 
 ROOTS: Final = {
     "api__v1": (
@@ -78,12 +83,19 @@ def referred(schema: object) -> set[str]:
     return set().union(*map(referred, schema), set()) if isinstance(schema, list) else set()
 
 
-def definitions(kubernetes: Path) -> dict[str, Any]:
-    """Return the definitions of the served kinds and of all that they are made of."""
+def definitions(kubernetes: Path, documents: str = "") -> dict[str, Any]:
+    """Return the definitions of the served kinds and of all that they are made of.
+
+    Args:
+        kubernetes: The module.
+        documents: Read only those whose names begin so, and of these only what the release has.
+    """
     found: dict[str, Any] = {}
     for document, kinds in ROOTS.items():
-        text = (kubernetes / "api" / "openapi-spec" / "v3" / f"{document}_openapi.json").read_text()
-        schemas = json.loads(text)["components"]["schemas"]
+        file = kubernetes / "api" / "openapi-spec" / "v3" / f"{document}_openapi.json"
+        if not document.startswith(documents) or (documents and not file.exists()):
+            continue
+        schemas = json.loads(file.read_text())["components"]["schemas"]
         wanted = {
             name
             for name, schema in schemas.items()
@@ -96,6 +108,22 @@ def definitions(kubernetes: Path) -> dict[str, Any]:
                 found[name] = plain(schemas[name])
                 wanted |= referred(found[name])
     return found
+
+
+def merge_patch(old: Any, new: Any) -> Any:
+    """Return the merge patch that makes one value of another."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return new
+    gone = dict.fromkeys(old.keys() - new.keys())
+    changed = {name: merge_patch(old.get(name), value) for name, value in new.items() if old.get(name) != value}
+    return dict(sorted({**gone, **changed}.items()))
+
+
+def changes(usual: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return a merge patch for each definition of another release that is not the usual one's."""
+    return {
+        name: merge_patch(usual.get(name, {}), schema) for name, schema in other.items() if usual.get(name) != schema
+    }
 
 
 def messages(proto: str) -> Iterator[tuple[str, dict[str, tuple[int, str]]]]:
@@ -142,12 +170,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("modules", type=Path)
     parser.add_argument("version")
+    parser.add_argument("others", nargs="*")
     arguments = parser.parse_args()
-    minor = arguments.version.partition(".")[2]
-    found = definitions(arguments.modules / f"kubernetes@v{arguments.version}")
+
+    def module(name: str, release: str) -> Path:
+        folder: Path = arguments.modules
+        return folder / f"{name}@v{release if name == 'kubernetes' else release.replace('1.', '0.', 1)}"
+
+    def numbers_of(schemas: dict[str, Any], release: str) -> dict[str, dict[str, Any]]:
+        return field_numbers(schemas, [module("api", release), module("apimachinery", release)])
+
+    found = definitions(module("kubernetes", arguments.version))
+    numbers, different = numbers_of(found, arguments.version), dict[str, Any]()
+    for release in arguments.others:
+        other = definitions(module("kubernetes", release), CHANGING)
+        changed, its_numbers = changes(found, other), numbers_of(other, release)
+        different |= {f"{release.rpartition('.')[0]}/{name}": patch for name, patch in changed.items()}
+        # A number is given once, so those of several releases go together.
+        numbers |= {name: {**numbers.get(name, {}), **its_numbers[name]} for name in changed if name in its_numbers}
     write("schema.json", found)
-    modules = [arguments.modules / f"{module}@v0.{minor}" for module in ("api", "apimachinery")]
-    write("field_numbers.json", {name: fields for name, fields in field_numbers(found, modules).items() if fields})
+    write("schema_changes.json", different)
+    write("field_numbers.json", {name: fields for name, fields in numbers.items() if fields})
 
 
 if __name__ == "__main__":

@@ -54,8 +54,8 @@ class JoinBackend(SimulatedWorld):
 
     @property
     def capabilities(self) -> frozenset[Capability]:
-        """All but feature gates that the API server of the cluster has too."""
-        return super().capabilities - {Capability.API_FEATURE_GATES}
+        """All but what the API server of the cluster was started with: its feature gates and its versions."""
+        return super().capabilities - {Capability.API_FEATURE_GATES, Capability.API_VERSIONS}
 
     async def perform(self, action: Action) -> None:
         """Do one step; see `Backend`."""

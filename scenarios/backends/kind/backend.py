@@ -49,6 +49,7 @@ _FAILURE: Final = re.compile(r'"command failed" err=(".*")$')
 """Source: staging/src/k8s.io/component-base/cli/run.go, ``run`` (kubernetes v1.34.4)."""
 CAPABILITIES: Final = frozenset(Capability) - {
     Capability.API_FEATURE_GATES,
+    Capability.API_VERSIONS,
     Capability.FAKE_NUMA_NODES,
     Capability.MESSAGE_LIMIT,
     Capability.ADVANCE_TIME,

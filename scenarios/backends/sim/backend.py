@@ -22,7 +22,7 @@ class SimBackend(SimulatedWorld):
         uses_api = any(spec.uses_api for spec in scenario.plugins)
         first, tools = scenario.nodes[0], (self._clock, self._observe, self._group)
         self._cluster: SimCluster = SimCluster(
-            first.kubernetes, first.feature_gates, uses_api, scenario.has_claims, *tools
+            first.kubernetes, first.feature_gates, scenario.runtime_config, uses_api, scenario.has_claims, *tools
         )
 
     @property

@@ -133,6 +133,7 @@ class SimCluster:
     Args:
         kubernetes: The version of scheduler and API server.
         gates: Their feature gates that are not as usual.
+        runtime_config: Versions of groups that the API server serves or does not, other than by default.
         uses_api: Whether a plugin talks to the API server; else there is none.
         has_claims: Whether the story has claims; else no controller looks after them.
         clock: The node time.
@@ -147,6 +148,7 @@ class SimCluster:
         self,
         kubernetes: str,
         gates: Mapping[str, bool],
+        runtime_config: Mapping[str, bool],
         uses_api: bool,
         has_claims: bool,
         clock: Clock,
@@ -156,6 +158,7 @@ class SimCluster:
         self.api = Store(Objects(WallTime(clock)), observe)
         self._version = version(kubernetes)
         self._gates = gates
+        self._runtime_config = runtime_config
         self._uses_api = uses_api
         self._devices = SimulatedDeviceObjects(self.api, self._version, gates) if has_claims else None
         self._clock = clock
@@ -240,9 +243,13 @@ class SimCluster:
         logs = NodeLogs(kubelets, lambda: datetime.now(UTC))
         objects = self.api.objects
         strategies = all_strategies(objects, self._version, self._gates)
-        server = ApiServer(objects, strategies, logs=logs, release=self._version)
         try:
+            server = ApiServer(
+                objects, strategies, logs=logs, release=self._version, runtime_config=self._runtime_config
+            )
             await server.start()
+        except InputError as error:
+            raise InputError(f"runtimeConfig: {error}") from None
         except OSError as error:
             raise HostError(f"the API server cannot listen on this machine: {error.strerror}") from None
         self._stack.push_async_callback(server.stop)

@@ -19,7 +19,8 @@ from typing import Any, Final
 from ...model.errors import InputError
 from ...model.pod import MIRROR_ANNOTATION
 from ...model.resources import parse_quantity
-from ..api.decoding.schema import read_value, schema_of
+from ..api.decoding.definitions import schema_of
+from ..api.decoding.schema import read_value
 from ..api.errors import GroupName, StatusError
 from ..objects.container_images import image_name
 from ..objects.objects import JSON, Objects

@@ -129,10 +129,15 @@ def test_event_of_the_storys_own_kubelet_is_not_recorded_twice(followed: Followe
     assert followed.observed == []
 
 
-async def test_gate_of_the_api_server_is_known_to_be_out_of_reach(tmp_path: Path) -> None:
+async def test_settings_of_the_api_server_are_known_to_be_out_of_reach(tmp_path: Path) -> None:
     steps = [{"expect": {"node": "node-1", "kubelet": "running"}}]
     nodes = [{"name": "node-1", "featureGates": {"ResourceHealthStatus": True}}]
-    story = Scenario.model_validate({"name": "s", "description": "S.", "nodes": nodes, "steps": steps})
+    config = {"resource.k8s.io/v1beta1": True}
+    document = {"name": "s", "description": "S.", "runtimeConfig": config, "nodes": nodes, "steps": steps}
+    story = Scenario.model_validate(document)
     session = JoinSession(tmp_path, ServerAccess("https://127.0.0.1:1"), "1.34.4", None, keep=False)
 
-    assert story.needed - session.world(story, {}).capabilities == {Capability.API_FEATURE_GATES}
+    assert story.needed - session.world(story, {}).capabilities == {
+        Capability.API_FEATURE_GATES,
+        Capability.API_VERSIONS,
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from simkubelet.model.clock import ManualClock
 from simkubelet.model.errors import InputError
 from simkubelet.model.node import NodeStatus
 from simkubelet.model.pod import Pod
+from simkubelet.remote import ApiClient, read_kubeconfig
 
 NAMES = {"node-1": "dev-control-plane"}
 DEVICE = ClaimedDevice(driver="dra.example.com")
@@ -48,7 +50,7 @@ class ScriptedApi(ClusterApi):
 
 @pytest.fixture
 async def cluster() -> SimCluster:
-    cluster = SimCluster("1.34", {}, False, True, ManualClock(), lambda event: None, asyncio.TaskGroup())
+    cluster = SimCluster("1.34", {}, {}, False, True, ManualClock(), lambda event: None, asyncio.TaskGroup())
     spec = {"schedulerName": "mine", "containers": [{"name": "main", "image": "i"}]}
     await cluster.create_pod({"metadata": {"name": "p", "annotations": {"a": "1", "b": "2"}}, "spec": spec})
     return cluster
@@ -84,7 +86,7 @@ async def test_object_that_the_api_server_refuses_is_one_line(cluster: SimCluste
 
 async def test_claim_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
     async with asyncio.TaskGroup() as tasks:
-        cluster = SimCluster("1.34", {}, False, True, ManualClock(), lambda event: None, tasks)
+        cluster = SimCluster("1.34", {}, {}, False, True, ManualClock(), lambda event: None, tasks)
         await cluster.start(tmp_path, {})
         await cluster.allocate_claim(AllocateClaim(claim="gpu", devices=(DEVICE,)), [])
 
@@ -94,6 +96,42 @@ async def test_claim_is_gone_when_it_was_deleted(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r'delete claim gpu: resourceclaims.resource.k8s.io "gpu" not found'):
             await cluster.change_device_object(DeleteClaim(claim="gpu"))
         await cluster.stop()
+
+
+async def served_devices(folder: Path, release: str, config: dict[str, bool]) -> list[str]:
+    """The versions of resource.k8s.io that plugins of a story find."""
+    async with asyncio.TaskGroup() as tasks:
+        cluster = SimCluster(release, {}, config, True, False, ManualClock(), lambda event: None, tasks)
+        try:
+            kubeconfig = await cluster.start(folder, {})
+            assert kubeconfig is not None
+            async with ApiClient(read_kubeconfig(kubeconfig)) as client:
+                groups = {group["name"]: group for group in (await client.get("/apis"))["groups"]}
+        finally:
+            await cluster.stop()
+    return [one["version"] for one in groups.get("resource.k8s.io", {"versions": []})["versions"]]
+
+
+async def test_plugins_find_the_versions_that_the_story_says(tmp_path: Path) -> None:
+    old, none = {"resource.k8s.io/v1beta1": True}, {"resource.k8s.io/v1": False}
+
+    assert await served_devices(tmp_path, "1.34", {}) == ["v1"]
+    assert await served_devices(tmp_path, "1.34", old) == ["v1", "v1beta1"]
+    assert await served_devices(tmp_path, "1.33", old) == ["v1beta1"]
+    assert await served_devices(tmp_path, "1.34", none) == []
+
+
+async def test_version_that_the_release_lacks_ends_the_story(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"runtimeConfig: group version resource.k8s.io/v1 that has not been"):
+        await single_failure(served_devices(tmp_path, "1.33", {"resource.k8s.io/v1": True}))
+
+
+async def single_failure(work: Coroutine[Any, Any, object]) -> None:
+    """Raise what ended a group of tasks."""
+    try:
+        await work
+    except* InputError as group:
+        raise group.exceptions[0] from None
 
 
 async def test_claim_that_a_pod_keeps_is_not_waited_for_long(

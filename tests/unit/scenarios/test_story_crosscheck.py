@@ -13,6 +13,7 @@ from tests.support.stories import expect_problems
 POD = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}]}}"
 OK = "expect: {node: node-1, capacity: {r: 1}}"
 GPUS = "nodes: [{name: node-1, gpus: {profile: t4, count: 2}}]"
+OVER_THE_API = "plugins: [{name: driver, command: [driver], api: true}]"
 
 DANGLING = [
     pytest.param(
@@ -207,6 +208,37 @@ DANGLING = [
             "'ResourceHealthStatus'?"
         ],
         id="feature gate",
+    ),
+    pytest.param(
+        f"runtimeConfig: {{batch/v1: true, api/beta: true, v1: false}}\n{OVER_THE_API}\nsteps:\n- {POD}",
+        [
+            "3:27: runtimeConfig[batch/v1]: the group version batch/v1 is not simulated; there are apps/v1, ",
+            "3:53: runtimeConfig.v1: runtime-config invalid key v1 (Kubernetes 1.34)",
+        ],
+        id="versions of groups",
+    ),
+    pytest.param(
+        f"versions: ['1.28', '1.34']\nruntimeConfig:\n  resource.k8s.io/v1: false\n{OVER_THE_API}\nsteps:\n- {POD}",
+        [
+            "5:23: runtimeConfig[resource.k8s.io/v1]: group version resource.k8s.io/v1 that has not been registered "
+            "(Kubernetes 1.28)"
+        ],
+        id="version of a group that one of the releases does not have",
+    ),
+    pytest.param(
+        f"runtimeConfig: {{api/all: false}}\n{OVER_THE_API}\nsteps:\n- {POD}",
+        ["3:26: runtimeConfig[api/all]: invalid key with only api/all=false (Kubernetes 1.34)"],
+        id="no version at all",
+    ),
+    pytest.param(
+        f"runtimeConfig: {{api/beta: true}}\nsteps:\n- {POD}",
+        ["3:16: runtimeConfig: no plugin of the story asks the API server; add 'api: true' to one that does"],
+        id="versions of groups for nobody",
+    ),
+    pytest.param(
+        f"runtimeConfig: {{api/beta: yes please}}\n{OVER_THE_API}\nsteps:\n- {POD}",
+        ['3:27: runtimeConfig[api/beta]: expected true or false; found "yes please"'],
+        id="version of a group that is neither on nor off",
     ),
 ]
 

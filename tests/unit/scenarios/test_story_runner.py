@@ -245,6 +245,11 @@ MANUAL = "plugins: [{name: p, builtin: gopher, start: manual}]\n"
             id="gate of the API server",
         ),
         pytest.param(
+            "runtimeConfig: {api/beta: true}\nplugins: [{name: p, builtin: volcano}]\nsteps:\n- advance: 1s",
+            {"API_VERSIONS", "ADVANCE_TIME", "BUILTIN_PLUGINS", "NODE_VIEW"},
+            id="versions of the API server",
+        ),
+        pytest.param(
             "nodes: [{name: a, numaNodes: 2}]\nsteps:\n- advance: 1s",
             {"FAKE_NUMA_NODES", "ADVANCE_TIME"},
             id="NUMA nodes",

@@ -55,3 +55,17 @@ def test_schema_is_left_without_words_and_defaults() -> None:
         "type": "object",
         "properties": {"parts": {"type": "array", "items": {"$ref": "io.k8s.Part"}}},
     }
+
+
+def test_change_of_a_minor_is_a_merge_patch() -> None:
+    usual = {
+        "A": {"properties": {"a": {"type": "string"}, "b": {}}, "required": ["a"]},
+        "B": {"type": "object"},
+        "Gone": {},
+    }
+    other = {"A": {"properties": {"a": {"type": "integer"}, "c": {}}}, "B": {"type": "object"}, "New": {"type": "x"}}
+
+    assert api_schema.changes(usual, other) == {
+        "A": {"properties": {"a": {"type": "integer"}, "b": None, "c": {}}, "required": None},
+        "New": {"type": "x"},
+    }

@@ -13,9 +13,10 @@ from ...objects.objects import JSON
 from ..errors import FieldError, GroupName, StatusError
 from ..registry.kinds import Kind
 from ..registry.served import Served
+from .definitions import schema_of
 from .documents import json_document, yaml_document
 from .protobuf import ProtobufError, read_protobuf
-from .schema import completed, go_name, read_value, schema_of
+from .schema import completed, go_name, read_value
 
 __all__ = ["PROTOBUF", "Decoder"]
 
@@ -38,7 +39,8 @@ class Decoder:
     Args:
         validation: what is done about unknown fields: ``Ignore``, ``Warn`` or ``Strict``.
         warnings: where unknown fields are noted.
-        served: says which other versions of the kind there are; without it none.
+        served: says which other versions of the kind there are, and of which release its fields are; without it none,
+            and those of 1.34.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class Decoder:
         self._group = group
         self._kind = kind
         self._version = version
-        self._schema = schema_of(group, version, kind)
+        self._schema = schema_of(group, version, kind, None if served is None else served.release)
 
     @property
     def _internal(self) -> str:

@@ -18,8 +18,8 @@ from importlib import resources
 from typing import Any, Final, TypeAlias
 
 from ...objects.objects import JSON
+from .definitions import Schema, name_of, plain_name, resolved
 from .documents import json_document
-from .schema import Schema, name_of, resolved
 
 __all__ = ["MAGIC", "META", "ProtobufError", "numbers_by_field", "read_protobuf"]
 
@@ -99,7 +99,7 @@ def _message(content: bytes, schema: Schema, name: str) -> JSON:
 
 
 def _field_value(value: _Value, schema: Schema) -> Any:
-    name = schema.get("$ref", "")
+    name = plain_name(schema.get("$ref", ""))
     if name in _SPECIAL:
         return _SPECIAL[name](dict(_raw_fields(_bytes(value))))
     if name:

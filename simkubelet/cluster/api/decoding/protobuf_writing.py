@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from ...objects.objects import JSON
+from .definitions import Schema, definition, name_of, plain_name, resolved, schema_of
 from .protobuf import MAGIC, META, numbers_by_field
-from .schema import Schema, definitions, name_of, resolved, schema_of
 
 __all__ = ["framed_event", "written_list", "written_metadata", "written_object", "written_status"]
 
@@ -69,7 +69,7 @@ def _list(listed: JSON, items: Iterable[bytes]) -> bytes:
 
 
 def _named(obj: JSON, name: str) -> bytes:
-    return _message(obj, definitions()[f"{META}{name}"], f"{META}{name}")
+    return _message(obj, definition(f"{META}{name}"), f"{META}{name}")
 
 
 def _message(obj: JSON, schema: Schema, name: str) -> bytes:
@@ -78,7 +78,7 @@ def _message(obj: JSON, schema: Schema, name: str) -> bytes:
         if isinstance(number, list):
             # JSON has the fields of this message in the object itself.
             found += _bytes(number[0], _message(obj, schema, number[1]))
-        elif obj.get(field) is not None:
+        elif obj.get(field) is not None and field in schema["properties"]:
             found += _field(number, obj[field], schema["properties"][field])
     return bytes(found)
 
@@ -94,7 +94,7 @@ def _field(number: int, value: Any, schema: Schema) -> bytes:
 
 
 def _value(number: int, value: Any, schema: Schema) -> bytes:
-    name = schema.get("$ref", "")
+    name = plain_name(schema.get("$ref", ""))
     if name in _SPECIAL:
         return _bytes(number, _SPECIAL[name](value))
     if name:

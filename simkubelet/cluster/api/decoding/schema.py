@@ -1,7 +1,4 @@
-"""The fields of the served kinds, and the reading of a request's values by their types, as Go's JSON reads them.
-
-``schema.json`` holds the fields as OpenAPI definitions; ``tools.generate.api_schema`` writes it from the documents
-of Kubernetes v1.34.4 (Apache License 2.0).
+"""The reading of a request's values by the types of their fields, as Go's JSON reads them.
 
 Source: sigs.k8s.io/json, internal/golang/encoding/json/decode.go; staging/src/k8s.io/apimachinery/pkg/api/resource/
 quantity.go, pkg/apis/meta/v1/time.go (kubernetes v1.34.4).
@@ -9,37 +6,27 @@ quantity.go, pkg/apis/meta/v1/time.go (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from importlib import resources
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from ....golang.text import quoted
 from ....model.errors import InputError
 from ....model.resources import canonical_quantity
 from ...objects.objects import JSON
+from .definitions import Schema, child, element, resolved, schema_of
 
 __all__ = [
     "FieldFault",
-    "Schema",
     "check_date",
-    "child",
     "completed",
-    "definitions",
-    "element",
     "field_faults",
     "go_name",
-    "name_of",
     "read_value",
-    "resolved",
-    "schema_of",
 ]
 
-Schema: TypeAlias = Mapping[str, Any]
 _GO_NAMES: Final = {
     dict: "object",
     list: "array",
@@ -53,53 +40,6 @@ _SCALARS: Final = ("string", "boolean", "integer")
 _ZEROS: Final[Mapping[str, Any]] = {"string": "", "boolean": False, "integer": 0, "array": []}
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}([.,]\d+)?(Z|[+-]\d{2}:\d{2})")
 _NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-
-
-@cache
-def definitions() -> dict[str, Schema]:
-    """All definitions by name; ``$ref`` names another one."""
-    text = resources.files(__package__).joinpath("schema.json").read_text()
-    found: dict[str, Schema] = json.loads(text)
-    return found
-
-
-@cache
-def schema_of(group: str, version: str, kind: str) -> Schema:
-    """The definition of a kind.
-
-    Raises:
-        KeyError: it is not among the served ones.
-    """
-    wanted = {"group": group, "version": version, "kind": kind}
-    for schema in definitions().values():
-        if wanted in schema.get("x-kubernetes-group-version-kind", ()):
-            return schema
-    raise KeyError(kind)
-
-
-def name_of(schema: Schema) -> str:
-    """The name of a definition."""
-    return next(name for name, other in definitions().items() if other is schema)
-
-
-def resolved(schema: Schema) -> Schema:
-    """Replace a schema's reference by the schema that it names; the keys beside the reference are kept."""
-    if "$ref" not in schema:
-        return schema
-    return {**definitions()[schema["$ref"]], **{key: value for key, value in schema.items() if key != "$ref"}}
-
-
-def child(schema: Schema | None, name: str) -> Schema | None:
-    """The schema of a field of an object or of a key of a map; None where it is not known."""
-    if schema is None:
-        return None
-    found = schema.get("properties", {}).get(name) or schema.get("additionalProperties")
-    return resolved(found) if isinstance(found, dict) else None
-
-
-def element(schema: Schema | None) -> Schema | None:
-    """The schema of the elements of a list; None where it is not known."""
-    return resolved(schema["items"]) if schema is not None and "items" in schema else None
 
 
 def go_name(value: Any) -> str:

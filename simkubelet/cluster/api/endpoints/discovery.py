@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any, Final
 
 from ...objects.objects import JSON
-from ..decoding.schema import Schema, definitions, name_of, schema_of
+from ..decoding.definitions import Schema, definition, definition_name, plain_name, references
 from ..patching.patches import PATCH_TYPES
 from ..registry.kinds import Kind
 from ..registry.served import Served
@@ -185,7 +185,7 @@ def openapi_v3(served: Served, prefix: str, version: str) -> JSON | None:
     kinds = [kind for kind in served.kinds if _prefix(kind) == prefix]
     if not kinds:
         return None
-    schemas = {name: _with_references(definitions()[name], _V3) for name in _names_of(kinds)}
+    schemas = {plain_name(name): _with_references(definition(name), _V3) for name in _names_of(kinds, served)}
     document: JSON = {"openapi": "3.0.0", "info": {"title": "Kubernetes", "version": version}}
     paths = {path: item for kind in kinds for path, item in _paths(kind, _V3)}
     return {**document, "paths": paths, "components": {"schemas": schemas}}
@@ -194,7 +194,7 @@ def openapi_v3(served: Served, prefix: str, version: str) -> JSON | None:
 @cache
 def openapi_v2(served: Served, version: str) -> JSON:
     """One document of all."""
-    schemas = {name: _with_references(definitions()[name], _V2) for name in _names_of(served.kinds)}
+    schemas = {plain_name(name): _with_references(definition(name), _V2) for name in _names_of(served.kinds, served)}
     paths = {path: item for kind in served.kinds for path, item in _paths(kind, _V2)}
     info = {"title": "Kubernetes", "version": version}
     return {"swagger": "2.0", "info": info, "paths": paths, "definitions": schemas}
@@ -217,19 +217,14 @@ def _prefix(kind: Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _names_of(kinds: Iterable[Kind]) -> list[str]:
+def _names_of(kinds: Iterable[Kind], served: Served) -> list[str]:
     """The names of all definitions that kinds are made of."""
     names = []
     for kind in kinds:
-        names.append(_schema_name(kind.group, kind.version, kind.kind))
+        names.append(definition_name(kind.group, kind.version, kind.kind, served.release))
         # A subresource without a group of its own is of one of the group's kinds.
-        names += [_schema_name(sub.group, sub.version, sub.kind) for sub in kind.subresources if sub.version]
-    return sorted(_closure(names))
-
-
-@cache
-def _schema_name(group: str, version: str, kind: str) -> str:
-    return name_of(schema_of(group, version, kind))
+        names += [definition_name(sub.group, sub.version, sub.kind) for sub in kind.subresources if sub.version]
+    return sorted(_closure(names), key=plain_name)
 
 
 def _closure(names: list[str]) -> set[str]:
@@ -239,16 +234,8 @@ def _closure(names: list[str]) -> set[str]:
         name = waiting.pop()
         if name not in found:
             found.add(name)
-            waiting += _references(definitions()[name])
+            waiting += references(definition(name))
     return found
-
-
-def _references(schema: Any) -> list[str]:
-    if isinstance(schema, list):
-        return [name for inner in schema for name in _references(inner)]
-    if not isinstance(schema, dict):
-        return []
-    return [schema["$ref"]] if "$ref" in schema else [name for inner in schema.values() for name in _references(inner)]
 
 
 def _with_references(schema: Schema, prefix: str) -> JSON:
@@ -262,7 +249,8 @@ def _with_references(schema: Schema, prefix: str) -> JSON:
         if "$ref" not in value:
             return {name: translated(inner) for name, inner in value.items()}
         extras = {name: inner for name, inner in value.items() if name != "$ref"}
-        return {"allOf": [{"$ref": prefix + value["$ref"]}], **extras} if extras else {"$ref": prefix + value["$ref"]}
+        reference = {"$ref": prefix + plain_name(value["$ref"])}
+        return {"allOf": [reference], **extras} if extras else reference
 
     found: JSON = translated(dict(schema))
     return found
@@ -280,7 +268,7 @@ def _paths(kind: Kind, references: str) -> Iterator[tuple[str, JSON]]:
 
 def _operations(kind: Kind, methods: dict[str, str], references: str, verbs: tuple[str, ...] = ()) -> JSON:
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    schema = {"$ref": references + _schema_name(kind.group, kind.version, kind.kind)}
+    schema = {"$ref": references + definition_name(kind.group, kind.version, kind.kind)}
     found = {}
     for method, verb in methods.items():
         if verb not in (verbs or kind.verbs):

@@ -102,7 +102,9 @@ class Handlers:
             body, media_type = encoded_status(accept, content, pretty=pretty)
         else:
             include, of_list = request.query.get("includeObject", ""), isinstance(content, Listed)
-            view = View(target.kind, accept, include, self._registry.objects.wall_time, of_list=of_list)
+            view = View(
+                target.kind, accept, include, self._registry.objects.wall_time, self._served.release, of_list=of_list
+            )
             shown = view.list(content) if isinstance(content, Listed) else view.object(content)
             body, media_type = view.encoded(shown, pretty=pretty), view.media_type
         response = web.Response(body=body, status=answer.code, content_type=media_type)

@@ -74,7 +74,9 @@ class Reading:
 
     def _view(self, request: web.Request, target: Target, *, of_list: bool) -> View:
         accept, include = request.headers.get("Accept", ""), request.query.get("includeObject", "")
-        return View(target.kind, accept, include, self._registry.objects.wall_time, of_list=of_list)
+        return View(
+            target.kind, accept, include, self._registry.objects.wall_time, self._served.release, of_list=of_list
+        )
 
     def _list(self, request: web.Request, target: Target) -> web.Response:
         query = request.query

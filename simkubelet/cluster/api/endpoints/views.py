@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ....model.version import Version
 from ...objects.objects import JSON, WallTime
 from ..decoding.decoding import PROTOBUF
+from ..decoding.definitions import schema_of
 from ..decoding.protobuf_writing import framed_event, written_list, written_metadata, written_object, written_status
-from ..decoding.schema import schema_of
 from ..errors import FieldError, StatusError
 from ..registry.kinds import Kind
 from .lists import Listed
@@ -101,7 +102,9 @@ class View:
         of_list: the request is for a list.
     """
 
-    def __init__(self, kind: Kind, accept: str, include: str, wall_time: WallTime, *, of_list: bool = False) -> None:
+    def __init__(
+        self, kind: Kind, accept: str, include: str, wall_time: WallTime, release: Version, *, of_list: bool = False
+    ) -> None:
         if include not in _INCLUDED:
             why = FieldError.invalid("includeObject", include, "must be 'Metadata', 'Object', 'None', or empty")
             raise StatusError.bad_request(f"Unable to convert to Table as requested: {why}")
@@ -109,6 +112,7 @@ class View:
         self._form = form_asked(accept, _OF_LISTS if of_list else _OF_OBJECTS, with_protobuf=True)
         self._include = include or "Metadata"
         self._wall_time = wall_time
+        self._release = release
         self._has_shown_columns = False
 
     @property
@@ -127,7 +131,7 @@ class View:
             return encoded(content, pretty=pretty)
         if self._form.kind:
             return written_metadata(content)
-        schema = schema_of(self._kind.group, self._kind.version, self._kind.kind)
+        schema = schema_of(self._kind.group, self._kind.version, self._kind.kind, self._release)
         return (written_list if "items" in content else written_object)(content, schema)
 
     def encoded_event(self, type_: str, obj: JSON) -> bytes:

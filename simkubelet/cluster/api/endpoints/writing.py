@@ -20,7 +20,7 @@ from aiohttp import web
 
 from ...objects.objects import JSON, copied
 from ..decoding.decoding import PROTOBUF, Decoder
-from ..decoding.schema import schema_of
+from ..decoding.definitions import schema_of
 from ..errors import FieldError, GroupName, StatusError
 from ..patching.apply import applied
 from ..patching.managed_fields import manager_faults, manager_of_agent, track_update
@@ -152,10 +152,10 @@ class Writing:
             raise StatusError.invalid(GroupName("meta.k8s.io", "PatchOptions"), "", [why])
         kind, status = target.kind, target.subresource == "status"
         validation = request.query.get("fieldValidation", "")
-        decoder = Decoder.of(kind, validation, write.warnings)
+        decoder = Decoder.of(kind, validation, write.warnings, self._served)
         if content_type == APPLY:
             return await self._apply(request, target, body, decoder, write)
-        schema = schema_of(kind.group, kind.version, kind.kind)
+        schema = schema_of(kind.group, kind.version, kind.kind, self._served.release)
         self._registry.get(kind, target.namespace, target.name)
         content = await _read(read_patch, body, content_type)
 
@@ -168,7 +168,7 @@ class Writing:
         return Answer(found, warnings=write.warnings)
 
     async def _apply(self, request: web.Request, target: Target, body: bytes, decoder: Decoder, write: Write) -> Answer:
-        kind, query = target.kind, request.query
+        kind, query, release = target.kind, request.query, self._served.release
         manager = query.get("fieldManager", "")
         if not manager:
             why = FieldError.required("fieldManager", "is required for apply patch")
@@ -183,13 +183,13 @@ class Writing:
         if self._registry.objects.get(key) is None:
             if target.subresource:
                 raise StatusError.not_found(kind.resource, target.name)
-            new = applied({}, config, kind, manager, target.subresource, now, force=force)
+            new = applied({}, config, kind, manager, target.subresource, now, release, force=force)
             made = self._registry.create(kind, target.namespace, kind.to_stored(decoder.completed(new)), write)
             return Answer(made, 201, warnings=write.warnings)
 
         def change(stored: JSON) -> JSON:
             live = kind.from_stored(stored)
-            new = applied(live, config, kind, manager, target.subresource, now, force=force)
+            new = applied(live, config, kind, manager, target.subresource, now, release, force=force)
             return kind.to_stored(decoder.completed(new))
 
         status = target.subresource == "status"
@@ -238,7 +238,7 @@ class Writing:
         strategy = self._registry.strategy(kind)
         strategy.default(stored)
         before = dict(strategy.empty) if old is None else old
-        track_update(stored, before, kind, manager, target.subresource, now)
+        track_update(stored, before, kind, manager, target.subresource, now, self._served.release)
         return stored
 
 

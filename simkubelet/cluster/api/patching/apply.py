@@ -16,9 +16,11 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ....golang.text import quoted
+from ....model.version import Version
 from ...objects.objects import JSON
+from ..decoding.definitions import Schema, child, element, schema_of
 from ..decoding.documents import json_document
-from ..decoding.schema import Schema, child, element, read_value, schema_of
+from ..decoding.schema import read_value
 from ..errors import StatusError
 from ..registry.kinds import Kind, kind_of_version
 from .managed_fields import (
@@ -45,10 +47,10 @@ _TAKES_OVER: Final = "kubectl"
 _ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def _fields_last_applied(live: JSON, kind: Kind) -> FieldSet:
+def _fields_last_applied(live: JSON, kind: Kind, release: Version) -> FieldSet:
     """The fields that client-side apply set and that have not changed since."""
     text = _annotations(live).get(_ANNOTATION, "")
-    schema, unknown = schema_of(kind.group, kind.version, kind.kind), list[str]()
+    schema, unknown = schema_of(kind.group, kind.version, kind.kind, release), list[str]()
     try:
         last = read_value(json_document(text.encode()), schema, kind.kind, unknown)
     except (TypeError, ValueError):
@@ -77,13 +79,15 @@ def _annotations(obj: JSON) -> dict[str, str]:
     return found
 
 
-def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, now: str, *, force: bool) -> JSON:
+def applied(
+    live: JSON, config: JSON, kind: Kind, name: str, subresource: str, now: str, release: Version, *, force: bool
+) -> JSON:
     """What applying a configuration makes of an object; of nothing where `live` is empty.
 
     Raises:
         StatusError: others manage fields that it would change, and it is not forced.
     """
-    schema = schema_of(kind.group, kind.version, kind.kind)
+    schema = schema_of(kind.group, kind.version, kind.kind, release)
     managers = managers_of(live)
     writer = Manager(name, APPLY_OPERATION, kind.api_version, subresource)
     wanted = managed_part(config, kind, subresource)
@@ -91,16 +95,18 @@ def applied(live: JSON, config: JSON, kind: Kind, name: str, subresource: str, n
     before = next((one for one in managers if replace(one, api_version=writer.api_version) == writer), writer)
     last, since = managers.pop(before, (frozenset(), ""))
     new: JSON = _merged(copy.deepcopy(live), wanted, schema)
-    new = _pruned(new, config, last, managers, kind, kind_of_version(kind, before.api_version), subresource)
+    new = _pruned(new, config, last, managers, kind, kind_of_version(kind, before.api_version), subresource, release)
     changes = {
-        version: change_in(kind_of_version(kind, version), kind.to_stored(live), kind.to_stored(new), subresource)
+        version: change_in(
+            kind_of_version(kind, version), kind.to_stored(live), kind.to_stored(new), subresource, release
+        )
         for version in {kind.api_version, *(manager.api_version for manager in managers)}
     }
     changed, removed = changes[kind.api_version]
     changes[kind.api_version] = changed & fields, removed
     conflicts = {manager: owned & changes[manager.api_version][0] for manager, (owned, _) in managers.items()}
     if any(conflicts.values()) and not force:
-        taken_over = _fields_last_applied(live, kind) if name == _TAKES_OVER else frozenset()
+        taken_over = _fields_last_applied(live, kind, release) if name == _TAKES_OVER else frozenset()
         left = {manager: paths - taken_over for manager, paths in conflicts.items() if paths - taken_over}
         if left:
             raise _conflict_error(left, managers)
@@ -127,13 +133,14 @@ def _pruned(
     kind: Kind,
     form: Kind,
     subresource: str,
+    release: Version,
 ) -> JSON:
     """An object without the fields that its manager applied before, in the version of `form`, and names no longer."""
     if form is kind:
         found, wanted = new, config
     else:
         found, wanted = form.from_stored(kind.to_stored(new)), form.from_stored(kind.to_stored(config))
-    schema = schema_of(form.group, form.version, form.kind)
+    schema = schema_of(form.group, form.version, form.kind, release)
     fields = fields_of(managed_part(wanted, form, subresource), schema)
     owned = fields.union(
         *(fields for one, (fields, _) in managers.items() if kind_of_version(kind, one.api_version) is form)

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from ....model.version import Version
 from ...objects.objects import JSON
-from ..decoding.schema import Schema, child, element, schema_of
+from ..decoding.definitions import Schema, child, element, schema_of
 from ..errors import FieldError
 from ..registry.kinds import Kind, kind_of_version
 
@@ -248,18 +249,18 @@ def _is_tree(fields: object) -> bool:
     return isinstance(fields, dict) and all(map(_is_tree, fields.values()))
 
 
-def change_in(form: Kind, old: JSON, new: JSON, subresource: str) -> tuple[FieldSet, FieldSet]:
+def change_in(form: Kind, old: JSON, new: JSON, subresource: str, release: Version) -> tuple[FieldSet, FieldSet]:
     """What changed or is new between two stored objects, and what is gone, in the form of one version."""
     had, has = (managed_part(form.from_stored(obj), form, subresource) for obj in (old, new))
-    return compare(had, has, schema_of(form.group, form.version, form.kind))
+    return compare(had, has, schema_of(form.group, form.version, form.kind, release))
 
 
-def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str) -> None:
+def track_update(new: JSON, old: JSON, kind: Kind, name: str, subresource: str, now: str, release: Version) -> None:
     """Note in a new state who changed it from the old one, which is empty where there was none; both as stored."""
     before = _managers_before(new, old, subresource)
     writer = Manager(name[:_LONGEST_NAME], UPDATE_OPERATION, kind.api_version, subresource)
     changes = {
-        version: change_in(kind_of_version(kind, version), old, new, subresource)
+        version: change_in(kind_of_version(kind, version), old, new, subresource, release)
         for version in {writer.api_version, *(manager.api_version for manager in before)}
     }
     managers = {}

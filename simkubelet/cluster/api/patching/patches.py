@@ -15,8 +15,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ...objects.objects import JSON
+from ..decoding.definitions import Schema, child, element
 from ..decoding.documents import check_depth, json_document
-from ..decoding.schema import Schema, child, element, go_name
+from ..decoding.schema import go_name
 from ..errors import StatusError
 
 __all__ = [

@@ -3,7 +3,7 @@
 ``v1beta1`` has what a request asks for in the request itself instead of in ``exactly``, and what a device has in
 ``basic``.
 
-Source: pkg/apis/resource/v1beta1/conversion.go (kubernetes v1.34.4).
+Source: pkg/apis/resource/v1beta1/conversion.go (kubernetes v1.34.4, v1.37.2).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ __all__ = ["from_v1", "to_v1"]
 
 _Form: TypeAlias = Callable[[JSON], JSON]
 _CHOICE: Final = (
-    "deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"
+    "deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity",
+    "derivedAttributes",
 )  # fmt: skip
 """The fields of ``exactly``."""
 _EMPTY: Final = (None, "", 0)

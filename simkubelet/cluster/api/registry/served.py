@@ -12,7 +12,7 @@ pkg/server/options/api_enablement.go (v0.34.4).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Final
 
@@ -21,7 +21,7 @@ from ....model.errors import InputError
 from ....model.version import Difference, Version
 from .kinds import KINDS, Kind, kind_at
 
-__all__ = ["Served", "runtime_config"]
+__all__ = ["Served", "runtime_config", "runtime_config_faults"]
 
 _RESOURCE: Final = "resource.k8s.io"
 _INSTALLED: Final = "pkg/apis/resource/install/install.go (kubernetes v1.31.14, v1.32.13, v1.33.13, v1.34.4)"
@@ -62,6 +62,7 @@ _LIFE: Final = {
 _VERSION: Final = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES: Final = {"": "api/ga", "beta": "api/beta", "alpha": "api/alpha"}
 _ALL: Final = "api/all"
+_NOTHING_ELSE: Final = f"invalid key with only {_ALL}=false"
 _WIDE: Final = (_ALL, *_STAGES.values())
 
 
@@ -76,8 +77,26 @@ def runtime_config(entries: Iterable[str]) -> dict[str, bool]:
         key, _, value = entry.strip().partition("=")
         found[key] = _checked(key, value.strip())
     if found == {_ALL: False}:
-        raise InputError(f"invalid key with only {_ALL}=false")
+        raise InputError(_NOTHING_ELSE)
     return found
+
+
+def runtime_config_faults(config: Mapping[str, bool], release: Version) -> Iterator[tuple[str, str]]:
+    """Each key with which an API server of a release would not start, and its error; see `runtime_config`."""
+    for key, is_on in config.items():
+        try:
+            _checked(key, str(is_on).lower())
+            _check_registered(key, release)
+        except InputError as error:
+            yield key, str(error)
+    if config == {_ALL: False}:
+        yield _ALL, _NOTHING_ELSE
+
+
+def _check_registered(key: str, release: Version) -> None:
+    named = [kind for kind in KINDS if key.startswith(f"{kind.api_version}/") or key == kind.api_version]
+    if named and not _exists(named[0], release):
+        raise InputError(f"group version {named[0].api_version} that has not been registered")
 
 
 def _checked(key: str, value: str) -> bool:
@@ -103,13 +122,14 @@ class Served:
     """What an API server of a release serves; two of the same settings are the same object.
 
     Attributes:
+        release: of the server.
         kinds: in the order of discovery.
         groups: their names, without core's.
     """
 
     def __init__(self, release: Version, chosen: tuple[tuple[str, bool], ...]) -> None:
         config = dict(chosen)
-        self._release = release
+        self.release = release
         self.kinds = tuple(kind for kind in KINDS if _exists(kind, release) and _is_on(kind, config))
         self.groups = sorted({kind.group for kind in self.kinds if kind.group})
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in self.kinds}
@@ -122,9 +142,7 @@ class Served:
             InputError: the release does not have a version that the configuration names.
         """
         for key in config or {}:
-            named = [kind for kind in KINDS if key.startswith(f"{kind.api_version}/") or key == kind.api_version]
-            if named and not _exists(named[0], release):
-                raise InputError(f"group version {named[0].api_version} that has not been registered")
+            _check_registered(key, release)
         return _served(release, tuple(sorted((config or {}).items())))
 
     def kind_at(self, group: str, version: str, plural: str) -> Kind | None:
@@ -134,7 +152,7 @@ class Served:
     def knows(self, api_version: str, kind: str) -> bool:
         """Whether the release has a kind, served or not."""
         found = (one for one in KINDS if (one.api_version, one.kind) == (api_version, kind))
-        return any(_exists(one, self._release) for one in found)
+        return any(_exists(one, self.release) for one in found)
 
     def versions(self, group: str) -> list[str]:
         """The versions of a group; the preferred one comes first."""
@@ -142,7 +160,7 @@ class Served:
 
     def storage_version(self, kind: Kind) -> str:
         """The version in which a real server stores objects of a kind."""
-        return _STORED_AS.at(self._release) if kind.group == _RESOURCE else kind.version
+        return _STORED_AS.at(self.release) if kind.group == _RESOURCE else kind.version
 
     def deprecation(self, kind: Kind) -> list[str]:
         """The warning with which all answers about a kind come, if there is one.
@@ -152,7 +170,7 @@ class Served:
         if kind.group != _RESOURCE or kind.version not in _LIFE:
             return []
         is_old, text = _LIFE[kind.version]
-        return [f"{kind.api_version} {kind.kind} {text}"] if is_old.at(self._release) else []
+        return [f"{kind.api_version} {kind.kind} {text}"] if is_old.at(self.release) else []
 
 
 @cache

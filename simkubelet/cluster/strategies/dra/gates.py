@@ -1,10 +1,10 @@
 """Fields of resource.k8s.io that are dropped while their feature gate is off, unless the old object has them.
 
 The fields of a gate are dropped without a word. Tolerations and ``distinctAttribute`` are not dropped in 1.34, though
-their gates are off.
+their gates are off. Of the fields that are new in 1.36 and 1.37 all gates are off by default.
 
 Source: ``dropDisabledFields`` in pkg/registry/resource/{deviceclass,resourceclaim,resourceclaimtemplate,
-resourceslice}/strategy.go (kubernetes v1.34.4).
+resourceslice}/strategy.go (kubernetes v1.34.4, v1.36.3, v1.37.2); pkg/api/resourceclaimspec/util.go (v1.37.2).
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ _LATER: Final = Difference(
 DEVICE_STATUS: Final = "DRAResourceClaimDeviceStatus"
 _BINDING: Final = "DRADeviceBindingConditions"
 _CAPACITY: Final = "DRAConsumableCapacity"
+_DERIVED: Final = "DRADerivedAttributes"
+_OPTIONAL: Final = "DRAOptionalNodeOperations"
 _BY_GATE: Final = {
     "DRAAdminAccess": _ADMIN_ACCESS,
     "DRAPrioritizedList": _PRIORITIZED_LIST,
@@ -73,6 +75,8 @@ def drop_claim_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> No
         (DEVICE_STATUS, _device_status),
         (_BINDING, _claim_conditions),
         (_CAPACITY, _claim_capacity),
+        (_DERIVED, _derived_attributes),
+        (_OPTIONAL, _operations_of_results),
     ):
         is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
         if not is_on and not (old is not None and is_in_use(gate, old)):
@@ -98,6 +102,11 @@ def drop_slice_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> No
         ("DRAPartitionableDevices", _partitions),
         (_BINDING, _device_conditions),
         (_CAPACITY, _device_capacity),
+        ("DRADeviceCompatibilityGroups", _compatibility),
+        ("DRANodeAllocatableResources", _node_resources),
+        ("DRAListTypeAttributes", _lists_of_values),
+        ("DRAPartitionableDevicesType", _partition_type),
+        (_OPTIONAL, _operations_of_slice),
     ):
         is_on = gate in gates and (gate != _BINDING or DEVICE_STATUS in gates)
         if not is_on and not (old is not None and _has_any(places(old))):
@@ -116,6 +125,8 @@ def is_in_use(gate: str, claim: JSON) -> bool:
         DEVICE_STATUS: _device_status,
         _BINDING: _claim_conditions,
         _CAPACITY: _claim_capacity,
+        _DERIVED: _derived_attributes,
+        _OPTIONAL: _operations_of_results,
     }
     return _has_any(places[gate](claim))
 
@@ -163,11 +174,24 @@ def _claim_conditions(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
         yield result, ("bindingConditions", "bindingFailureConditions")
 
 
-def _claim_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+def _choices(claim: JSON) -> Iterator[JSON]:
+    """What requests and their alternatives ask for."""
     for request in _requests(claim):
-        yield request.get("exactly") or {}, ("capacity",)
-        for alternative in request.get("firstAvailable") or ():
-            yield alternative, ("capacity",)
+        yield request.get("exactly") or {}
+        yield from request.get("firstAvailable") or ()
+
+
+def _derived_attributes(claim: JSON) -> _Places:
+    return [(choice, ("derivedAttributes",)) for choice in _choices(claim)]
+
+
+def _operations_of_results(claim: JSON) -> _Places:
+    return [(result, ("skipNodeOperations",)) for result in _results(claim)]
+
+
+def _claim_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    for choice in _choices(claim):
+        yield choice, ("capacity",)
     for result in _results(claim):
         yield result, ("shareID", "consumedCapacity")
     for device in (claim.get("status") or {}).get("devices") or ():
@@ -200,3 +224,28 @@ def _device_capacity(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
         yield device, ("allowMultipleAllocations",)
         for capacity in (device.get("capacity") or {}).values():
             yield capacity, ("requestPolicy",)
+
+
+def _compatibility(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    for device in _slice_devices(slice_):
+        for consumed in device.get("consumesCounters") or ():
+            yield consumed, ("compatibilityGroups",)
+
+
+def _node_resources(slice_: JSON) -> _Places:
+    names = ("nodeAllocatableResourceMappings", "nodeAllocatableResources")
+    return [(device, names) for device in _slice_devices(slice_)]
+
+
+def _lists_of_values(slice_: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
+    for device in _slice_devices(slice_):
+        for attribute in (device.get("attributes") or {}).values():
+            yield attribute, ("bools", "ints", "strings", "versions")
+
+
+def _partition_type(slice_: JSON) -> _Places:
+    return [(slice_["spec"], ("partitionTypeAttribute",))]
+
+
+def _operations_of_slice(slice_: JSON) -> _Places:
+    return [(slice_["spec"], ("skipNodeOperations",))]

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.schema import schema_of
+from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.patching.patches import strategic_merge
 from simkubelet.cluster.objects.nodes import KubeletEndpoint
 from simkubelet.cluster.objects.objects import WallTime

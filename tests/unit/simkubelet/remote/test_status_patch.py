@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.schema import schema_of
+from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.patching.patches import strategic_merge
 from simkubelet.remote.status_patch import status_patch
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.schema import Schema, resolved, schema_of
+from simkubelet.cluster.api.decoding.definitions import Schema, resolved, schema_of
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import KINDS, Kind
 from simkubelet.cluster.api.registry.registry import Strategy

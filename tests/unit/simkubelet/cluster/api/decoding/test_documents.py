@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.decoding.documents import json_document, yaml_document
 from simkubelet.cluster.api.decoding.protobuf import ProtobufError, read_protobuf
-from simkubelet.cluster.api.decoding.schema import schema_of
 
 from ..conftest import CONFIG_MAPS, Client
 

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from simkubelet.cluster.api.decoding.decoding import PROTOBUF
+from simkubelet.cluster.api.decoding.definitions import Schema, resolved, schema_of
 from simkubelet.cluster.api.decoding.protobuf import read_protobuf
 from simkubelet.cluster.api.decoding.protobuf_writing import written_object
-from simkubelet.cluster.api.decoding.schema import Schema, resolved, schema_of
 from simkubelet.cluster.api.endpoints.server import ApiServer
 from simkubelet.cluster.api.registry.kinds import KINDS, Kind
 from simkubelet.cluster.objects.objects import JSON

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simkubelet.cluster.api.decoding.schema import schema_of
+from simkubelet.cluster.api.decoding.definitions import schema_of
 from simkubelet.cluster.api.errors import StatusError
 from simkubelet.cluster.api.patching.apply import applied
 from simkubelet.cluster.api.patching.managed_fields import from_fields_v1, to_fields_v1
@@ -24,6 +24,7 @@ from simkubelet.cluster.api.patching.patches import (
 )
 from simkubelet.cluster.api.registry.kinds import kind_named
 from simkubelet.cluster.objects.objects import JSON
+from simkubelet.model.version import DEFAULT, version
 
 POD = schema_of("", "v1", "Pod")
 NOW = "2026-01-02T03:04:05Z"
@@ -136,7 +137,7 @@ def test_strategic_merge_of_containers_is_a_union_by_name(old: dict[str, str], n
 
 
 def apply(live: JSON, config: JSON, manager: str, *, force: bool = False) -> JSON:
-    return applied(live, config, kind_named("pods"), manager, "", NOW, force=force)
+    return applied(live, config, kind_named("pods"), manager, "", NOW, version(DEFAULT), force=force)
 
 
 def test_what_a_manager_no_longer_names_goes() -> None:

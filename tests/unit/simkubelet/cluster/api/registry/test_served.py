@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simkubelet.cluster.api.registry.kinds import kind_named
-from simkubelet.cluster.api.registry.served import Served, runtime_config
+from simkubelet.cluster.api.registry.served import Served, runtime_config, runtime_config_faults
 from simkubelet.model.errors import InputError
 from simkubelet.model.version import version
 
@@ -74,6 +74,15 @@ def test_setting_that_makes_no_sense_is_refused(entry: str, words: str) -> None:
         runtime_config([entry])
 
     assert words in str(refused.value)
+
+
+def test_each_key_has_its_own_fault() -> None:
+    config = {"api/all": False, "batch/v1": True, "resource.k8s.io/v1": True, "resource.k8s.io/v1beta1": True}
+
+    faults = dict(runtime_config_faults(config, version("1.33")))
+
+    assert faults.keys() == {"batch/v1", "resource.k8s.io/v1"}
+    assert faults["resource.k8s.io/v1"] == "group version resource.k8s.io/v1 that has not been registered"
 
 
 def test_release_without_the_version_is_refused() -> None:

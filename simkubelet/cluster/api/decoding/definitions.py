@@ -1,0 +1,173 @@
+"""The fields of the kinds, as OpenAPI definitions: those of one release of Kubernetes.
+
+``schema.json`` holds the definitions of Kubernetes v1.34.4 (Apache License 2.0). Of these the ones of resource.k8s.io
+differ in other minors: ``schema_changes.json`` has what a minor changes, as a merge patch (RFC 7386) for each
+definition. A definition that is another one in a minor, or refers to such, has the minor before its name there:
+``1.33/io.k8s.api.resource.v1beta1.DeviceClaim``; so what refers to it is of the minor as well.
+``tools.generate.api_schema`` writes both files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final, TypeAlias
+
+from ....model.version import DEFAULT, Difference, Version
+
+__all__ = [
+    "Schema",
+    "child",
+    "definition",
+    "definition_name",
+    "definitions",
+    "element",
+    "name_of",
+    "plain_name",
+    "references",
+    "resolved",
+    "schema_of",
+]
+
+Schema: TypeAlias = Mapping[str, Any]
+_REFERENCE: Final = "$ref"
+_GROUP: Final = "io.k8s.api.resource."
+_FIELDS: Final = Difference(
+    "the minor whose fields objects of `resource.k8s.io` have; others are unknown, and in no OpenAPI document",
+    {"1.26": "1.32", "1.33": "1.33", "1.34": "1.34", "1.36": "1.36", "1.37": "1.37"},
+    "api/openapi-spec/v3/apis__resource.k8s.io__*_openapi.json (kubernetes v1.32.13, v1.33.13, v1.34.4, v1.35.4, "
+    "v1.36.3, v1.37.2)",
+)
+
+
+@cache
+def definitions() -> dict[str, Schema]:
+    """All definitions of 1.34 by name; ``$ref`` names another one."""
+    return _read("schema.json")
+
+
+def definition(name: str) -> Schema:
+    """The definition of a name, which may begin with a minor."""
+    minor, _, _ = name.rpartition("/")
+    return _definitions_of(minor)[name] if minor else definitions()[name]
+
+
+def plain_name(name: str) -> str:
+    """A name of a definition without a minor."""
+    return name.rpartition("/")[2]
+
+
+def definition_name(group: str, version: str, kind: str, release: Version | None = None) -> str:
+    """The name of a kind's definition in a release, 1.34 where it is left out.
+
+    Raises:
+        KeyError: it is not among the served ones.
+    """
+    name = _roots()[group, version, kind]
+    if release is None or not name.startswith(_GROUP) or (minor := _FIELDS.at(release)) == DEFAULT:
+        return name
+    of_minor = f"{minor}/{name}"
+    return of_minor if of_minor in _definitions_of(minor) else name
+
+
+def schema_of(group: str, version: str, kind: str, release: Version | None = None) -> Schema:
+    """The definition of a kind; see `definition_name`, which raises the same."""
+    return definition(definition_name(group, version, kind, release))
+
+
+def name_of(schema: Schema) -> str:
+    """The plain name of a kind's definition, of whichever release."""
+    kind = schema["x-kubernetes-group-version-kind"][0]
+    return _roots()[kind["group"], kind["version"], kind["kind"]]
+
+
+def resolved(schema: Schema) -> Schema:
+    """Replace a schema's reference by the schema that it names; the keys beside the reference are kept."""
+    if _REFERENCE not in schema:
+        return schema
+    return {**definition(schema[_REFERENCE]), **{key: value for key, value in schema.items() if key != _REFERENCE}}
+
+
+def child(schema: Schema | None, name: str) -> Schema | None:
+    """The schema of a field of an object or of a key of a map; None where it is not known."""
+    if schema is None:
+        return None
+    found = schema.get("properties", {}).get(name) or schema.get("additionalProperties")
+    return resolved(found) if isinstance(found, dict) else None
+
+
+def element(schema: Schema | None) -> Schema | None:
+    """The schema of the elements of a list; None where it is not known."""
+    return resolved(schema["items"]) if schema is not None and "items" in schema else None
+
+
+def references(schema: Any) -> Iterator[str]:
+    """The names of the definitions to which a schema refers, some of them several times."""
+    if isinstance(schema, list):
+        for inner in schema:
+            yield from references(inner)
+    elif isinstance(schema, dict):
+        if _REFERENCE in schema:
+            yield schema[_REFERENCE]
+        else:
+            yield from references(list(schema.values()))
+
+
+def _read(file: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(resources.files(__package__).joinpath(file).read_text())
+    return found
+
+
+@cache
+def _roots() -> Mapping[tuple[str, str, str], str]:
+    """Group, version and kind -> the name of the definition."""
+    return {
+        (kind["group"], kind["version"], kind["kind"]): name
+        for name, schema in definitions().items()
+        for kind in schema.get("x-kubernetes-group-version-kind", ())
+    }
+
+
+@cache
+def _definitions_of(minor: str) -> Mapping[str, Schema]:
+    """The definitions that are others in a minor, by their names with it."""
+    changes = {plain_name(name): patch for name, patch in _changes().items() if name.startswith(f"{minor}/")}
+    of_group = {name: schema for name, schema in definitions().items() if name.startswith(_GROUP)}
+    of_group |= {name: _patched(of_group.get(name, {}), patch) for name, patch in changes.items()}
+    others, before = set(changes), 0
+    while len(others) > before:
+        before = len(others)
+        others |= {name for name, schema in of_group.items() if not others.isdisjoint(references(schema))}
+    return {f"{minor}/{name}": _of_minor(of_group[name], others, minor) for name in others}
+
+
+@cache
+def _changes() -> Mapping[str, Any]:
+    return _read("schema_changes.json")
+
+
+def _patched(value: Any, patch: Any) -> Any:
+    """What a merge patch makes of a value."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(value) if isinstance(value, dict) else {}
+    for name, inner in patch.items():
+        if inner is None:
+            found.pop(name, None)
+        else:
+            found[name] = _patched(found.get(name), inner)
+    return found
+
+
+def _of_minor(schema: Any, others: Collection[str], minor: str) -> Any:
+    """A schema that refers to definitions of the minor where they are others there."""
+    if isinstance(schema, list):
+        return [_of_minor(inner, others, minor) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _of_minor(inner, others, minor) for name, inner in schema.items()}
+    if found.get(_REFERENCE) in others:
+        found[_REFERENCE] = f"{minor}/{found[_REFERENCE]}"
+    return found
