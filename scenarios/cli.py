@@ -45,8 +45,9 @@ def bugs(kubernetes: str | None, text: str) -> None:
     """List the known bugs that built-in stories reproduce.
 
     Each line has the bug's id, what has it, the affected versions, the story, and what happens. Ids that begin with K
-    are bugs of the kubelet, with D of claims of devices in Kubernetes, with P of device plugins; those with R were found
-    with the kubelet's own device manager. Versions of Kubernetes are a condition as in stories: '<1.26.5 || >=1.27, <1.27.2', or 'all'.
+    are bugs of the kubelet, with D of claims of devices in Kubernetes, with P of device plugins; those with R were
+    found with the kubelet's own device manager. Versions of Kubernetes are a condition as in stories: '<1.26.5 ||
+    >=1.27, <1.27.2', or 'all'.
 
     Play a bug by the name of its story; most are played before and after their fix.
 

@@ -30,8 +30,8 @@ class Bug(Part):
     Attributes:
         id: Capital letters and a number, such as ``K4``.
         links: Issues and pull requests, each as ``owner/repository#number``.
-        component: What has the bug: a program of Kubernetes, such as ``kubelet`` or ``kube-scheduler``, or the plugin's project,
-            such as ``NVIDIA/k8s-device-plugin``.
+        component: What has the bug: a program of Kubernetes, such as ``kubelet`` or ``kube-scheduler``, or the
+            plugin's project, such as ``NVIDIA/k8s-device-plugin``.
         affected: Of Kubernetes, a condition on its version or ``all``; of a plugin, its versions in words.
         fixed: The first versions with the fix, one of each line of releases; left out while there is none.
     """
