@@ -412,8 +412,8 @@ def test_refused_device_keeps_its_counters_until_1_36_3(
     assert (found and [name for _, name in names(found[0])]) == chosen
 
 
-@pytest.mark.parametrize(("release", "chosen"), [("1.36", "half-0"), ("1.37", "whole")])
-def test_pools_of_one_name_share_counters_before_1_37(release: str, chosen: str) -> None:
+@pytest.mark.parametrize(("release", "chosen"), [("1.36.3", "half-0"), ("1.36.4", "whole")])
+def test_pools_of_one_name_share_counters_before_1_36_4(release: str, chosen: str) -> None:
     other = json.loads(json.dumps(partitions()))
     for each in other:
         each["metadata"]["name"] += "-of-other"
