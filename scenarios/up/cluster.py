@@ -154,7 +154,7 @@ class LiveCluster:
         keep(Scheduler(self._store, clock, kubernetes, self._gates).run())
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
         if FEATURE_GATES[DYNAMIC_RESOURCES].is_on(kubernetes, self._gates):
-            keep(ResourceClaimController(self.api.registry, clock, self._store.recorder).run())
+            keep(ResourceClaimController(self.api.registry, clock, self._store.recorder, kubernetes).run())
         keep(GarbageCollector(self.api.registry).run())
         keep(self._expire_events())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)

@@ -37,17 +37,18 @@ class SimulatedDeviceObjects:
 
     def __init__(self, store: Store, version: Version, gates: Mapping[str, bool]) -> None:
         self._store = store
+        self._version = version
         self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates)
         self._registry = Registry(store.objects, all_strategies(store.objects, version, gates))
         self._registry.create(kind_named("namespaces"), "", {"metadata": {"name": _NAMESPACE}})
 
     def works(self, clock: Clock) -> list[Coroutine[Any, Any, None]]:
         """What makes claims from templates, and takes back those whose pods have ended."""
-        claims = ResourceClaimController(self._registry, clock, self._store.recorder)
+        claims = ResourceClaimController(self._registry, clock, self._store.recorder, self._version)
         return [*([claims.run()] if self._has_claims else ()), GarbageCollector(self._registry).run()]
 
     async def perform(self, action: ObjectAction) -> None:
-        """Create an object, or delete it and wait until it is gone.
+        """Create an object, or delete it, and wait until it is gone if the step does.
 
         Raises:
             InputError: The API server refuses it, or something keeps the object.
@@ -60,7 +61,8 @@ class SimulatedDeviceObjects:
                 case DeleteClaim():
                     kind = kind_named("resourceclaims.resource.k8s.io")
                     self._registry.delete(kind, _NAMESPACE, action.claim)
-                    await self._until_gone(kind.key(_NAMESPACE, action.claim))
+                    if action.waits:
+                        await self._until_gone(kind.key(_NAMESPACE, action.claim))
         except StatusError as error:
             raise InputError(f"{action.title}: {error}") from None
         except TimeoutError:

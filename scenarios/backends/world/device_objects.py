@@ -104,7 +104,7 @@ class DeviceObjects:
         self._labels = labels
 
     async def perform(self, action: ObjectAction, in_cluster: Callable[[JSON], JSON] = dict) -> None:
-        """Create an object, or delete it and wait until it is gone.
+        """Create an object, or delete it, and wait until it is gone if the step does.
 
         Args:
             action: The step.
@@ -121,6 +121,8 @@ class DeviceObjects:
                 claim = f"{_CLAIMS}/{action.claim}"
                 if not await self._call("DELETE", claim, None):
                     raise InputError(f"{action.title}: there is none of that name")
+                if not action.waits:
+                    return
                 for _ in range(int(GOES_WITHIN_S / _LOOK_S)):
                     if not await self._call("GET", claim, None):
                         return

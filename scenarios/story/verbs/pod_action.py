@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
+from pydantic import ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from simkubelet.model.events import PodScheduled
@@ -250,9 +250,11 @@ class DeleteClaim(ObjectAction, Part):
 
     Attributes:
         claim: The claim's name.
+        waits: `false`: it may stay, as a claim does that a controller has to free first.
     """
 
     claim: Name
+    waits: StrictBool = True
 
     @property
     def title(self) -> str:

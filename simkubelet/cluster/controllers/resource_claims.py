@@ -18,6 +18,7 @@ from typing import Any, Final
 from ..._internal.change import Change, first_done
 from ...golang.text import quoted
 from ...model.clock import Clock
+from ...model.version import Difference, Version
 from ..api.errors import StatusError
 from ..api.registry.kinds import Kind, kind_named
 from ..api.registry.registry import Registry
@@ -37,6 +38,13 @@ _ENDED: Final = ("Succeeded", "Failed")
 _FIRST_RETRY_S: Final = 0.005
 _LAST_RETRY_S: Final = 1000.0
 
+_PASSES_OVER_CLAIMS: Final = Difference(
+    "the controller of claims passes over those that are new or changed, unless an ended pod of theirs is there",
+    {"1.26": False, "1.32": True, "1.33.6": False},
+    "pkg/controller/resourceclaim/controller.go, ``enqueueResourceClaim`` (kubernetes v1.31.14, v1.32.13, v1.33.5, "
+    "v1.33.6)",
+)
+
 
 class _RetryError(Exception):
     """Work that is to be done again later."""
@@ -49,13 +57,15 @@ class ResourceClaimController:
         registry: where pods, claims and templates are.
         clock: the cluster's.
         events: where it says that a claim cannot be made.
+        release: the controller's.
     """
 
-    def __init__(self, registry: Registry, clock: Clock, events: EventRecorder) -> None:
+    def __init__(self, registry: Registry, clock: Clock, events: EventRecorder, release: Version) -> None:
         self._registry = registry
         self._objects = registry.objects
         self._clock = clock
         self._events = events
+        self._passes_over_claims = _PASSES_OVER_CLAIMS.at(release)
         self._change = Change()
         self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
@@ -92,11 +102,11 @@ class ResourceClaimController:
             if not is_gone:
                 self._due[key] = self._clock.now()
             return
-        if not is_gone:
+        if not is_gone and not self._passes_over_claims:
             self._due[key] = self._clock.now()
         for pod in self._objects.all_of(_PODS.key_kind, key.namespace):
             if any(name == key.name for name, _ in _claim_names(pod)):
-                self._due[_PODS.key(key.namespace, pod["metadata"]["name"])] = self._clock.now()
+                self._note_object(_PODS.key(key.namespace, pod["metadata"]["name"]), pod)
 
     def _settle(self) -> None:
         """Look once at what is due: a claim without a finalizer and its ended pod give one another work for ever."""

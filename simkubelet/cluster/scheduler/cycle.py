@@ -89,7 +89,11 @@ class SchedulingCycles:
         self._next_start = 0
 
     def try_pod(self, pod: PodInfo) -> Assignment | Failure:
-        """Choose a node for a pod; nothing changes."""
+        """Choose a node for a pod; nothing changes.
+
+        Raises:
+            SchedulerPanicError: the scheduler of this version would end here.
+        """
         if not self._state.nodes:
             return Failure(NO_NODES)
         claims = ClaimsCycle(pod, self._inventory)

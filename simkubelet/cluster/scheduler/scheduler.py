@@ -1,7 +1,7 @@
 """The scheduler of a cluster: gives pods that wait to nodes, one after the other.
 
 `cycle` decides about one pod. This module follows the cluster's objects, updates what the scheduler knows of them and
-its queue, and writes the result of each attempt.
+its queue, and writes the result of each attempt. A scheduler that crashes is started again, and tries the pods anew.
 
 Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure``; eventhandlers.go (kubernetes
 v1.34.4).
@@ -10,10 +10,12 @@ v1.34.4).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ...model.clock import Clock
+from ...model.events import SIMULATOR
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
@@ -22,6 +24,7 @@ from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
+from .dynamic_resources.allocator import SchedulerPanicError
 from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
 from .dynamic_resources.plugin import BoundClaim
 from .hints import Kind, NodeEvent, PodEvent, ResourceEvent, node_changes, pod_changes
@@ -42,6 +45,9 @@ _RESOURCE_KINDS: Final = {
     CLASSES: Kind.CLASS_WRITTEN,
     SLICES: Kind.SLICE_WRITTEN,
 }
+_FIRST_PAUSE_S: Final = 10.0
+_LONGEST_PAUSE_S: Final = 300.0
+_LEASE_S: Final = 15.0
 _FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _PREEMPTING: Final = f"{DEFAULT_SCHEDULER}: preempting to accommodate a higher priority pod"
 
@@ -57,26 +63,30 @@ class Scheduler:
     """
 
     def __init__(self, store: Store, clock: Clock, version: Version, gates: Mapping[str, bool] | None = None) -> None:
-        state = ClusterState()
         self._inventory = Inventory(store.objects, version)
         self._version = version
         self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates or {})
-        self.queue = SchedulingQueue(clock.now, version, self._gate)
         self._store = store
         self._clock = clock
-        self._cycles = SchedulingCycles(state, self._inventory if self._has_claims else None, version)
-        self._handlers = _Handlers(state, self.queue, version)
-        self._state = state
         self._is_called = asyncio.Event()
         self._alarm: asyncio.Task[None] | None = None
-        for node in store.all_nodes:
-            self._handlers.put_node(node)
-        for pod in store.pods:
-            self._handlers.put_pod(PodInfo(pod))
+        self._restarts = _Restarts()
+        self._begin()
         store.objects.subscribe("nodes", self._follow_node)
         store.objects.subscribe("pods", self._follow_pod)
         for kind in _RESOURCE_KINDS:
             store.objects.subscribe(kind, self._follow_resource)
+
+    def _begin(self) -> None:
+        """Know only what is in the cluster now, its pods in the order in which the API server lists them."""
+        self._state = ClusterState()
+        self.queue = SchedulingQueue(self._clock.now, self._version, self._gate)
+        self._cycles = SchedulingCycles(self._state, self._inventory if self._has_claims else None, self._version)
+        self._handlers = _Handlers(self._state, self.queue, self._version)
+        for node in self._store.all_nodes:
+            self._handlers.put_node(node)
+        for pod in sorted(self._store.pods, key=lambda pod: (pod.namespace, pod.name)):
+            self._handlers.put_pod(PodInfo(pod))
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -84,7 +94,13 @@ class Scheduler:
             while True:
                 self._is_called.clear()
                 self.queue.flush()
-                if self.try_next():
+                try:
+                    outcome = self.try_next()
+                except SchedulerPanicError:
+                    await self._clock.sleep(self._restarts.away_s(self._clock.now()))
+                    self._begin()
+                    continue
+                if outcome:
                     # One try after the other, and the kubelets in between.
                     self._is_called.set()
                     await asyncio.sleep(0)
@@ -93,7 +109,11 @@ class Scheduler:
                 await self._is_called.wait()
 
     def try_next(self) -> Assignment | Failure | None:
-        """Try the pod whose turn it is, and write what came of it; None where none is to be tried now."""
+        """Try the pod whose turn it is, and write what came of it; None where none is to be tried now.
+
+        Raises:
+            SchedulerPanicError: the scheduler of this version would end here; an Event says so.
+        """
         queued = self.queue.pop()
         if queued is None:
             return None
@@ -102,7 +122,12 @@ class Scheduler:
             skipped = Failure(f"skip schedule deleting pod: {pod.namespace}/{pod.name}")
             self._record_failure(pod.pod, skipped.message)
             return skipped
-        outcome = self._cycles.try_pod(pod)
+        try:
+            outcome = self._cycles.try_pod(pod)
+        except SchedulerPanicError as panic:
+            message = f"kube-scheduler ended with this pod, and is started again: panic: {panic}"
+            self._store.record(pod.pod, "Warning", "SchedulerCrashed", message, SIMULATOR, host="")
+            raise
         if isinstance(outcome, Assignment):
             for bound in outcome.claims:
                 self._bind_claim(pod, bound)
@@ -222,6 +247,28 @@ class Scheduler:
     async def _ring(self, delay_s: float) -> None:
         await self._clock.sleep(delay_s)
         self._is_called.set()
+
+
+class _Restarts:
+    """How long a scheduler that has crashed is away, as a static pod of which there is one.
+
+    Its kubelet starts it again, and it waits for the lease of its predecessor to end.
+
+    Source: kubelet/kuberuntime/kuberuntime_manager.go, ``doBackOff``; client-go/util/flowcontrol/backoff.go;
+    client-go/tools/leaderelection, with the scheduler's default duration of a lease (v0.36.1).
+    """
+
+    def __init__(self) -> None:
+        self._next_pause_s = 0.0
+        self._restarted_at = -math.inf
+
+    def away_s(self, now: float) -> float:
+        """Seconds until it schedules again; each crash in a row takes longer."""
+        is_forgotten = now - self._restarted_at > 2 * _LONGEST_PAUSE_S
+        pause_s = 0.0 if is_forgotten else self._next_pause_s
+        self._next_pause_s = min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._restarted_at = now + pause_s
+        return pause_s + _LEASE_S
 
 
 class _Handlers:

@@ -118,6 +118,16 @@ async def test_claim_is_deleted_by_its_name() -> None:
         await objects.perform(DeleteClaim(claim="gpu"))
 
 
+async def test_nothing_is_asked_after_a_deletion_that_a_step_does_not_wait_for() -> None:
+    server = Server()
+    path = "namespaces/default/resourceclaims/gpu"
+    server.objects[path] = {"metadata": {"name": "gpu"}}
+
+    await DeviceObjects(server.call, LABELS).perform(DeleteClaim(claim="gpu", waits=False))
+
+    assert server.calls == [("DELETE", path)]
+
+
 def slice_of(name: str, node: str | None, driver: str, *devices: str) -> dict[str, Any]:
     on_node = {} if node is None else {"nodeName": node}
     listed = {"devices": [{"name": device} for device in devices]} if devices else {}

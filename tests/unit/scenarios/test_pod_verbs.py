@@ -144,6 +144,15 @@ async def test_claim_that_a_pod_keeps_is_not_waited_for_long(
         await cluster.change_device_object(DeleteClaim(claim="gpu"))
 
 
+async def test_claim_may_stay_that_a_step_does_not_wait_for(cluster: SimCluster) -> None:
+    await cluster.allocate_claim(AllocateClaim(claim="gpu", pods=("p",), devices=(DEVICE,)), [pod(cluster)])
+
+    await cluster.change_device_object(DeleteClaim(claim="gpu", waits=False))
+
+    (claim,) = cluster.api.objects.all_of("resourceclaims.resource.k8s.io")
+    assert claim["metadata"]["deletionTimestamp"]
+
+
 async def test_devices_that_a_driver_publishes(cluster: SimCluster) -> None:
     pool = {"name": "node", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": "dra.example.com", "nodeName": "node-1", "pool": pool, "devices": [{"name": "device-0"}]}

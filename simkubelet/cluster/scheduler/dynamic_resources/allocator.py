@@ -23,13 +23,19 @@ from .pools import PASSES_OVER_POOLS, Device, DeviceID, Pool, Slices, gather_poo
 from .requests import AllocatorError, Request, claim_name, requests_of
 from .results import Chosen, allocation_result
 
-__all__ = ["AllocationTimeoutError", "Allocator", "InvalidPoolsError"]
+__all__ = ["AllocationTimeoutError", "Allocator", "InvalidPoolsError", "SchedulerPanicError"]
 
 _KEEPS_COUNTERS: Final = Difference(
     "a device that is refused for a taint or a constraint keeps its counters for the rest of the search on the node",
     {"1.26": True, "1.36.3": False},
     "k8s.io/dynamic-resource-allocation v0.36.2, v0.36.3, structured/internal/incubating/allocator_incubating.go, "
     "``allocateDevice``",
+)
+_CRASHES_FOR_ALL: Final = Difference(
+    "the scheduler crashes where a request for all devices gets one that consumes counters",
+    {"1.26": False, "1.36": True, "1.36.2": False},
+    "k8s.io/dynamic-resource-allocation v0.36.1, v0.36.2, structured/internal/incubating/allocator_incubating.go, "
+    "``validateDeviceRequest``, ``checkAvailableCounters``",
 )
 _LOSES_ALTERNATIVE: Final = Difference(
     "after the first device of an alternative for all devices, the search goes on with the first alternative of the "
@@ -63,6 +69,10 @@ class InvalidPoolsError(Exception):
     """A node has not got the devices, and one of its pools is invalid; from 1.35 on."""
 
 
+class SchedulerPanicError(Exception):
+    """The scheduler of this version would end here; the message is the first line of its panic."""
+
+
 class Allocator:
     """Finds devices for the claims of one pod.
 
@@ -94,6 +104,7 @@ class Allocator:
             AllocatorError: a claim, a class or a pool is wrong.
             AllocationTimeoutError: there is no answer yet.
             InvalidPoolsError: nor has it, and a pool is invalid.
+            SchedulerPanicError: the scheduler of this version would end here.
         """
         search = _Search(self._classes, self._allocated, claims, self._release)
         search.look_at(gather_pools(self._slices, node, labels, self._release))
@@ -139,6 +150,7 @@ class _Search:
         self._pools: dict[DeviceID, Pool] = {}
         self._counters = FreeCounters(allocated, release)
         self._loses_alternative = _LOSES_ALTERNATIVE.at(release)
+        self._crashes_for_all = _CRASHES_FOR_ALL.at(release)
         self._keeps_counters = _KEEPS_COUNTERS.at(release)
         self._passes_over_pools = PASSES_OVER_POOLS.at(release)
         self._fault = ""
@@ -247,6 +259,8 @@ class _Search:
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
         if is_used or not (request.is_all or request.selects(device)):
             return False
+        if self._crashes_for_all and request.is_all and device.consumed:
+            raise SchedulerPanicError("runtime error: invalid memory address or nil pointer dereference")
         pool = self._pools[device.id]
         if not self._counters.take(device, pool):
             return False

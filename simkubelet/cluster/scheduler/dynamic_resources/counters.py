@@ -17,8 +17,8 @@ __all__ = ["FreeCounters"]
 
 _COUNTS_BY_NAME: Final = Difference(
     "pools of the same name share their counters, those of the driver that comes first, though their drivers differ",
-    {"1.26": True, "1.37": False},
-    "k8s.io/dynamic-resource-allocation v0.36.3, v0.37.0, structured/internal/incubating/allocator_incubating.go",
+    {"1.26": True, "1.36.4": False},
+    "k8s.io/dynamic-resource-allocation v0.36.3, v0.36.4, structured/internal/incubating/allocator_incubating.go",
 )
 
 

@@ -65,6 +65,7 @@ class ClaimsCycle:
 
         Raises:
             AllocatorError: the try ends with this error.
+            SchedulerPanicError: the scheduler of this version would end here.
         """
         if not self._claims:
             return None

@@ -12,6 +12,7 @@ from simkubelet.cluster.controllers.garbage_collector import GarbageCollector
 from simkubelet.cluster.controllers.resource_claims import ResourceClaimController
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.strategies.table import all_strategies
+from simkubelet.model.version import DEFAULT, version
 from tests.support.patience import LIMIT_S
 
 from ..conftest import Cluster, manifest
@@ -56,10 +57,15 @@ class World:
 
 
 @pytest.fixture
-async def world(cluster: Cluster) -> AsyncIterator[World]:
+def release() -> str:
+    return DEFAULT
+
+
+@pytest.fixture
+async def world(cluster: Cluster, release: str) -> AsyncIterator[World]:
     world = World(cluster)
     controllers = (
-        ResourceClaimController(world.registry, cluster.clock, cluster.store.recorder),
+        ResourceClaimController(world.registry, cluster.clock, cluster.store.recorder, version(release)),
         GarbageCollector(world.registry),
     )
     tasks = [asyncio.ensure_future(one.run()) for one in controllers]
@@ -113,6 +119,7 @@ async def test_missing_template_is_an_event_until_it_is_there(world: World) -> N
     assert len(world.claims) == 1
 
 
+@pytest.mark.parametrize("release", ["1.33.6", DEFAULT])
 async def test_claim_of_ended_user_is_free(world: World) -> None:
     world.claim("no such pod")
 
@@ -121,6 +128,26 @@ async def test_claim_of_ended_user_is_free(world: World) -> None:
     (claim,) = world.claims
     assert claim["status"] == {}
     assert "finalizers" not in claim["metadata"]
+
+
+@pytest.mark.parametrize("release", ["1.32", "1.33.5"])
+async def test_claim_that_changes_is_passed_over_up_to_1_33_5(world: World) -> None:
+    written = world.claim("no such pod")
+
+    await world.settle()
+
+    assert world.claims == [written]
+
+
+@pytest.mark.parametrize("release", ["1.33.5"])
+async def test_end_of_its_pod_frees_a_claim_that_was_passed_over(world: World) -> None:
+    pod = world.pod(**OF_CLAIM)
+    world.claim(pod["metadata"]["uid"])
+
+    world.cluster.store.remove_pod(world.cluster.store.pods[0].uid)
+    await world.settle()
+
+    assert world.claims[0]["status"] == {}
 
 
 async def test_claim_is_kept_for_its_pod(world: World) -> None:

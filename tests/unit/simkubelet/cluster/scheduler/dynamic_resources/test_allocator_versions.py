@@ -7,9 +7,7 @@ import json
 import pytest
 
 from simkubelet.cluster.objects.objects import JSON
-from simkubelet.cluster.scheduler.dynamic_resources.allocator import (
-    InvalidPoolsError,
-)
+from simkubelet.cluster.scheduler.dynamic_resources.allocator import InvalidPoolsError, SchedulerPanicError
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
 from tests.support.device_claims import (
     CLASS,
@@ -117,8 +115,35 @@ def test_refused_device_keeps_its_counters_until_1_36_3(
     assert (found and [name for _, name in names(found[0])]) == chosen
 
 
-@pytest.mark.parametrize(("release", "chosen"), [("1.36", "half-0"), ("1.37", "whole")])
-def test_pools_of_one_name_share_counters_before_1_37(release: str, chosen: str) -> None:
+def all_halves() -> tuple[JSON, list[JSON]]:
+    """A claim for all devices, which are the halves of a GPU."""
+    slices = partitions()
+    del slices[1]["spec"]["devices"][0]
+    return claim_for(request("a", allocationMode="All")), slices
+
+
+@pytest.mark.parametrize("release", ["1.36.0", "1.36.1"])
+def test_counters_of_all_devices_crash_the_scheduler_up_to_1_36_1(release: str) -> None:
+    claim, slices = all_halves()
+
+    with pytest.raises(SchedulerPanicError, match="nil pointer dereference"):
+        allocate([claim], slices, release=release)
+    assert allocate([claim], [slice_of(gpus(2))], release=release)
+    assert allocate([claim], slices, ["half-0"], release=release) is None
+
+
+@pytest.mark.parametrize("release", ["1.34", "1.36.2"])
+def test_all_devices_may_share_counters(release: str) -> None:
+    claim, slices = all_halves()
+
+    found = allocate([claim], slices, release=release)
+
+    assert found is not None
+    assert names(found[0]) == [("a", "half-0"), ("a", "half-1")]
+
+
+@pytest.mark.parametrize(("release", "chosen"), [("1.36.3", "half-0"), ("1.36.4", "whole")])
+def test_pools_of_one_name_share_counters_before_1_36_4(release: str, chosen: str) -> None:
     other = json.loads(json.dumps(partitions()))
     for each in other:
         each["metadata"]["name"] += "-of-other"
