@@ -12,7 +12,8 @@ only when a program starts, so the first folder there is a descriptor of this pr
 folder of its own.
 
 Source of what /proc shows: proc(5), fields 48 to 51 of /proc/PID/stat. Command line and environment are memory of the
-process, of a size that is fixed when a program starts; `main` takes an argument that is room for longer ones.
+process, of a size that is fixed when a program starts; `main` takes an argument that is room for longer ones. A plugin
+for which there is no room, or of which the kernel does not say where they are, is executed after the fork.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Order(TypedDict):
     Attributes:
         argv: Its whole command line.
         words: How many words at its end are the plugin's name and arguments.
-        env: All its variables; those that matter most in /proc come first, as the last ones may have no room there.
+        env: All its variables.
         library_folder: The first folder of its ``LD_LIBRARY_PATH``; empty where it has none of its own.
     """
 
@@ -148,12 +149,14 @@ def _run(server: int, order: Order, log: int, orders: socket.socket, library_slo
         os.setsid()
         os.environ.clear()
         os.environ.update(order["env"])
-        _show("environment", (f"{name}={value}" for name, value in order["env"].items()))
-        _show("command line", order["argv"])
+        environment = (f"{name}={value}" for name, value in order["env"].items())
+        is_shown = _show("environment", environment) and _show("command line", order["argv"])
         if folder := order["library_folder"]:
             _open_folder(folder, library_slot)
         _send(orders, "started", os.getpid())
         orders.close()
+        if not is_shown:
+            os.execve(order["argv"][0], order["argv"], order["env"])  # noqa: S606  # the words are an argv
         status = cli.main(_words(order), prog_name="python -m plugin")
         sys.stdout.flush()
         sys.stderr.flush()
@@ -183,19 +186,24 @@ def _open_folder(folder: str, descriptor: int) -> None:
     os.close(opened)
 
 
-def _show(what: str, words: Iterable[str]) -> None:
-    """Let /proc show a command line or an environment, as much of it as there is room for."""
+def _show(what: str, words: Iterable[str]) -> bool:
+    """Let /proc show a command line or an environment; whether there is room for it."""
     fields = Path("/proc/self/stat").read_text(errors="replace").rpartition(") ")[2].split()
     first = 45 if what == "command line" else 47
     begin, end = int(fields[first]), int(fields[first + 1])
-    shown = b"\0".join(map(os.fsencode, words))[: end - begin - 1]
+    shown = b"\0".join(map(os.fsencode, words))
+    if len(shown) >= end - begin:
+        return False
     ctypes.memset(begin, 0, end - begin)
     ctypes.memmove(begin, shown, len(shown))
+    return True
 
 
 def main() -> None:
     """Serve; the arguments are the descriptors of `serve`, and room for longer command lines."""
     orders, library_slot = map(int, sys.argv[1:3])
+    for descriptor in (orders, library_slot):
+        os.set_inheritable(descriptor, False)
     _show("command line", sys.orig_argv[:-1])
     with suppress(BrokenPipeError, ConnectionResetError):
         serve(socket.socket(fileno=orders), library_slot)

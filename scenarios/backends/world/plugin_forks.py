@@ -23,7 +23,7 @@ from .child import Child, MarkedProcess, PluginCommand, spawn_process
 from .marked_processes import MARK
 
 _ROOM: Final = 1 << 11
-"""Bytes of a plugin's command line, and of what its environment has more than that of this process."""
+"""Bytes of a plugin's command line, and of what its environment has more than that of this process; see the server."""
 _LONGEST_ANSWER: Final = 1 << 10
 _SERVERS: Final = 2
 """How many are tried for a plugin: the first may have been killed."""
@@ -177,8 +177,7 @@ class _Server:
         order = {
             "argv": (*bundled_program(), *words),
             "words": len(words),
-            # The mark first: there may be no room for all in /proc.
-            "env": {MARK: "", **command.env} | {MARK: command.mark},
+            "env": {**command.env, MARK: command.mark},
             "library_folder": _own_library_folder(command),
         }
         self._answer = asyncio.get_running_loop().create_future()

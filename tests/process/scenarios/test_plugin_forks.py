@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -18,6 +19,7 @@ from fakegpu import Machine
 from scenarios.backends.world.child import Child, PluginCommand
 from scenarios.backends.world.marked_processes import MARK
 from scenarios.backends.world.plugin_forks import PluginForks, bundled_program
+from scenarios.story.specs import Builtin
 from simkubelet.host import tied_to_parent
 from tests.support.patience import LIMIT_S, until
 from tests.support.plugin_kubelet import FakeKubelet
@@ -39,11 +41,11 @@ class Node:
         with self.log.open("ab") as log:
             return await self._forks.spawn(command, log)
 
-    async def start_gopher(self) -> Child:
+    async def start_gopher(self, **env: str) -> Child:
         """Start a plugin that finds no kubelet, and goes on."""
         (self.folder / "etc/gophers").mkdir(parents=True, exist_ok=True)
         folders = ("--kubelet-dir", str(self.folder), "--host-root", str(self.folder))
-        return await self.start("gopher", *folders)
+        return await self.start("gopher", *folders, **env)
 
     @property
     def pids(self) -> list[int]:
@@ -65,6 +67,10 @@ def shown(pid: int, name: str) -> list[bytes]:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[1])
+
+
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
 @pytest.fixture
@@ -97,15 +103,18 @@ async def test_forked_plugins_serve_the_gpus_of_their_own_nodes(forks: PluginFor
         assert listed == {gpu.uuid for gpu in machine.gpus}
 
 
-async def test_forked_plugin_looks_like_a_process_that_was_executed(node: Node) -> None:
-    await node.start_gopher()
+@pytest.mark.parametrize("env", [{}, {"LONG": "x" * (1 << 13)}], ids=["room in /proc", "no room in /proc"])
+async def test_forked_plugin_looks_like_one_that_was_executed(node: Node, env: dict[str, str]) -> None:
+    await node.start_gopher(**env)
+    await until(lambda: node.log.read_text() != "")
 
     (pid,) = node.pids
     folders = ("--kubelet-dir", str(node.folder), "--host-root", str(node.folder))
     assert shown(pid, "cmdline") == [os.fsencode(word) for word in (*bundled_program(), "gopher", *folders)]
     assert os.getsid(pid) == pid
     environment = dict(entry.split(b"=", 1) for entry in shown(pid, "environ"))
-    assert environment == {**os.environb, MARK.encode(): f"node-1/mine/{node.log}".encode()}
+    given = {**os.environ, **env, MARK: f"node-1/mine/{node.log}"}
+    assert environment == {os.fsencode(name): os.fsencode(value) for name, value in given.items()}
 
 
 async def test_forked_plugins_write_to_logs_of_their_own(forks: PluginForks, kubelet_dir: Path) -> None:
@@ -116,6 +125,15 @@ async def test_forked_plugins_write_to_logs_of_their_own(forks: PluginForks, kub
     assert statuses == [2, 2]
     for node in (first, second):
         assert node.log.read_text() == f"error: No such option '--{node.name}'; see `python -m plugin gopher --help`\n"
+
+
+async def test_every_bundled_plugin_can_be_forked_by_a_server_of_one_thread(node: Node, forks: PluginForks) -> None:
+    for plugin in get_args(Builtin):
+        assert await (await node.start(plugin, "--help")).wait() == 0
+
+    assert node.log.read_text().count("Usage: python -m plugin ") == len(get_args(Builtin))
+    assert forks._server is not None
+    assert threads(forks._server._process.pid) == 1
 
 
 async def test_kill_of_one_forked_plugin_is_reported_and_ends_no_other(forks: PluginForks, kubelet_dir: Path) -> None:
