@@ -2,8 +2,9 @@
 
 Each part runs in a process of its own:
 
-- processes: 100 nodes with two GPUs each and a process of the nvidia plugin; then a pod for each GPU, the memory of one
-  plugin, and how much of a core the whole cluster takes at rest.
+- processes: 100 nodes with two GPUs each and a process of the nvidia plugin; then a pod for each GPU, the memory and
+  the processor time of one plugin, with its share of the process from which all are forked, and how much of a core the
+  whole cluster takes at rest.
 - tasks=NODES: so many nodes as ``simkubelet up --plugin stub`` makes them, a stub with eight devices on each; 50, 200
   and 1,000 by default.
 
@@ -39,15 +40,24 @@ READY_S_AT_MOST = {GPU_NODES: 120, 1000: 30}
 OWN_MB_AT_MOST = {GPU_NODES: 512, 1000: 400}
 
 
-def children() -> list[Path]:
-    """The processes whose parent this one is."""
-    own = Path(f"/proc/{os.getpid()}/task")
-    return [Path("/proc", pid) for task in own.iterdir() for pid in (task / "children").read_text().split()]
+def started_by(process: Path) -> list[Path]:
+    """The processes that a process has started, and those that they have started."""
+    tasks = (process / "task").iterdir()
+    children = [Path("/proc", pid) for task in tasks for pid in (task / "children").read_text().split()]
+    return [*children, *(one for child in children for one in started_by(child))]
 
 
 def resident_mb(process: Path) -> float:
-    lines = (process / "status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+    return _memory_mb(process / "status", "VmRSS:")
+
+
+def shared_out_mb(process: Path) -> float:
+    """Its memory, where what several processes share counts as a part for each (PSS, proc(5))."""
+    return _memory_mb(process / "smaps_rollup", "Pss:")
+
+
+def _memory_mb(table: Path, row: str) -> float:
+    return next(int(line.split()[1]) for line in table.read_text().splitlines() if line.startswith(row)) / 1024
 
 
 def cpu_s(process: Path) -> float:
@@ -108,16 +118,18 @@ async def measure_processes() -> None:
         for number in range(pods):
             cluster.api.registry.create(kind_named("pods"), "default", pod(number))
         pods_s = await until(objects, lambda: running() == pods)
-        before = sum(map(cpu_s, [own, *children()]))
+        started = started_by(own)
+        plugins_cpu_s = sum(map(cpu_s, started))
+        before = cpu_s(own) + plugins_cpu_s
         await asyncio.sleep(REST_S)
-        plugins = children()
         figures |= {
-            "plugins": len(plugins),
+            "plugins": GPU_NODES,
             "pods": pods,
             "pods_s": round(pods_s, 1),
             "own_mb": round(resident_mb(own)),
-            "plugin_mb": round(sum(map(resident_mb, plugins)) / len(plugins), 1),
-            "cores_at_rest": round((sum(map(cpu_s, [own, *plugins])) - before) / REST_S, 2),
+            "plugin_mb": round(sum(map(shared_out_mb, started)) / GPU_NODES, 1),
+            "plugin_cpu_ms": round(1000 * plugins_cpu_s / GPU_NODES),
+            "cores_at_rest": round((sum(map(cpu_s, [own, *started])) - before) / REST_S, 2),
         }
     report("processes", figures)
 

@@ -29,6 +29,7 @@ from simkubelet.node import NodeContext
 
 from ..backends.world.logs import KubeletLogs
 from ..backends.world.node import SimNode
+from ..backends.world.plugin_forks import PluginForks
 from ..backends.world.plugin_process import PluginProcess
 from ..backends.world.plugins import SimPlugins
 from ..evaluation.verdict import single_errors
@@ -48,7 +49,7 @@ class LiveNodes:
     """Nodes and their plugins, from `start` to `close`; it prints nothing but complaints.
 
     Args:
-        plugins: Run on every node, each as a process; a stub as a task of this one.
+        plugins: Run on every node, each as a process, a bundled one forked; a stub as a task of this one.
         images: Image -> the plugin that its containers are.
         folder: Where the nodes' folders are made.
         group: Owns what runs.
@@ -71,7 +72,8 @@ class LiveNodes:
         self.kubelets: dict[str, Kubelet] = {}
         stubs = {one.name: one.serves or Serves() for one in plugins if one.is_stub}
         self._stubs_devices = [f"{len(one.devices)} x {one.resource}" for one in stubs.values()]
-        self.plugins = SimPlugins(plugins, {}, self.clock, self.record, tasks=stubs.keys())
+        self._forks = PluginForks()
+        self.plugins = SimPlugins(plugins, {}, self.clock, self.record, tasks=stubs.keys(), spawn=self._forks.spawn)
         self.logs = KubeletLogs(self.clock.now)
         self._images = images
         self._folder = folder
@@ -112,6 +114,7 @@ class LiveNodes:
         for task in self._supervisors:
             task.cancel()
         await asyncio.gather(*self._supervisors, return_exceptions=True)
+        await self._forks.close()
         await self._stack.aclose()
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:

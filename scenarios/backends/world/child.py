@@ -115,13 +115,34 @@ async def spawn_process(command: PluginCommand, log: BinaryIO) -> Child:
         raise InputError(f"plugin '{command.name}': cannot be run so: {error}") from None
     except OSError as error:
         raise HostError(f"plugin '{command.name}': cannot start a process: {error}") from None
-    return _MarkedProcess(process, command.mark)
+    return MarkedProcess(process, command.mark)
 
 
-class _MarkedProcess:
+class Process(Protocol):
+    """A process of the machine, as `asyncio.subprocess.Process`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter | None: ...
+
+    @property
+    def stdout(self) -> asyncio.StreamReader | None: ...
+
+    async def wait(self) -> int: ...
+
+    def send_signal(self, signal: int, /) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+class MarkedProcess:
     """A `Child` that is a process of the machine, with a mark in its environment that all inherit whom it starts."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+    def __init__(self, process: Process, mark: str) -> None:
         self._process = process
         self._mark = mark
 

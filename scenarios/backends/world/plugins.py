@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
-from simkubelet.host import check_sandbox, module_name, python_path, sandboxed, tied_to_parent
+from simkubelet.host import check_sandbox, python_path, sandboxed, tied_to_parent
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
 from simkubelet.model.events import DriverConnected, PluginRegistered
@@ -39,8 +38,9 @@ from ...story.verbs.plugin_action import (
 from ...tap.tap import Tap
 from ...trace.snapshot import PluginView
 from ...trace.trace import Record
-from .child import PluginCommand, spawn_process
+from .child import PluginCommand, Spawn, spawn_process
 from .node import SimNode
+from .plugin_forks import bundled_program
 from .plugin_process import PluginProcess
 from .stub_task import spawn_task
 
@@ -57,6 +57,7 @@ class SimPlugins:
         clock: The nodes' time.
         trace: Gets what happens.
         tasks: The names of stubs that are tasks of this process.
+        spawn: Starts the processes of all others.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class SimPlugins:
         clock: Clock,
         trace: Record,
         tasks: Set[str] = frozenset(),
+        spawn: Spawn = spawn_process,
     ) -> None:
         self._specs = specs
         self._replacements = replacements
         self._clock = clock
         self._trace = trace
         self._tasks = tasks
+        self._spawn = spawn
         self._folders: dict[str, Path] = {}
         self._processes: dict[tuple[str, str], PluginProcess] = {}
         self._taps: dict[tuple[str, str], Tap] = {}
@@ -109,7 +112,7 @@ class SimPlugins:
         if (node.name, spec.name) in self._processes:
             raise InputError(f"plugin '{spec.name}' is on node '{node.name}' already; give each plugin its own name")
         command = plugin_command(node, spec, self._replacements.get(spec.name))
-        spawn = spawn_task if spec.name in self._tasks else spawn_process
+        spawn = spawn_task if spec.name in self._tasks else self._spawn
         process = PluginProcess(command, self._clock, self._trace, spec.start == "with-node", spawn)
         self._processes[node.name, spec.name] = process
         if spec.tap:
@@ -254,9 +257,7 @@ def _gpu_environment(machine: Machine) -> dict[str, str]:
 
 
 def _builtin(node: SimNode, name: str, folder: Path) -> list[str]:
-    # -P: the folder in which the command was given is no place to look for Python modules.
-    program = [sys.executable, "-P", "-m", module_name("plugin"), name]
-    return [*program, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
+    return [*bundled_program(), name, "--kubelet-dir", str(folder), "--host-root", str(node.root)]
 
 
 def _seen(node: SimNode, program: Sequence[str], folder: Path) -> list[str]:
