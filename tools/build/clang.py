@@ -11,9 +11,7 @@ from typing import Final
 from tools.build import apt
 
 _NAMES: Final = ("clang", *(f"clang-{version}" for version in range(22, 13, -1)))
-_TARGET: Final = (
-    "#include <stdint.h>\nint LLVMFuzzerTestOneInput(const uint8_t *d, long n) { return d && n ? 0 : 0; }\n"
-)
+_TARGET: Final = "int LLVMFuzzerTestOneInput(const unsigned char *data, long size) { return data && size ? 0 : 0; }"
 
 
 def find() -> str:

@@ -6,12 +6,15 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.fuzz_targets import CORPUS
 from tests.support.nvml_calls import NATIVE, header_path, read_header
 from tests.support.nvml_harness import HARNESS, functions_source, fuzzed_machine
 from tests.support.patience import LIMIT_S
 
 
+@pytest.mark.slow
 def test_kept_sequences_of_calls_break_nothing(tmp_path: Path) -> None:
     inputs = sorted((CORPUS / "nvml").iterdir())
     assert inputs
