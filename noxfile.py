@@ -24,11 +24,11 @@ import nox
 from nox.command import CommandFailed
 
 sys.path.insert(0, str(Path(__file__).parent))
+from tools.build import apt, go_build, kind_node_image
 from tools.build import chromium as find_chromium
 from tools.build import clients as build_clients
 from tools.build import control_plane as build_control_plane
 from tools.build import dra_driver as build_dra_driver
-from tools.build import go_build, kind_node_image
 from tools.build import inputs as build_inputs
 from tools.build import nvidia_plugin as build_nvidia_plugin
 from tools.build import nvidia_smi as fetch_nvidia_smi
@@ -68,8 +68,8 @@ SANITIZED_TESTS = [
     *(
         f"tests/process/fakegpu/test_fakegpu_{topic}.py"
         for topic in (
-            *("accounting", "any_arguments", "capabilities", "damage", "events", "exports", "mig", "mig_containers"),
-            *("processes", "setters"),
+            *("accounting", "any_arguments", "capabilities", "damage", "events", "exports", "fuzz_corpus", "mig"),
+            *("mig_containers", "processes", "setters"),
         )
     ),
 ]
@@ -211,7 +211,7 @@ PARTS = {
     "dra": Part(("tests/e2e", "-m", "dra_go"), name_dra_driver),
     "oracle": Part(("tests/oracle",), name_oracle),
 }
-MISSING = (go_build.BuildError, fetch_nvidia_smi.FetchError, find_chromium.NoBrowserError)
+MISSING = (go_build.BuildError, fetch_nvidia_smi.FetchError, apt.AptError)
 """What a part's programs raise that this machine cannot have."""
 
 
@@ -483,8 +483,8 @@ def protos(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def fuzz(session: nox.Session) -> None:
-    """Look for inputs that a reader fails at: `-- TARGET --seconds 600`; `-- --help` lists the targets."""
-    install(session, "--editable", ".", *groups("fuzz"))
+    """Look for inputs that a target fails at: `-- TARGET --seconds 600`; `-- --help` lists the targets."""
+    install(session, "--editable", ".", *groups("fuzz"), *PYPROJECT["build-system"]["requires"])
     session.run("python", "-m", "tests.fuzz", *session.posargs, env=files_in_memory())
 
 

@@ -1,7 +1,7 @@
 """Look for inputs that a target fails at: ``python -m tests.fuzz TARGET --seconds 600``.
 
-libFuzzer, as atheris has it, changes the inputs of the corpus and keeps those that reach other code. An input that
-fails is written into ``build/fuzz``.
+libFuzzer changes the inputs of the corpus and keeps those that reach other code: as atheris has it for the readers, and
+linked with the fake libnvidia-ml.so.1 for ``nvml``. An input that fails is written into ``build/fuzz``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import argparse
 import logging
 import sys
 from pathlib import Path
-
-import atheris
 
 _WIRE = ("hpack", "simkubelet.apis.grpcwire")
 _OBSERVED = {
@@ -30,25 +28,45 @@ _SLOWEST_S = 20
 FINDINGS = Path("build", "fuzz")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("target", choices=_OBSERVED)
+    parser.add_argument("target", choices=[*_OBSERVED, "nvml"])
     parser.add_argument("--seconds", type=int, default=600)
     chosen = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    with atheris.instrument_imports(include=list(_OBSERVED[chosen.target])):
-        from tests.support.fuzz_targets import CORPUS, SEEDS, TARGETS
-    corpus = CORPUS / chosen.target
+    corpus = Path("tests", "fuzz", "corpus", chosen.target)
     for folder in (corpus, FINDINGS):
         folder.mkdir(parents=True, exist_ok=True)
-    limits = [f"-max_total_time={chosen.seconds}", f"-timeout={_SLOWEST_S}", "-rss_limit_mb=4096", "-max_len=8192"]
-    findings = f"-artifact_prefix={FINDINGS / chosen.target}-"
+    limits = [f"-max_total_time={chosen.seconds}", f"-timeout={_SLOWEST_S}", "-rss_limit_mb=4096"]
+    if chosen.target == "nvml":
+        return _search_library(corpus, limits)
+    _search_reader(chosen.target, corpus, limits)
+    return 0
+
+
+def _search_library(corpus: Path, limits: list[str]) -> int:
+    from tests.fuzz import nvml_fuzzer
+    from tools.build.apt import AptError
+
+    try:
+        return nvml_fuzzer.search(corpus, FINDINGS, limits)
+    except AptError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+
+
+def _search_reader(target: str, corpus: Path, limits: list[str]) -> None:
+    import atheris
+
+    logging.disable(logging.CRITICAL)
+    with atheris.instrument_imports(include=list(_OBSERVED[target])):
+        from tests.support.fuzz_targets import SEEDS, TARGETS
+    findings = f"-artifact_prefix={FINDINGS / target}-"
     atheris.Setup(
-        [sys.argv[0], *limits, findings, str(corpus), *map(str, SEEDS.get(chosen.target, ()))],
-        TARGETS[chosen.target],
+        [sys.argv[0], *limits, "-max_len=8192", findings, str(corpus), *map(str, SEEDS.get(target, ()))],
+        TARGETS[target],
     )
     atheris.Fuzz()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -27,35 +27,46 @@ def output_of(*command: str | Path) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def build() -> None:
-    include = output_of(sys.executable, NATIVE / "find_header.py")
+def include_options() -> tuple[str, ...]:
+    """Return where a compiler finds the library's headers, and nvml.h."""
+    return ("-I", str(NATIVE), "-isystem", output_of(sys.executable, NATIVE / "find_header.py"))
+
+
+def compile_sources(compiler: str, folder: Path, *flags: str) -> list[Path]:
+    """Compile the library's sources into ``folder``, and return the objects."""
+    include = include_options()
     sources = sorted(NATIVE.glob("*/*.c"))
-    exports = BUILD / "exports.c"
+    exports = folder / "exports.c"
     output_of(
-        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include}/nvml.h",
+        sys.executable, NATIVE / "generate_exports.py", "--header", f"{include[-1]}/nvml.h",
         "--state", NATIVE / "core/state.h", "--state", NATIVE / "core/layout.h", "--output", exports, *sources,
     )  # fmt: skip
 
     def compile_one(source: Path) -> Path:
-        target = BUILD / f"{source.stem}.o"
-        output_of("cc", *FLAGS, "-I", NATIVE, "-isystem", include, "-c", "-o", target, source)
+        target = folder / f"{source.stem}.o"
+        output_of(compiler, *FLAGS, *flags, *include, "-c", "-o", target, source)
         return target
 
     with ThreadPoolExecutor() as pool:
-        objects = list(pool.map(compile_one, [*sources, exports]))
+        return list(pool.map(compile_one, [*sources, exports]))
+
+
+def build() -> None:
+    objects = compile_sources("cc", BUILD)
     linking = ("-shared", "-Wl,-Bsymbolic", "-Wl,-z,nodelete", f"-Wl,-soname,{LIBRARY.name}")
     output_of("cc", *FLAGS, *linking, "-o", LIBRARY, *objects, "-lpthread", "-ldl", "-lm")
 
 
-def is_fresh() -> bool:
-    inputs = (Path(__file__), *NATIVE.glob("**/*.*"))
-    return LIBRARY.exists() and LIBRARY.stat().st_mtime > max(path.stat().st_mtime for path in inputs)
+def is_fresh(built: Path, *inputs: Path) -> bool:
+    """Return whether a file was built after the last change of the library's sources, and of ``inputs``."""
+    sources = (Path(__file__), *NATIVE.glob("**/*.*"), *inputs)
+    return built.exists() and built.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
 
 def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     try:
-        if not is_fresh():
+        if not is_fresh(LIBRARY):
             begun = time.time()
             build()
             os.utime(LIBRARY, (begun, begun))  # a source that changed meanwhile is newer

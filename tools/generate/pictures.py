@@ -21,7 +21,8 @@ from selenium.webdriver.chrome.service import Service
 
 from scenarios.play.recording import read_trace
 from scenarios.play.replay import write_replay
-from tools.build.chromium import NoBrowserError, find
+from tools.build.apt import AptError
+from tools.build.chromium import find
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PICTURES: Final = ROOT / "docs" / "pictures"
@@ -98,7 +99,7 @@ def main() -> int:
     is_check = parser.parse_args().check
     try:
         pictures = draw(*find())
-    except NoBrowserError as error:
+    except AptError as error:
         print(error, file=sys.stderr)
         return 3
     stale = [file for file, picture in pictures.items() if not file.exists() or file.read_text("utf-8") != picture]

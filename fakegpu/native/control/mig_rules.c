@@ -172,7 +172,7 @@ uint32_t fg_mig_compute_starts(unsigned int slices, unsigned int instance_slices
 {
     unsigned int step = slices == 3 ? 4 : slices;
     uint32_t starts = 0;
-    for (unsigned int start = 0; start + slices <= instance_slices; start += step)
+    for (unsigned int start = 0; slices > 0 && start + slices <= instance_slices; start += step)
         starts |= 1u << start;
     return starts;
 }

@@ -29,7 +29,7 @@ nvmlReturn_t fg_mig_destroy(struct fg_mig *mig, unsigned int id);
 /* Slices of compute that a compute instance profile takes; zero: there is no such profile in an instance of so many. */
 unsigned int fg_mig_compute_slices(unsigned int profile, unsigned int instance_slices);
 
-/* Starts at which it can be, as a mask. */
+/* Starts at which it can be, as a mask; none for zero slices. */
 uint32_t fg_mig_compute_starts(unsigned int slices, unsigned int instance_slices);
 
 unsigned int fg_mig_compute_multiprocessors(const struct fg_mig *mig, const struct fg_mig_profile *instance,

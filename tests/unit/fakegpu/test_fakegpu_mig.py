@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from fakegpu import InputError, Machine
+from fakegpu.state.library import load_writer
 
 SUCCESS, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, IN_USE, NO_ROOM = 0, 2, 3, 6, 19, 23
 MIG_CONFIG_CHANGE = 0x100
@@ -96,6 +97,18 @@ def test_mistakes_are_one_line(machine: Machine, action: Callable[..., object], 
 
     with pytest.raises(InputError, match=message):
         action(machine.mig(0))
+
+
+def test_compute_instance_wider_than_its_gpu_instance_has_no_room(machine: Machine) -> None:
+    (small,) = machine.mig(0).create("1g.10gb", compute=False)
+    state = machine._segment.read(0)
+    four_slices, anywhere = 3, 2**32 - 1
+
+    code = load_writer().fakegpu_mig_create_compute(
+        ctypes.byref(state), small.id, four_slices, anywhere, ctypes.byref(ctypes.c_uint32())
+    )
+
+    assert code == NO_ROOM
 
 
 def test_model_without_mig_refuses(tmp_path: Path) -> None:
