@@ -5,8 +5,8 @@ so that is added here: a few names, so that requests meet each other's objects, 
 A refusal is an answer, with code 500 too if it is a Status: so the real server refuses a few requests, such as a
 binding without a target. Everything else from 500 on is a failure, and so are an object that does not have the form of
 its schema or has further fields, an answer that is not JSON, none within a time, and the end of the cluster. A null
-counts as a field that is not there: Go writes it for empty lists and times, and no schema says so. What a round has made
-is deleted after it.
+counts as a field that is not there: Go writes it for empty lists and times, and no schema says so. What a round has
+made is deleted after it.
 """
 
 from __future__ import annotations
