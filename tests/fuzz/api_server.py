@@ -12,6 +12,7 @@ is deleted after it.
 from __future__ import annotations
 
 import base64
+import os
 import random
 import subprocess
 import sys
@@ -92,7 +93,7 @@ def _cluster() -> Iterator[_Cluster]:
             "simkubelet",
             "up",
             "--name",
-            "fuzz",
+            f"fuzz-{os.getpid()}",
             "--plugin",
             "stub",
             "--dir",
