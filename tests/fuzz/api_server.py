@@ -184,13 +184,8 @@ class _Cluster:
             for item in self._items(collection):
                 if (place := self._place(item)) not in self._kept:
                     path = f"{self._url}{collection}/{place[-1]}"
-                    held = {"metadata": {"finalizers": None}}
-                    self._session.patch(
-                        path,
-                        json=held,
-                        headers={"Content-Type": "application/merge-patch+json"},
-                        timeout=_ANSWERS_WITHIN_S,
-                    )
+                    free = {"metadata": {"finalizers": None}}
+                    self._session.patch(path, json=free, headers=_MERGE, timeout=_ANSWERS_WITHIN_S)
                     self._session.delete(path, params={"gracePeriodSeconds": "0"}, timeout=_ANSWERS_WITHIN_S)
 
     def _get(self, path: str) -> Any:
