@@ -472,6 +472,7 @@ def release(session: nox.Session) -> None:
         with tempfile.TemporaryDirectory() as away, session.chdir(away):
             session.install("--force-reinstall", wheel_here)
             use_installed(session)
+        session.run("python", "-m", "tools.check.advisories")
 
 
 @nox.session(default=False)

@@ -1,7 +1,8 @@
 """Look for inputs that a target fails at: ``python -m tests.fuzz TARGET --seconds 600``.
 
 libFuzzer changes the inputs of the corpus and keeps those that reach other code: as atheris has it for the readers, and
-linked with the fake libnvidia-ml.so.1 for ``nvml``. An input that fails is written into ``build/fuzz``.
+linked with the fake libnvidia-ml.so.1 for ``nvml``. schemathesis makes the requests of ``api-server``, which have no
+corpus. What fails is written into ``build/fuzz``.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ FINDINGS = Path("build", "fuzz")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
-    parser.add_argument("target", choices=[*_OBSERVED, "nvml"])
+    parser.add_argument("target", choices=[*_OBSERVED, "nvml", "api-server"])
     parser.add_argument("--seconds", type=int, default=600)
     chosen = parser.parse_args()
+    if chosen.target == "api-server":
+        FINDINGS.mkdir(parents=True, exist_ok=True)
+        from tests.fuzz import api_server
+
+        return api_server.search(FINDINGS, chosen.seconds)
     corpus = Path("tests", "fuzz", "corpus", chosen.target)
     for folder in (corpus, FINDINGS):
         folder.mkdir(parents=True, exist_ok=True)
