@@ -36,7 +36,7 @@ GPU_STORIES = ["device-unhealthy", "kubelet-restart"]
 SCENARIOS = {name: load(path).scenario for name, path in stories.builtin().items()}
 VERSIONS = {name: scenario.versions for name, scenario in SCENARIOS.items() if scenario.versions is not None}
 """Stories that are played on several versions without being asked to."""
-DIFFERENT = ("1.26", "1.31", "1.32", "1.35", "1.37")
+DIFFERENT = ("1.26", "1.31", "1.32", "1.33", "1.35", "1.36", "1.37")
 """With the usual one, minors that have each value of each row, but of those rows that every story asks."""
 
 
