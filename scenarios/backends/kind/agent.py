@@ -203,12 +203,12 @@ class Agent:
     def do_exit(self, mark: str, code: int) -> int:
         """Let the stand-in with a mark end with a code; how many there were."""
         found = 0
-        for environment in Path("/proc").glob("[0-9]*/environ"):
+        for process in Path("/proc").glob("[0-9]*"):
             try:
-                if f"SIMKUBELET_PLUGIN={mark}".encode() not in environment.read_bytes().split(b"\0"):
+                if f"SIMKUBELET_PLUGIN={mark}".encode() not in (process / "environ").read_bytes().split(b"\0"):
                     continue
-                (environment.parent / "root" / _EXIT_CODE).write_text(str(code))
-                pid = int(environment.parent.name)
+                (process / "root" / _EXIT_CODE).write_text(str(code))
+                pid = int(process.name)
                 _await_handler(pid, signal.SIGUSR1)
                 os.kill(pid, signal.SIGUSR1)
                 found += 1

@@ -124,11 +124,12 @@ async def _end(running: asyncio.subprocess.Process) -> None:
 def _members(group: int) -> list[int]:
     """Ids of the processes of a group that have not ended. Source: proc(5), fields 3 and 5 of /proc/PID/stat."""
     members = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+    # A pattern for the files in these folders would ask whether each is there, and fail at a process that ends.
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            state, _, its_group = stat.read_text(errors="replace").rpartition(") ")[2].split()[:3]
+            state, _, its_group = (process / "stat").read_text(errors="replace").rpartition(") ")[2].split()[:3]
             if int(its_group) == group and state not in "ZX":
-                members.append(int(stat.parent.name))
+                members.append(int(process.name))
     return members
 
 
