@@ -2,7 +2,7 @@
 
 ``schema.json`` has what the OpenAPI documents of Kubernetes (``api/openapi-spec/v3``) say: names, types, required
 fields, and how lists and maps are merged; no descriptions and no defaults. ``schema_changes.json`` has what is
-different in other minors about resource.k8s.io: a merge patch (RFC 7386) for each definition, by ``MINOR/NAME``;
+different in other minors about resource.k8s.io: a merge patch (RFC 7396) for each definition, by ``MINOR/NAME``;
 a definition that a minor lacks is left as it is. ``field_numbers.json`` has the fields' numbers in protobuf of all
 these releases, from the modules' ``generated.proto``. Each definition is on one line.
 

@@ -29,6 +29,7 @@ __all__ = [
     "WallTime",
     "Written",
     "copied",
+    "merge_patch",
     "with_deletion",
 ]
 
@@ -253,6 +254,17 @@ def copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: copied(inner) for name, inner in value.items()}
     return [copied(inner) for inner in value] if isinstance(value, list) else value
+
+
+def merge_patch(obj: Any, patch: JSON) -> JSON:
+    """What a JSON merge patch makes of a value (RFC 7396)."""
+    merged = dict(obj) if isinstance(obj, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value) if isinstance(value, dict) else value
+    return merged
 
 
 def with_deletion(stored: Mapping[str, Any], grace_s: int, wall_time: WallTime) -> JSON:

@@ -1,7 +1,7 @@
 """The fields of the kinds, as OpenAPI definitions: those of one release of Kubernetes.
 
 ``schema.json`` holds the definitions of Kubernetes v1.34.4 (Apache License 2.0). Of these the ones of resource.k8s.io
-differ in other minors: ``schema_changes.json`` has what a minor changes, as a merge patch (RFC 7386) for each
+differ in other minors: ``schema_changes.json`` has what a minor changes, as a merge patch (RFC 7396) for each
 definition. A definition that is another one in a minor, or refers to such, has the minor before its name there:
 ``1.33/io.k8s.api.resource.v1beta1.DeviceClaim``; so what refers to it is of the minor as well.
 ``tools.generate.api_schema`` writes both files.
@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any, Final, TypeAlias
 
 from ....model.version import DEFAULT, Difference, Version
+from ...objects.objects import merge_patch
 
 __all__ = [
     "Schema",
@@ -135,7 +136,7 @@ def _definitions_of(minor: str) -> Mapping[str, Schema]:
     """The definitions that are others in a minor, by their names with it."""
     changes = {plain_name(name): patch for name, patch in _changes().items() if name.startswith(f"{minor}/")}
     of_group = {name: schema for name, schema in definitions().items() if name.startswith(_GROUP)}
-    of_group |= {name: _patched(of_group.get(name, {}), patch) for name, patch in changes.items()}
+    of_group |= {name: merge_patch(of_group.get(name), patch) for name, patch in changes.items()}
     others, before = set(changes), 0
     while len(others) > before:
         before = len(others)
@@ -146,19 +147,6 @@ def _definitions_of(minor: str) -> Mapping[str, Schema]:
 @cache
 def _changes() -> Mapping[str, Any]:
     return _read("schema_changes.json")
-
-
-def _patched(value: Any, patch: Any) -> Any:
-    """What a merge patch makes of a value."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(value) if isinstance(value, dict) else {}
-    for name, inner in patch.items():
-        if inner is None:
-            found.pop(name, None)
-        else:
-            found[name] = _patched(found.get(name), inner)
-    return found
 
 
 def _of_minor(schema: Any, others: Collection[str], minor: str) -> Any:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
-from ...objects.objects import JSON
+from ...objects.objects import JSON, merge_patch
 from ..decoding.definitions import Schema, child, element
 from ..decoding.documents import check_depth, json_document
 from ..decoding.schema import go_name
@@ -26,7 +26,6 @@ __all__ = [
     "MERGE_PATCH",
     "PATCH_TYPES",
     "MergeError",
-    "merge_patch",
     "patched",
     "read_patch",
     "strategic_merge",
@@ -277,17 +276,6 @@ def read_patch(patch: bytes, content_type: str) -> Any:
     type_ = "[]handlers.jsonPatchOp" if content_type == JSON_PATCH else "map[string]interface {}"
     why = f"json: cannot unmarshal {go_name(content)} into Go value of type {type_}"
     raise StatusError.bad_request(f"error decoding patch: {why}")
-
-
-def merge_patch(obj: Any, patch: JSON) -> JSON:
-    """What a JSON merge patch makes of a value."""
-    merged = dict(obj) if isinstance(obj, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = merge_patch(merged.get(key), value) if isinstance(value, dict) else value
-    return merged
 
 
 def _json_patch(operations: list[Any], obj: JSON) -> JSON:

@@ -17,13 +17,12 @@ from simkubelet.cluster.api.patching.patches import (
     JSON_PATCH,
     MERGE_PATCH,
     MergeError,
-    merge_patch,
     patched,
     read_patch,
     strategic_merge,
 )
 from simkubelet.cluster.api.registry.kinds import kind_named
-from simkubelet.cluster.objects.objects import JSON
+from simkubelet.cluster.objects.objects import JSON, merge_patch
 from simkubelet.model.version import DEFAULT, version
 
 POD = schema_of("", "v1", "Pod")
