@@ -1,6 +1,6 @@
 """``python -m plugin.fork_server``: a process that loads a plugin once, and forks a process of it for each order.
 
-Whoever runs a plugin on each of many nodes starts it: loading is most of a plugin's start, and forked processes share
+It is started where a plugin runs on each of many nodes: loading is most of a plugin's start, and forked processes share
 the memory of what is loaded. A forked plugin is a process like that of ``python -m plugin NAME``: it has its own
 session, log, variables and exit status, and /proc shows its own command line and environment. Its parent is this
 process. It is killed when this process ends, which is when nobody has the other end of the socket any more.

@@ -1,7 +1,7 @@
 """The scheduler of a cluster: gives pods that wait to nodes, one after the other.
 
 `cycle` decides about one pod. This module follows the cluster's objects, updates what the scheduler knows of them and
-its queue, and writes the result of each attempt. A scheduler that crashes is started again, and tries the pods anew.
+its queue, and writes the result of each attempt. A scheduler that crashes is started again, and tries all pods again.
 
 Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure``; eventhandlers.go (kubernetes
 v1.34.4).

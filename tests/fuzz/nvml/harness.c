@@ -27,7 +27,7 @@ enum { OPERATIONS_MAX = 200, POOL_MAX = 256, TEXTS_MAX = 32, ROOM_MAX = 2048, DE
 
 static struct fg_segment *segment;
 static struct fg_segment *pristine;
-static uint64_t last_number; /* of a rule or plan of any input: what the library counts of a rule begins anew */
+static uint64_t last_number; /* of a rule or plan of any input: what the library counts of a rule starts again */
 
 /* What is left of the input. */
 static const uint8_t *input;
