@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Hashable, Set
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,8 @@ _TURNS: Final = 4
 """Iterations of the loop from the arrival of a plugin's line to the event that it leaves."""
 _FURTHEST_S: Final = 240.0
 _SETTLES_WITHIN_S: Final = 2.0
+_STARTS_WITHIN_S: Final = 2.0
+_PASSES_MEANWHILE_S: Final = 10.0
 _FROM_PROCESSES: Final = frozenset(
     event.kind
     for event in (
@@ -111,6 +114,8 @@ class SimPatience:
     and never beyond four minutes in one wait that is itself shorter: a story that waits 10 s sees the next status
     period, not the end of a five-minute grace, whatever recurs meanwhile. Not all that can be expected leaves an event
     (a device's health in a pod's status does not), so a wait in which nothing is due ends after a tenth of a second.
+    While a plugin starts node time goes no further than `Starts` lets it: even on a busy machine a start takes seconds
+    of a node's time, not the minutes until a pod is tried again.
 
     Real time counts as `FairTime` has it. When it is used up node time still goes to what is due within the wait, so
     that a plugin's late answer is not lost on a kubelet that publishes it with the next status. What processes do from
@@ -124,6 +129,7 @@ class SimPatience:
         within_s: How long the wait is.
         real_time: Measures the real time of the wait; a new stopwatch where it is left out.
         before_leap: Awaited before node time leaps, for what else must have come to its end by then.
+        limit: The node time up to which it may leap now, real time or not.
     """
 
     def __init__(
@@ -134,8 +140,10 @@ class SimPatience:
         within_s: float,
         real_time: FairTime | None = None,
         before_leap: Callable[[], Awaitable[None]] | None = None,
+        limit: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._before_leap = before_leap
+        self._limit = limit
         self._clock = clock
         self._trace = trace
         self._observed = observed
@@ -173,7 +181,7 @@ class SimPatience:
             self._leap_limit = min(self._clock.now() + self._within_s, self._last_limit)
         self._looked_at, self._has_final_limit = len(self._trace), self._is_over()
         due = self._clock.next_deadline()
-        if due is None or due > self._leap_limit:
+        if due is None or due > self._leap_limit or (due > self._limit() and not self._is_over()):
             return False
         target = self._leap_limit if self._real_time.is_latest_end() else due
         await self._clock.advance(target - self._clock.now())
@@ -227,3 +235,27 @@ class FairTime:
     def is_latest_end(self) -> bool:
         """Whether the wait is over however busy the machine is."""
         return self._now() >= self._over_at
+
+
+class Starts:
+    """The plugins' starts that a story's waits let come to their end before node time goes far.
+
+    Each has two seconds of these waits, as `FairTime` has them: a plugin that finds no device may never register.
+    Meanwhile ten seconds of node time may pass, as in a wait of no other length: in them a kubelet publishes its node.
+
+    Args:
+        starting: What names each start that has not come to its end.
+        clock: The node time.
+    """
+
+    def __init__(self, starting: Callable[[], Set[Hashable]], clock: ManualClock) -> None:
+        self._starting = starting
+        self._clock = clock
+        self._seen: dict[Hashable, tuple[float, FairTime]] = {}
+
+    def limit(self) -> float:
+        """The node time up to which it may leap now; infinity where nothing starts."""
+        now = self._clock.now()
+        self._seen = {one: self._seen.get(one) or (now, FairTime(_STARTS_WITHIN_S)) for one in self._starting()}
+        limits = [began + _PASSES_MEANWHILE_S for began, waited in self._seen.values() if waited.left() > 0]
+        return min(limits, default=math.inf)

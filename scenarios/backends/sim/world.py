@@ -64,7 +64,7 @@ from .changes import (
     story_pauses,
 )
 from .cluster import StoryCluster, check_unbound
-from .patience import SimPatience, settled
+from .patience import SimPatience, Starts, settled
 from .view import PodResourcesAgent, node_view, pod_view
 
 
@@ -99,6 +99,7 @@ class SimulatedWorld:
         self._kubelets: dict[str, Kubelet] = {}
         tasks = scenario.stubs_without_process - plugin_commands.keys()
         self._plugins = SimPlugins(scenario.plugins, plugin_commands, self._clock, self.trace, tasks)
+        self._starts = Starts(lambda: self._plugins.starting, self._clock)
         self._agents: dict[str, PodResourcesAgent] = {}
         self._panics: dict[str, str] = {}
         self._named: dict[str, str] = {}
@@ -291,8 +292,8 @@ class SimulatedWorld:
 
     def patience(self, within_s: float) -> SimPatience:
         """Begin to wait; see `SimPatience`."""
-        observed, settle = lambda: self._observed, self._cluster.settle
-        return SimPatience(self._clock, self.trace, observed, within_s, before_leap=settle)
+        observed, settle, limit = lambda: self._observed, self._cluster.settle, self._starts.limit
+        return SimPatience(self._clock, self.trace, observed, within_s, before_leap=settle, limit=limit)
 
     async def settle(self) -> None:
         """Return when the kubelets know what processes did last; see `settled`."""

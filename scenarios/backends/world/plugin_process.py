@@ -54,10 +54,11 @@ class PluginProcess:
     ) -> None:
         self.command = command
         self.registrations = 0
+        self.starts = 0
+        self._registrations_before = 0
         self._clock = clock
         self._trace = trace
         self._call_log = CallLog(command.name, command.node, trace)
-        self._starts = 0
         self._log_begin = 0
         self._state = PluginState.WAITING if is_wanted else PluginState.STOPPED
         self._spawn = spawn
@@ -86,14 +87,27 @@ class PluginProcess:
         return self._pause is not None and self.may_restart.is_set() and self._restart_at > self._clock.now()
 
     @property
+    def is_starting(self) -> bool:
+        """Whether its process has yet to register with the kubelet that is there, or a stub to take commands."""
+        if self._control is not None:
+            return not self._control.is_ready
+        has_registered = self._known_registrations > self._registrations_before
+        return self._up.is_set() and self.may_restart.is_set() and not has_registered
+
+    @property
+    def _known_registrations(self) -> int:
+        """All that are known of: with a tap it may think that it has, or be refused as the story says."""
+        return self.registrations + self._call_log.calls["Register"]
+
+    @property
     def _has_registered(self) -> bool:
-        """Whether it is known to keep its contract: with a tap it may think so, or be refused as the story says."""
-        return self.command.takes_commands or self.registrations > 0 or self._call_log.calls["Register"] > 0
+        """Whether it is known to keep its contract."""
+        return self.command.takes_commands or self._known_registrations > 0
 
     @property
     def view(self) -> PluginView:
         """What the supervisor knows of the plugin."""
-        restarts = max(self._starts - 1, 0)
+        restarts = max(self.starts - 1, 0)
         calls = self._call_log.view_fields
         view = PluginView(self.command.name, self.command.node, self._state, restarts, self.registrations, **calls)
         return replace(view, exit_status=self._exit_status, exit_s=self._exit_s)
@@ -258,13 +272,14 @@ class PluginProcess:
 
     async def _run_once(self) -> int:
         """Run the process once; return its status, negative for a signal."""
-        self._starts += 1
+        self.starts += 1
+        self._registrations_before = self._known_registrations
         self._call_log.begin_process()
         with self.command.log.open("ab") as log:
             self._log_begin = log.tell()
             self._process = process = await self._spawn(self.command, log)
         self._state = PluginState.RUNNING
-        self._trace.append(PluginStarted(self.command.name, self.command.node, self._starts))
+        self._trace.append(PluginStarted(self.command.name, self.command.node, self.starts))
         if self.command.takes_commands:
             on_report = self._ignored if self.command.is_tapped else self.reported
             self._control = StubControl(self.command.name, process, on_report)

@@ -132,6 +132,11 @@ class StubControl:
         self._answers: asyncio.Queue[Mapping[str, Any] | None] = asyncio.Queue()
         self._ready = asyncio.Event()
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the stub takes commands, or has ended."""
+        return self._ready.is_set()
+
     async def listen(self) -> None:
         """Take what the stub writes until it ends."""
         assert self._process.stdout is not None  # noqa: S101  # a pipe was asked for

@@ -92,6 +92,11 @@ class SimPlugins:
         """All of them, node after node."""
         return tuple(self._processes.values())
 
+    @property
+    def starting(self) -> frozenset[tuple[str, str, int]]:
+        """Node, plugin and number of each start that has not come to its end; see `PluginProcess.is_starting`."""
+        return frozenset((*key, one.starts) for key, one in self._processes.items() if one.is_starting)
+
     def add_node(self, node: SimNode) -> list[PluginProcess]:
         """Prepare the plugins of a node; the caller runs them.
 

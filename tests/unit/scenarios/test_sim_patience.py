@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
 
 import pytest
 
-from scenarios.backends.sim.patience import FairTime, SimPatience, settled
+from scenarios.backends.sim.patience import FairTime, SimPatience, Starts, settled
 from scenarios.trace.trace import Trace
 from simkubelet.model.clock import ManualClock
 from simkubelet.model.events import DevicesListed, NodeStatusUpdated
@@ -23,9 +24,12 @@ class World:
         self.clock = ManualClock()
         self.trace = Trace(now=self.clock.now)
         self.observed = 0
+        self.starting: set[str] = set()
+        self.starts = Starts(lambda: self.starting, self.clock)
 
     def patience(self, within_s: float, real_time: FairTime | None = None) -> SimPatience:
-        return SimPatience(self.clock, self.trace, lambda: self.observed, within_s, real_time)
+        observed, limit = lambda: self.observed, self.starts.limit
+        return SimPatience(self.clock, self.trace, observed, within_s, real_time, limit=limit)
 
     def look(self) -> None:
         self.observed = len(self.trace)
@@ -64,6 +68,47 @@ async def test_idle_wait_leaps_to_what_is_due() -> None:
 
     assert world.clock.now() == 10
     assert task.done()
+
+
+async def test_ten_seconds_of_node_time_pass_while_a_plugin_starts() -> None:
+    world = World()
+    await sleeper(world, 10)
+    await sleeper(world, 60)
+    world.starting = {"first start"}
+
+    patience = world.patience(90)
+    for _ in range(3):
+        assert await patience.wait()
+    assert world.clock.now() == 10
+
+    world.starting.clear()
+    assert await patience.wait()
+    assert world.clock.now() == 60
+
+
+async def test_start_that_never_ends_holds_the_waits_of_a_story_up_for_two_seconds_in_all() -> None:
+    world = World()
+    world.starting = {"first start"}
+    began_s = time.monotonic()
+
+    for due_s in (20, 40):
+        await sleeper(world, 20)
+        while world.clock.now() < due_s:
+            assert await world.patience(30).wait()
+
+    assert 2 <= time.monotonic() - began_s
+    assert world.starts.limit() == math.inf
+
+
+async def test_node_time_goes_to_what_is_due_when_the_wait_is_over_though_a_plugin_starts() -> None:
+    world = World()
+    await sleeper(world, 20)
+    world.starting = {"first start"}
+    hours_s = iter(range(0, 3600 * 24, 3600))
+
+    assert await world.patience(20, FairTime(20, now=lambda: next(hours_s), runnable=lambda: 1)).wait()
+
+    assert world.clock.now() == 20
 
 
 async def test_what_comes_while_another_story_holds_the_loop_up_is_taken_before_a_leap() -> None:
