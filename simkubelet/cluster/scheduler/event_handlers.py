@@ -1,0 +1,114 @@
+"""What changes of nodes and pods mean for the scheduler's view of its cluster, and for the pods that wait.
+
+Source: pkg/scheduler/eventhandlers.go (kubernetes v1.34.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ...model.node import Node
+from ...model.pod import PodUID
+from ...model.version import Version
+from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
+from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
+from .plugins import Filters
+from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
+
+__all__ = ["EventHandlers"]
+
+
+class EventHandlers:
+    """Updates the view and the queue at each change of the objects."""
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue, version: Version) -> None:
+        self._state = state
+        self._queue = queue
+        self._version = version
+        self._pods: dict[PodUID, PodInfo] = {}
+
+    def put_node(self, node: Node) -> None:
+        """A node came, or changed."""
+        known = self._state.nodes.get(node.name)
+        old = None if known is None else known.node
+        self._state.put_node(node)
+        if old is None:
+            self._node_happened(NodeEvent(Kind.NODE_ADDED, None, node))
+            return
+        for event in node_changes(old, node):
+            self._node_happened(event)
+
+    def drop_node(self, name: str) -> None:
+        """A node is gone."""
+        if name in self._state.nodes:
+            self._state.drop_node(name)
+
+    def put_pod(self, pod: PodInfo) -> None:
+        """A pod came, or changed; one that has ended is none any more."""
+        old = self._pods.get(pod.uid)
+        if pod.pod.status.phase.is_terminal:
+            self.drop_pod(pod.uid)
+            return
+        if pod.node_name is None and pod.scheduler_name != DEFAULT_SCHEDULER:
+            return
+        self._pods[pod.uid] = pod
+        if pod.node_name is None:
+            self._pending(old, pod)
+        else:
+            self._bound(old, pod)
+
+    def drop_pod(self, uid: PodUID) -> None:
+        """A pod is gone; nothing happens where it was not known."""
+        old = self._pods.pop(uid, None)
+        if old is None:
+            return
+        if old.node_name is None:
+            self._no_longer_pending(old)
+        else:
+            self._state.drop_pod(old)
+            self._queue.happened(PodEvent(Kind.POD_DELETED, old, None))
+
+    def _pending(self, old: PodInfo | None, pod: PodInfo) -> None:
+        if old is None:
+            self._queue.add(pod)
+            self._state.nominate(pod, pod.nominated_node)
+            return
+        self._queue.update(old, pod)
+        is_kept = not old.nominated_node and not pod.nominated_node
+        self._state.nominate(pod, self._state.nominated_node(pod.uid) if is_kept else pod.nominated_node)
+        if old.nominated_node and old.nominated_node != pod.nominated_node:
+            self._no_longer_nominated(old)
+
+    def _bound(self, old: PodInfo | None, pod: PodInfo) -> None:
+        self._state.put_pod(pod)
+        if old is not None and old.node_name is not None:
+            for event in pod_changes(old, pod):
+                self._queue.happened(event)
+            return
+        self._queue.happened(PodEvent(Kind.POD_ADDED, None, pod))
+        if old is not None:
+            self._no_longer_pending(old)
+
+    def _no_longer_pending(self, pod: PodInfo) -> None:
+        self._queue.delete(pod.uid)
+        self._state.nominate(pod, "")
+        if pod.nominated_node:
+            self._no_longer_nominated(pod)
+
+    def _no_longer_nominated(self, pod: PodInfo) -> None:
+        """Room that was kept for a pod is free for those that had to yield to it."""
+        event = PodEvent(Kind.POD_DELETED, pod, None)
+        self._queue.happened(event, lambda other: other.priority <= pod.priority)
+
+    def _node_happened(self, event: NodeEvent) -> None:
+        self._queue.happened(event, self._admission_check(event.new))
+
+    def _admission_check(self, node: Node) -> Callable[[PodInfo], bool]:
+        """Up to 1.31, whether a pod fits a node now.
+
+        Source: pkg/scheduler/eventhandlers.go, ``preCheckForNode`` (kubernetes v1.31.14).
+        """
+        if HAS_QUEUEING_HINTS.at(self._version):
+            return lambda pod: True
+        info = self._state.nodes[node.name]
+        return lambda pod: Filters(pod, (), self._version).refusal(info) is None
