@@ -260,6 +260,8 @@ _DATA: Final = _Struct("kind", "apiVersion", "ClaimInfoStateList")
 _INFO: Final = _Struct(*_INFO_NAMES)
 _DRIVER: Final = _Struct("Devices")
 _DEVICE: Final = _Struct(*_DEVICE_NAMES, "ShareID")
+_new: Final = tuple.__new__
+"""Makes a named tuple in half the time that its class takes."""
 _WRITTEN_INFO: Final = itemgetter(*_INFO_NAMES)
 _WRITTEN_DEVICE: Final = itemgetter(*_DEVICE_NAMES)
 
@@ -281,7 +283,7 @@ def _read_written_info(value: Any) -> ClaimInfo:
     uid, name, namespace, pods, states = _WRITTEN_INFO(value)
     if len(value) > len(_INFO_NAMES):
         raise KeyError(name)
-    # Only lists can be added to a list, and only texts joined: the cheapest way to learn that it is so.
+    # Only texts can be joined: the cheapest way to learn that all are some.
     texts = [uid, name, namespace]
     drivers: dict[str, tuple[PreparedDevice, ...] | None] = {}
     for driver, state in states.items():
@@ -297,14 +299,18 @@ def _read_written_info(value: Any) -> ClaimInfo:
             share_id = one["ShareID"] if len(one) > len(_DEVICE_NAMES) else None
             if len(one) > len(_DEVICE_NAMES) + 1:
                 raise KeyError(device)
-            texts = [*texts, pool, device]
+            texts += (pool, device)
             if requests is not None:
-                texts = texts + requests
+                if requests.__class__ is not list:
+                    raise TypeError(requests)
+                texts += requests
                 requests = tuple(requests)
             if cdi_ids is not None:
-                texts = texts + cdi_ids
+                if cdi_ids.__class__ is not list:
+                    raise TypeError(cdi_ids)
+                texts += cdi_ids
                 cdi_ids = tuple(cdi_ids)
-            prepared.append(PreparedDevice(pool, device, requests, cdi_ids, share_id))
+            prepared.append(_new(PreparedDevice, (pool, device, requests, cdi_ids, share_id)))
         drivers[driver] = tuple(prepared)
     "".join(texts)
     return ClaimInfo(uid, name, namespace, dict.fromkeys(pods), drivers)
