@@ -44,7 +44,7 @@ from .model.node import DeviceCapacity
 from .model.pod import Container, Pod, PodUID
 from .model.pod_status import Rejection, ResourceStatus
 from .model.resources import ResourceName
-from .model.version import Difference
+from .model.version import EXTENDED_CLAIMS, Difference
 from .registration.plugin_client import PluginClient, RefusedError
 from .registration.registration import RegistrationServer
 from .topology.manager import AffinityStore, TopologyManager
@@ -113,6 +113,7 @@ class ContainerManager:
             on_allocated=self._report_allocation,
             affinity=self.affinities.get_affinity,
             takes_cdi_devices=config.is_on("DevicePluginCDIDevices"),
+            leaves_extended=config.is_on(EXTENDED_CLAIMS),
         )
         self.hints = DeviceHintProvider(
             self.devices,

@@ -77,6 +77,8 @@ class Allocator:
         on_allocated: called after every Allocate that gave devices.
         affinity: what the topology manager chose for a container.
         takes_cdi_devices: whether plugins can name CDI devices.
+        leaves_extended: whether resources that a container gets through a claim are left to that: the gate
+            DRAExtendedResource. Its options are asked of the device plugin all the same.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Allocator:
         on_allocated: Callable[[Pod, Container, ResourceName, Allocation], None],
         affinity: Callable[[PodUID, str], TopologyHint] = lambda pod, container: NO_HINT,
         takes_cdi_devices: bool = True,
+        leaves_extended: bool = False,
     ) -> None:
         self._manager = manager
         self._version = version
@@ -101,6 +104,7 @@ class Allocator:
         self._on_allocated = on_allocated
         self._affinity = affinity
         self._takes_cdi_devices = takes_cdi_devices
+        self._leaves_extended = leaves_extended
         # Of the pod that asked last; another pod's is gone.
         self._reusable: dict[PodUID, dict[ResourceName, set[DeviceID]]] = {}
         self._in_admission: PodUID | None = None
@@ -173,7 +177,10 @@ class Allocator:
             and self._is_container_running(pod.uid, container.name)
         )
         has_released = has_changed = False
+        claim = pod.extended_claim if self._leaves_extended else None
         for resource, size in container.limits.items():
+            if claim is not None and claim.serves(container.name, resource):
+                continue
             if not self._manager.knows(resource):
                 continue
             if not has_released:

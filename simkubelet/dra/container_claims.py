@@ -46,11 +46,13 @@ _LISTS_NEEDLESS_ENTRIES: Final = Difference(
 )
 
 _READS_NAMED_ENTRIES: Final = Difference(
-    "a container is created though an entry of its pod that it does not name has no claim yet; an entry without one is "
-    "reported before a claim that is not prepared",
+    "a container is created though an entry of its pod that it does not name has no claim yet, or the claim of another "
+    "container's extended resources is not prepared; an entry without one is reported before a claim that is not",
     {"1.26": False, "1.36": True},
     "pkg/kubelet/cm/dra/manager.go, ``GetResources`` (kubernetes v1.35.4, v1.36.3)",
 )
+
+_UNKNOWN_CLAIM: Final = "unable to get claim info for claim {claim} in namespace {namespace}"
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +74,10 @@ class DynamicDevice:
 class ContainerClaims:
     """Reads the claims of one kubelet for containers; changes nothing."""
 
-    def __init__(self, cache: ClaimInfoCache, health: DriverHealth, version: Version) -> None:
+    def __init__(
+        self, cache: ClaimInfoCache, health: DriverHealth, version: Version, *, serves_extended: bool = False
+    ) -> None:
+        self._serves_extended = serves_extended
         self._cache = cache
         self._health = health
         self._version = version
@@ -87,7 +92,22 @@ class ContainerClaims:
         missing = partial(not_prepared, self._version)
         only = _READS_NAMED_ENTRIES.at(self._version)
         used = _used(self._cache, pod, container, missing, self._texts.container_name, reads_named_only=only)
-        return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
+        ids = [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
+        return ids + self._extended_cdi_devices(pod, container)
+
+    def _extended_cdi_devices(self, pod: Pod, container: str) -> list[str]:
+        """Those of the resources that a container gets through the pod's own claim."""
+        claim = pod.extended_claim if self._serves_extended else None
+        if claim is None:
+            return []
+        requests, info = _extended_requests(pod, container), self._cache.find(pod.namespace, claim.name)
+        if info is not None:
+            return [cdi_id for request in requests for cdi_id in info.cdi_ids(request)]
+        if not _READS_NAMED_ENTRIES.at(self._version):
+            raise DynamicResourcesError(_UNKNOWN_CLAIM.format(claim=claim.name, namespace=pod.namespace))
+        if requests:
+            raise DynamicResourcesError(not_prepared(self._version, pod.namespace, claim.name))
+        return []
 
     def infos(self, pod: Pod, container: str) -> list[ClaimInfo]:
         """The claims of a container, one for each of its requests.
@@ -103,7 +123,14 @@ class ContainerClaims:
 
         panics = not _LISTS_NEEDLESS_ENTRIES.at(self._version)
         used = _used(self._cache, pod, container, missing, texts.listed_name, panics_without_claim=panics)
-        return [info for info, _ in used]
+        infos = [info for info, _ in used]
+        claim = pod.extended_claim if self._serves_extended else None
+        if claim is not None and any(container == of for of, _, _ in claim.requests):
+            info = self._cache.find(pod.namespace, claim.name)
+            if info is None:
+                raise DynamicResourcesError(_UNKNOWN_CLAIM.format(claim=claim.name, namespace=pod.namespace))
+            infos.append(info)
+        return infos
 
     def dynamic_resources(self, pod: Pod, container: str) -> list[tuple[ClaimInfo, list[DynamicDevice]]]:
         """What PodResources has of a container's claims: all devices of each, whatever the container requests of it."""
@@ -169,11 +196,22 @@ class ContainerClaims:
 
 def claimed_cdi_devices(pod: Pod, container: str, claims: Iterable[ClaimInfo]) -> list[str]:
     """The CDI devices of a container by what a kubelet's checkpoint has of claims; none while one of its is missing."""
+    cache = ClaimInfoCache(claims)
     try:
-        used = list(_used(ClaimInfoCache(claims), pod, container, lambda namespace, claim: claim))
+        used = list(_used(cache, pod, container, lambda namespace, claim: claim))
     except DynamicResourcesError:
         return []
+    if (extended := pod.extended_claim) and (own := cache.find(pod.namespace, extended.name)):
+        used += [(own, request) for request in _extended_requests(pod, container)]
     return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
+
+
+def _extended_requests(pod: Pod, container: str) -> Sequence[str]:
+    """The requests of the claim of a pod's extended resources that give devices to a container."""
+    if (claim := pod.extended_claim) is None:
+        return ()
+    wanted = {name for one in pod.containers if one.name == container for name, size in one.requests.items() if size}
+    return [request for of, resource, request in claim.requests if of == container and resource in wanted]
 
 
 def _used(

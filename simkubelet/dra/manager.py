@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from .driver_calls import DriverCalls
 from .error_texts import error_texts, not_prepared
 from .health import FOLLOWS_HEALTH, DriverHealth
 from .plugins import DriverPlugin, DriverPlugins, Locate, OnConnection, as_it_is, nobody_asks
-from .pod_claims import DynamicResourcesError, owner_refusal, pod_claims, use_refusal
+from .pod_claims import DynamicResourcesError, PodClaim, owner_refusal, pod_claims, use_refusal
 from .slice_wipes import SliceWipes
 
 __all__ = ["DraManager"]
@@ -85,6 +85,7 @@ class DraManager:
         active_pods: the pods of this node that have not ended; None while not all sources have been heard.
         unix_time: the date of now on the node, in seconds since 1970.
         follows_health: whether the gate ResourceHealthStatus is on.
+        serves_extended: whether the gate DRAExtendedResource is on.
         wipes: what removes ResourceSlices.
         within: the node's folder; no driver outside is reached. None for no limit.
         locate: where an endpoint that a driver names is on this host.
@@ -112,6 +113,7 @@ class DraManager:
         active_pods: Callable[[], Collection[PodUID] | None],
         unix_time: Callable[[], float],
         follows_health: bool,
+        serves_extended: bool,
         wipes: SliceWipes,
         within: Path | None = None,
         locate: Locate = as_it_is,
@@ -133,7 +135,8 @@ class DraManager:
         self._loop: asyncio.Task[None] | None = None
         self._is_over = False
         self.health = DriverHealth(folder, unix_time)
-        self.claims = ContainerClaims(self.cache, self.health, version)
+        self._serves_extended = serves_extended
+        self.claims = ContainerClaims(self.cache, self.health, version, serves_extended=serves_extended)
         self.plugins = DriverPlugins(
             wipes,
             version,
@@ -202,17 +205,23 @@ class DraManager:
     async def _taken(self, pod: Pod) -> AsyncIterator[tuple[ClaimInfo, Mapping[str, DriverPlugin] | None]]:
         """The claims of a pod, as each comes into the cache with the pod as a user; plugins where those are checked."""
         if not _CHECKS_ALL_CLAIMS_FIRST.at(self._version):
-            for one in pod_claims(pod, self._texts.prepare_name):
+            for one in self._claims_of(pod, self._texts.prepare_name):
                 claim = await self._usable_claim(pod, one.claim, is_generated=one.is_generated)
                 yield self._joined(pod, self.cache.find(pod.namespace, one.claim) or self._new(claim)), None
             return
         wanted = []
-        for one in pod_claims(pod, self._texts.prepare_name):
+        for one in self._claims_of(pod, self._texts.prepare_name):
             new = self._new(await self._usable_claim(pod, one.claim, is_generated=one.is_generated))
             # A driver that is missing now would be missing for what follows, also where the claim is prepared already.
             wanted.append((new, {driver: self.plugins.find(driver) for driver in new.drivers}))
         for new, plugins in wanted:
             yield self._joined(pod, new), plugins
+
+    def _claims_of(self, pod: Pod, error_text: str) -> Iterator[PodClaim]:
+        """The claims of a pod's entries, and that of its extended resources."""
+        yield from pod_claims(pod, error_text)
+        if self._serves_extended and (extended := pod.extended_claim) is not None:
+            yield PodClaim("", extended.name, is_generated=False)
 
     async def _usable_claim(self, pod: Pod, name: str, *, is_generated: bool) -> Mapping[str, Any]:
         try:
@@ -290,7 +299,7 @@ class DraManager:
     def _names_to_unprepare(self, pod: Pod) -> list[str]:
         if _UNPREPARES_KNOWN_CLAIMS.at(self._version) and (known := self.cache.of_pod(pod.uid)):
             return [info.name for info in known]
-        return [one.claim for one in pod_claims(pod, self._texts.unprepare_name)]
+        return [one.claim for one in self._claims_of(pod, self._texts.unprepare_name)]
 
     async def _unprepare(self, pod: PodUID, namespace: str, names: Iterable[str]) -> None:
         asked: dict[str, list[ClaimInfo]] = {}

@@ -33,7 +33,7 @@ from ..model.errors import HostError, KubeletPanicError
 from ..model.events import DriverConnected, DriverDisconnected, PluginSocketFound
 from ..model.pod import Pod, PodUID
 from ..model.resources import ResourceName
-from ..model.version import DYNAMIC_RESOURCES
+from ..model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS
 from ..monitoring.exposition import PluginSockets, content_type, exposition
 from ..monitoring.kubelet_http import KubeletHttp, checks_of
 from ..monitoring.pod_resources import PodResourcesServer
@@ -106,6 +106,7 @@ class KubeletInstance:
             active_pods=lambda: active if self.containers.allocator.are_sources_ready else None,
             unix_time=unix_time,
             follows_health=config.is_on("ResourceHealthStatus"),
+            serves_extended=config.is_on(EXTENDED_CLAIMS),
             wipes=SliceWipes(config.node, context.cluster, config.version, clock=context.clock, tasks=context.tasks),
             within=directory.resolve(),
             locate=partial(socket_path, directory),

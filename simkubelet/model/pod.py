@@ -20,6 +20,7 @@ __all__ = [
     "MIRROR_ANNOTATION",
     "Container",
     "ContainerKind",
+    "ExtendedClaim",
     "Pod",
     "PodUID",
     "RestartPolicy",
@@ -87,6 +88,23 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
+class ExtendedClaim:
+    """The claim that the scheduler made for the extended resources of a pod that DRA drivers serve.
+
+    Attributes:
+        name: of the ResourceClaim, in the pod's namespace.
+        requests: container, resource and a request of the claim that gives the container devices of the resource.
+    """
+
+    name: str
+    requests: tuple[tuple[str, ResourceName, str], ...]
+
+    def serves(self, container: str, resource: ResourceName) -> bool:
+        """Whether a container gets a resource through it."""
+        return any((container, resource) == request[:2] for request in self.requests)
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod object; the store replaces it whole at each change.
 
@@ -119,6 +137,18 @@ class Pod:
         """The manifest's ``spec``, with what an API server filled in where the pod came from one."""
         spec: Mapping[str, Any] = self.manifest.get("spec") or {}
         return spec
+
+    @property
+    def extended_claim(self) -> ExtendedClaim | None:
+        """The status' ``extendedResourceClaimStatus``."""
+        claim = (self.manifest.get("status") or {}).get("extendedResourceClaimStatus")
+        if claim is None:
+            return None
+        requests = (
+            (str(one["containerName"]), ResourceName(one["resourceName"]), str(one["requestName"]))
+            for one in claim.get("requestMappings") or ()
+        )
+        return ExtendedClaim(str(claim.get("resourceClaimName", "")), tuple(requests))
 
     @property
     def is_deleting(self) -> bool:

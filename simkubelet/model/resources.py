@@ -15,9 +15,11 @@ from typing import Final, NewType
 from .errors import InputError
 
 __all__ = [
+    "DEVICE_CLASS_PREFIX",
     "PODS",
     "InsufficientResource",
     "ResourceName",
+    "can_have_claim",
     "canonical_quantity",
     "format_amount",
     "insufficient_resources",
@@ -61,6 +63,8 @@ _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
+DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Begins the name of the resource that each DeviceClass stands for."""
 PODS = ResourceName("pods")
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 
@@ -80,6 +84,14 @@ def is_extended_resource(name: str) -> bool:
         and _SUBDOMAIN.fullmatch(quota_prefix) is not None
         and _NAME.fullmatch(short_name) is not None
     )
+
+
+def can_have_claim(name: str) -> bool:
+    """Whether DRA drivers may serve a resource of this name.
+
+    Source: pkg/scheduler/util/utils.go, ``IsDRAExtendedResourceName`` (kubernetes v1.35.4, v1.37.2).
+    """
+    return name.startswith(DEVICE_CLASS_PREFIX) or is_extended_resource(name)
 
 
 def parse_quantity(text: str | int | float) -> Decimal:

@@ -16,7 +16,17 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from .errors import InputError
 
-__all__ = ["DEFAULT", "DYNAMIC_RESOURCES", "FEATURE_GATES", "SUPPORTED", "Difference", "Gate", "Version", "version"]
+__all__ = [
+    "DEFAULT",
+    "DYNAMIC_RESOURCES",
+    "EXTENDED_CLAIMS",
+    "FEATURE_GATES",
+    "SUPPORTED",
+    "Difference",
+    "Gate",
+    "Version",
+    "version",
+]
 
 _PATCHES: Final[Mapping[int, int]] = {
     26: 15,
@@ -131,6 +141,7 @@ def _first(release: str) -> Version:
 
 
 DYNAMIC_RESOURCES: Final = "DynamicResourceAllocation"
+EXTENDED_CLAIMS: Final = "DRAExtendedResource"
 FEATURE_GATES: Final[Mapping[str, Gate]] = {
     gate.name: gate
     for gate in (
@@ -154,6 +165,13 @@ FEATURE_GATES: Final[Mapping[str, Gate]] = {
             "pkg/features/kube_features.go; cm/container_manager_linux.go, ``NewContainerManager`` "
             "(kubernetes v1.31.14, v1.32.13, v1.33.13, v1.34.4)",
             name=DYNAMIC_RESOURCES,
+        ),
+        Gate(
+            "an extended resource that a DeviceClass names is served by DRA drivers where the node has none of it, "
+            "which is simulated from 1.35 on",
+            {"1.26": None, "1.35": False, "1.36": True},
+            "pkg/features/kube_features.go (kubernetes v1.34.4, v1.35.4, v1.36.3, v1.37.2)",
+            name=EXTENDED_CLAIMS,
         ),
         Gate(
             "PodResources lists the claims of containers",

@@ -18,8 +18,8 @@ from ..golang.text import formatted, quoted
 from ..model.config import KubeletConfig
 from ..model.pod import Container, ContainerKind, Pod, PodUID
 from ..model.pod_status import Rejection
-from ..model.resources import PODS, ResourceName, insufficient_resources, is_extended_resource
-from ..model.version import FEATURE_GATES, Difference, Version
+from ..model.resources import PODS, ResourceName, can_have_claim, insufficient_resources, is_extended_resource
+from ..model.version import EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 
 __all__ = ["ActivePods", "PodAdmission"]
 
@@ -28,6 +28,13 @@ _IGNORES_UNKNOWN_INIT_REQUESTS: Final = Difference(
     "does for app containers",
     {"1.26": False, "1.31": True},
     "kubelet/lifecycle/predicate.go, ``removeMissingExtendedResources`` (kubernetes v1.30.14, v1.31.14)",
+)
+_COUNTS_NO_CLAIMED_RESOURCES: Final = Difference(
+    "admission does not count what a container gets through the claim of its pod's extended resources; in 1.35, with "
+    "the gate on, nothing of which the node has none",
+    {"1.26": False, "1.36": True},
+    "kubelet/lifecycle/predicate.go, ``removeMissingExtendedResources``; scheduler/framework/plugins/noderesources/"
+    "fit.go, ``shouldDelegateResourceToDRA`` (kubernetes/kubernetes#135725; v1.35.4, v1.36.3)",
 )
 _FORMATS_REJECTION_EVENT: Final = Difference(
     "the message of a rejected pod's Event is a format of Go's fmt, so per cent signs in it are replaced",
@@ -91,6 +98,7 @@ class PodAdmission:
     ) -> None:
         self._version = config.version
         has_sidecars = FEATURE_GATES["SidecarContainers"].at(config.version) is not None
+        self._serves_extended = config.is_on(EXTENDED_CLAIMS)
         self._refuses_sidecars = has_sidecars and not config.is_on("SidecarContainers")
         self._containers = containers
         self._active = active
@@ -108,7 +116,8 @@ class PodAdmission:
         if rejection is None:
             allocatable = self._containers.update_plugin_resources(pod.uid, self._allocatable())
             used = self._active.requested_by_others(pod.uid)
-            rejection = _resource_rejection(pod, allocatable, used, self._version)
+            counted = _without_claimed(pod, allocatable, self._version) if self._serves_extended else pod
+            rejection = _resource_rejection(counted, allocatable, used, self._version)
         if rejection is not None:
             self._containers.metrics.pod_rejected(rejection.reason)
         return rejection
@@ -150,6 +159,23 @@ def _sidecar_rejection(pod: Pod) -> Rejection | None:
             message = f"Init container {quoted(container.name)} may not have a non-default restartPolicy"
             return Rejection("InitContainerRestartPolicyForbidden", message)
     return None
+
+
+def _without_claimed(pod: Pod, allocatable: Mapping[ResourceName, int], version: Version) -> Pod:
+    """The pod without requests for resources that DRA drivers serve."""
+    claim = pod.extended_claim
+
+    def is_served(container: Container, name: ResourceName) -> bool:
+        if _COUNTS_NO_CLAIMED_RESOURCES.at(version):
+            return claim is not None and claim.serves(container.name, name)
+        return not allocatable.get(name)
+
+    def counted(container: Container) -> Container:
+        requests = container.requests.items()
+        left = {name: amount for name, amount in requests if not can_have_claim(name) or not is_served(container, name)}
+        return replace(container, requests=left)
+
+    return replace(pod, containers=tuple(map(counted, pod.containers)))
 
 
 def _without_unknown(pod: Pod, allocatable: Mapping[ResourceName, int], version: Version) -> Pod:

@@ -19,7 +19,7 @@ from ..dra.manager import DraManager
 from ..dra.slice_wipes import SliceWipes
 from ..model.clock import Clock, RealClock
 from ..model.pod import PodUID
-from ..model.version import FEATURE_GATES, Version
+from ..model.version import EXTENDED_CLAIMS, FEATURE_GATES, Version
 from ..registration.plugin_manager import PluginManager
 from .request import Fields, RequestError
 
@@ -130,6 +130,7 @@ class DraNode:
             active_pods=_no_pods_yet,
             unix_time=self._unix_time,
             follows_health=FEATURE_GATES["ResourceHealthStatus"].is_on(self.version, self.gates),
+            serves_extended=FEATURE_GATES[EXTENDED_CLAIMS].is_on(self.version, self.gates),
             wipes=SliceWipes(
                 self._node,
                 self.cluster,

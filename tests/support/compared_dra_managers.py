@@ -15,7 +15,7 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from simkubelet.model.version import DEFAULT, version
+from simkubelet.model.version import DEFAULT, EXTENDED_CLAIMS, FEATURE_GATES, version
 from tests.support.dra_node import claim_object
 from tests.support.dra_sides import DraSides
 from tests.support.kubelet_sides import Answer
@@ -25,8 +25,10 @@ ENDPOINTS = {"a.sock": ONE, "b.sock": ONE, "c.sock": TWO}
 PODS = ("p0", "p1", "p2")
 MINOR = os.environ.get("SIMKUBELET_ORACLE_VERSION", DEFAULT)
 CONNECTS_AT_REGISTRATION = version(MINOR) >= version("1.34.0")
+SERVES_EXTENDED = FEATURE_GATES[EXTENDED_CLAIMS].is_on(version(MINOR), {})
 KEEPS_INSTANCES = version(MINOR) >= version("1.33.0")
 CLAIMS = ("c0", "c1", "c2")
+RESOURCE = "example.com/gpu"
 
 endpoints = st.sampled_from(sorted(ENDPOINTS))
 pods = st.sampled_from(PODS)
@@ -45,8 +47,8 @@ services = st.sampled_from(
 owners = st.sampled_from(["", *PODS])
 usable = [(ONE,), (ONE,), (ONE,), (TWO,), (ONE, TWO)]
 drivers = st.sampled_from([*usable, *usable, (), ("",), None])
-good_kinds = st.sampled_from([*["named"] * 6, "made", "needless"])
-kinds = st.sampled_from([*["named"] * 6, *["made"] * 2, "needless", "not yet", "neither"])
+good_kinds = st.sampled_from([*["named"] * 6, *["extended"] * 2, "made", "needless"])
+kinds = st.sampled_from([*["named"] * 6, *["made"] * 2, *["extended"] * 2, "needless", "not yet", "neither"])
 modes = st.sampled_from(["error", "error", "claim_error", "skip", "unknown"])
 devices = st.lists(
     st.fixed_dictionaries(
@@ -277,20 +279,30 @@ class BothManagers(RuleBasedStateMachine):
 
 
 def _claims(pod: Answer) -> list[tuple[str, str]]:
-    """The entries of a pod that have a claim, with its name."""
+    """The entries of a pod that have a claim, with its name; that of its extended resources has no entry."""
     made = {one["name"]: one.get("resourceClaimName") for one in pod["status"].get("resourceClaimStatuses", ())}
     named = [
         (entry["name"], entry.get("resourceClaimName") or made.get(entry["name"]))
         for entry in pod["spec"]["resourceClaims"]
     ]
+    if SERVES_EXTENDED and (extended := pod["status"].get("extendedResourceClaimStatus")):
+        named.append(("", extended["resourceClaimName"]))
     return [(name, claim) for name, claim in named if claim]
 
 
 def _pod(uid: str, entries: list[tuple[str, str]]) -> Answer:
-    """A pod whose container ``c`` uses all entries, and ``more`` one request of the first."""
+    """A pod whose container ``c`` uses all entries, and ``more`` one request of the first.
+
+    Both ask for an extended resource, and ``c`` gets it through the claim of the last entry of that kind.
+    """
     listed: list[Answer] = []
     statuses: list[Answer] = []
+    extended: Answer = {}
     for number, (kind, claim) in enumerate(entries):
+        if kind == "extended":
+            mappings = [{"containerName": "c", "resourceName": RESOURCE, "requestName": one} for one in ("req", "more")]
+            extended = {"extendedResourceClaimStatus": {"resourceClaimName": claim, "requestMappings": mappings}}
+            continue
         name = f"e{number}"
         source = {"named": {"resourceClaimName": claim}, "neither": {}}
         listed.append({"name": name, **source.get(kind, {"resourceClaimTemplateName": "t"})})
@@ -299,16 +311,17 @@ def _pod(uid: str, entries: list[tuple[str, str]]) -> Answer:
         elif kind == "needless":
             statuses.append({"name": name})
     used = [{"name": entry["name"]} for entry in listed]
+    asked = {"limits": {RESOURCE: "2"}, "requests": {RESOURCE: "2"}}
     return {
         "metadata": {"name": f"pod-{uid}", "namespace": "default", "uid": uid},
         "spec": {
             "containers": [
-                {"name": "c", "resources": {"claims": used}},
-                {"name": "more", "resources": {"claims": [{**one, "request": "more"} for one in used[:1]]}},
+                {"name": "c", "resources": {**asked, "claims": used}},
+                {"name": "more", "resources": {**asked, "claims": [{**one, "request": "more"} for one in used[:1]]}},
             ],
             "resourceClaims": listed,
         },
-        "status": {"resourceClaimStatuses": statuses},
+        "status": {"resourceClaimStatuses": statuses, **extended},
     }
 
 

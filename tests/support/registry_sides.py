@@ -49,7 +49,7 @@ def ours(command: Mapping[str, Any]) -> JSON:
     objects = Objects(WallTime(ManualClock()))
     for name, labels in (("default", {}), ("admin", _ADMIN)):
         objects.create(kind_named("namespaces").key("", name), {"metadata": {"labels": labels}})
-    gates = {name for name in GATES if command.get("gates", {}).get(name, name in gates_of(version(DEFAULT)))}
+    gates = {name for name in GATES if command.get("gates", {}).get(name, name in gates_of(version(DEFAULT), {}))}
     registry = Registry(objects, device_strategies(objects, gates, version(DEFAULT)))
 
     def decoded(form: Kind, body: JSON) -> JSON:

@@ -10,8 +10,13 @@ from simkubelet.cluster.scheduler.scheduler import Scheduler
 from simkubelet.cluster.store import Store
 from simkubelet.model.events import EventRecorded, NodeEvent
 from simkubelet.model.version import version
+from tests.support.device_claims import CLASS, device, slice_of
 
 GPU = "nvidia.com/gpu"
+CLAIMS = "resourceclaims.resource.k8s.io"
+CLASSES = "deviceclasses.resource.k8s.io"
+SLICES = "resourceslices.resource.k8s.io"
+USES_CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]}
 
 
 class StepClock:
@@ -107,3 +112,31 @@ class ScheduledCluster:
     def _hear(self, event: NodeEvent) -> None:
         if isinstance(event, EventRecorded):
             self.events.append((event.pod, event.reason, event.message))
+
+
+class DeviceCluster(ScheduledCluster):
+    """A cluster of one node with devices; the class `gpu` is there."""
+
+    def __init__(self, minor: str = "1.34", devices: int = 1, gates: Mapping[str, bool] | None = None) -> None:
+        super().__init__(minor, gates)
+        self.node("node-1")
+        self.write(CLASSES, CLASS)
+        if devices:
+            self.write(SLICES, slice_of(device(f"gpu-{index}") for index in range(devices)))
+
+    def write(self, kind: str, body: JSON) -> None:
+        metadata = body["metadata"]
+        key = Key(kind, metadata.get("namespace", ""), metadata["name"])
+        known = self.objects.get(key)
+        if known is None:
+            self.objects.create(key, body)
+        else:
+            self.objects.replace(key, {**body, "metadata": {**known["metadata"], **metadata}})
+
+    def claim(self, name: str = "claim") -> JSON:
+        found = self.objects.get(Key(CLAIMS, "default", name))
+        assert found is not None
+        return found
+
+    def claim_pod(self, name: str, **spec: Any) -> None:
+        self.pod(name, 0, **(spec or USES_CLAIM))

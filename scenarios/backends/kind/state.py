@@ -311,7 +311,7 @@ class ClusterState:
         """Container -> what it gets for its devices: the CDI devices of its claims come first, as in a kubelet."""
         uid = uid_on_node(item)
         options = {container: merge(given) for (of, container), given in self._responses.items() if of == uid}
-        if item["spec"].get("resourceClaims"):
+        if item["spec"].get("resourceClaims") or item["status"].get("extendedResourceClaimStatus"):
             pod = read_pod(item, WallTime(RealClock()))
             for container in (one.name for one in pod.containers):
                 claimed = claimed_cdi_devices(pod, container, self._claims.get(node, ()))

@@ -44,6 +44,11 @@ _PASSES_OVER_CLAIMS: Final = Difference(
     "pkg/controller/resourceclaim/controller.go, ``enqueueResourceClaim`` (kubernetes v1.31.14, v1.32.13, v1.33.5, "
     "v1.33.6)",
 )
+_FINDS_EXTENDED_CLAIMS: Final = Difference(
+    "the controller of claims takes back the claim of a pod's extended resources when the pod has ended",
+    {"1.26": False, "1.35": True},
+    "pkg/controller/resourceclaim/controller.go, ``enqueuePod`` (kubernetes v1.34.4, v1.35.4)",
+)
 
 
 class _RetryError(Exception):
@@ -66,6 +71,7 @@ class ResourceClaimController:
         self._clock = clock
         self._events = events
         self._passes_over_claims = _PASSES_OVER_CLAIMS.at(release)
+        self._finds_extended = _FINDS_EXTENDED_CLAIMS.at(release)
         self._change = Change()
         self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
@@ -93,13 +99,12 @@ class ResourceClaimController:
 
     def _note_object(self, key: Key, one: JSON, *, is_gone: bool = False) -> None:
         if key.kind == _PODS.key_kind:
-            if not one["spec"].get("resourceClaims"):
-                return
+            extended = (one.get("status") or {}).get("extendedResourceClaimStatus")
             if is_gone or _is_done(one):
-                self._due.update(
-                    (self._claim_key(one, name), self._clock.now()) for name, _ in _claim_names(one) if name
-                )
-            if not is_gone:
+                names = [name for name, _ in _claim_names(one) if name]
+                names += [extended["resourceClaimName"]] if extended and self._finds_extended else []
+                self._due.update((self._claim_key(one, name), self._clock.now()) for name in names)
+            if not is_gone and one["spec"].get("resourceClaims"):
                 self._due[key] = self._clock.now()
             return
         if not is_gone and not self._passes_over_claims:

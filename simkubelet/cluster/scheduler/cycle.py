@@ -121,7 +121,7 @@ class _Cycle:
         self._version = version
         self._nodes = nodes
         self._claims = claims
-        self._filters = Filters(pod, nodes, version, claims.on)
+        self._filters = Filters(pod, nodes, version, claims.on, claims.extended)
         self._refusals: dict[str, Refusal] = {}
 
     def result(self) -> Assignment | Failure:
@@ -148,7 +148,9 @@ class _Cycle:
         reasons = nodes_available(len(self._nodes), (*refused, *[_FILTERED_OUT] * others))
         return self._failure(reasons, rejectors if named is None else rejectors | {Plugin.NODE_AFFINITY})
 
-    def _assignment(self, node: str, rated: Mapping[str, int] = MappingProxyType({})) -> Assignment:
+    def _assignment(self, node: str, rated: Mapping[str, int] = MappingProxyType({})) -> Assignment | Failure:
+        if error := self._claims.error_on(node):
+            return Failure(f'running PreBind plugin "{Plugin.DYNAMIC_RESOURCES}": {error}', is_error=True)
         return Assignment(node, rated, self._claims.bound(node))
 
     def _feasible(self, nodes: Collection[NodeInfo]) -> list[NodeInfo]:

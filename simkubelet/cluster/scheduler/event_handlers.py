@@ -6,11 +6,13 @@ Source: pkg/scheduler/eventhandlers.go (kubernetes v1.34.4).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...model.node import Node
 from ...model.pod import PodUID
 from ...model.version import Version
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
+from .dynamic_resources.inventory import Inventory
 from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
 from .plugins import Filters
 from .queue import HAS_QUEUEING_HINTS, SchedulingQueue
@@ -19,9 +21,17 @@ __all__ = ["EventHandlers"]
 
 
 class EventHandlers:
-    """Updates the view and the queue at each change of the objects."""
+    """Updates the view and the queue at each change of the objects.
 
-    def __init__(self, state: ClusterState, queue: SchedulingQueue, version: Version) -> None:
+    Args:
+        state: the view.
+        queue: the pods that wait.
+        version: the scheduler's.
+        inventory: the classes that stand for extended resources.
+    """
+
+    def __init__(self, state: ClusterState, queue: SchedulingQueue, version: Version, inventory: Inventory) -> None:
+        self._inventory = inventory
         self._state = state
         self._queue = queue
         self._version = version
@@ -101,6 +111,10 @@ class EventHandlers:
         self._queue.happened(event, lambda other: other.priority <= pod.priority)
 
     def _node_happened(self, event: NodeEvent) -> None:
+        if by_resource := self._inventory.by_resource:
+            allocatable = event.new.status.allocatable
+            left_to_claims = frozenset(name for name in by_resource if not allocatable.get(name))
+            event = replace(event, left_to_claims=left_to_claims)
         self._queue.happened(event, self._admission_check(event.new))
 
     def _admission_check(self, node: Node) -> Callable[[PodInfo], bool]:

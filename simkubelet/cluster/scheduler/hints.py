@@ -6,13 +6,13 @@ pkg/scheduler/framework/plugins (kubernetes v1.34.4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, TypeAlias
 
 from ...model.node import Node
-from ...model.resources import PODS, insufficient_resources
+from ...model.resources import PODS, ResourceName, insufficient_resources
 from ..objects.node_selection import is_undecidable, matches_required_affinity, untolerated_taint
 from .cluster_state import PodInfo
 from .plugins import HARD_TAINTS, tolerates_cordon
@@ -53,18 +53,28 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
-    """A node came or changed."""
+    """A node came or changed.
+
+    Attributes:
+        left_to_claims: extended resources of which it has none, and that claims serve.
+    """
 
     kind: Kind
     old: Node | None
     new: Node
+    left_to_claims: frozenset[ResourceName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceEvent:
-    """A claim, class or slice of dynamic resources was added or changed; who reports it says which pods it concerns."""
+    """A claim, class or slice of dynamic resources was added or changed; who reports it says which pods it concerns.
+
+    Attributes:
+        resources: the extended resources that a class newly stands for.
+    """
 
     kind: Kind
+    resources: frozenset[ResourceName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +119,12 @@ def pod_changes(old: PodInfo, new: PodInfo) -> Iterator[PodEvent]:
 def is_worth_a_try(plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
     """Whether an event may turn a plugin's no about a waiting pod into a yes."""
     if isinstance(event, ResourceEvent):
-        return plugin is Plugin.DYNAMIC_RESOURCES
+        is_served = plugin is Plugin.NODE_RESOURCES_FIT and any(map(pod.requests.get, event.resources))
+        return plugin is Plugin.DYNAMIC_RESOURCES or is_served
     if isinstance(event, NodeEvent):
         node_hint = _NODE_HINTS.get((plugin, event.kind))
+        if node_hint is _grown_enough:
+            return _grown_enough(pod, event.old, event.new, event.left_to_claims)
         return node_hint is not None and node_hint(pod, event.old, event.new)
     pod_hint = _POD_HINTS.get((plugin, event.kind))
     return pod_hint is not None and pod_hint(pod, event.old, event.new)
@@ -163,10 +176,11 @@ def _port_freed(pod: PodInfo, old: PodInfo | None, _: PodInfo | None) -> bool:
     return any(port.clashes_with(wanted) for port in old.host_ports for wanted in pod.host_ports)
 
 
-def _grown_enough(pod: PodInfo, old: Node | None, new: Node) -> bool:
-    if insufficient_resources(pod.requests, new.status.allocatable, {}):
+def _grown_enough(pod: PodInfo, old: Node | None, new: Node, left_to_claims: Set[ResourceName] = frozenset()) -> bool:
+    requests = {name: amount for name, amount in pod.requests.items() if name not in left_to_claims}
+    if insufficient_resources(requests, new.status.allocatable, {}):
         return False
-    if old is None:
+    if old is None or any(pod.requests.get(name) for name in left_to_claims):
         return True
     before, now = old.status.allocatable, new.status.allocatable
     wanted = (PODS, *(name for name, amount in pod.requests.items() if amount))

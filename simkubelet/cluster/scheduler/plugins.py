@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ...model.resources import insufficient_resources
+from ...model.resources import ResourceName, insufficient_resources
 from ...model.version import Difference, Version
 from ..api.errors import FieldError
 from ..api.registry.names import is_label_value
@@ -58,6 +58,7 @@ class Filters:
     Args:
         nodes: all nodes of the cluster, for what depends on the pods of others.
         claims: says whether a node has devices for the pod's claims; asked last.
+        extended: resources that claims serve where a node has none of them.
     """
 
     def __init__(
@@ -66,7 +67,9 @@ class Filters:
         nodes: Iterable[NodeInfo],
         version: Version,
         claims: Callable[[NodeInfo], Refusal | None] = lambda node: None,
+        extended: Collection[ResourceName] = (),
     ) -> None:
+        self._extended = extended
         self._pod = pod
         self._version = version
         self._pod_affinity = PodAffinityFilter(pod, nodes)
@@ -127,7 +130,11 @@ class Filters:
         return _PORT_TAKEN if taken else None
 
     def _resources(self, node: NodeInfo) -> Refusal | None:
-        missing = insufficient_resources(self._pod.requests, node.allocatable, node.requested)
+        requests = self._pod.requests
+        if self._extended:
+            left = [name for name in self._extended if not node.allocatable.get(name)]
+            requests = {name: amount for name, amount in requests.items() if name not in left}
+        missing = insufficient_resources(requests, node.allocatable, node.requested)
         if not missing:
             return None
         reasons = tuple(each.reason for each in missing)

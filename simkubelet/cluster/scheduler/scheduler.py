@@ -3,7 +3,7 @@
 `cycle` decides about one pod. This module follows the cluster's objects, updates what the scheduler knows of them and
 its queue, and writes the result of each attempt. A scheduler that crashes is started again, and tries all pods again.
 
-Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure``; eventhandlers.go (kubernetes
+Source: pkg/scheduler/schedule_one.go, ``ScheduleOne``, ``handleSchedulingFailure`` (kubernetes
 v1.34.4).
 """
 
@@ -18,12 +18,15 @@ from ...model.clock import Clock
 from ...model.events import SIMULATOR
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
-from ...model.version import DYNAMIC_RESOURCES, FEATURE_GATES, Difference, Version
-from ..objects.objects import JSON, Key, Verb, Written
+from ...model.resources import ResourceName
+from ...model.version import DYNAMIC_RESOURCES, EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
+from ..api.registry.metadata import at_create
+from ..objects.objects import JSON, Key, Verb, Written, copied
 from ..store import Store
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
 from .cycle import Assignment, Failure, SchedulingCycles
 from .dynamic_resources.allocator import SchedulerPanicError
+from .dynamic_resources.extended_claims import classes_by_resource
 from .dynamic_resources.inventory import CLAIMS, CLASSES, SLICES, Inventory
 from .dynamic_resources.plugin import BoundClaim
 from .event_handlers import EventHandlers
@@ -37,6 +40,13 @@ _PREEMPTED_EVENT: Final = Difference(
     "message of a victim's Preempted event, with ``{pod}`` for the uid of the preempting pod and ``{node}``",
     {"1.26": "Preempted by a pod on node {node}", "1.29": "Preempted by pod {pod} on node {node}"},
     "scheduler/framework/preemption/preemption.go (kubernetes v1.28.15, v1.29.6)",
+)
+
+_DATES_ALLOCATIONS: Final = Difference(
+    "an allocation of a claim has the time at which it was made",
+    {"1.26": False, "1.36": True},
+    "plugins/dynamicresources/dynamicresources.go, ``bindClaim``, with the gate DRADeviceBindingConditions "
+    "(kubernetes v1.35.4, v1.36.3)",
 )
 
 _RESOURCE_KINDS: Final = {
@@ -62,7 +72,8 @@ class Scheduler:
     """
 
     def __init__(self, store: Store, clock: Clock, version: Version, gates: Mapping[str, bool] | None = None) -> None:
-        self._inventory = Inventory(store.objects, version)
+        serves_extended = FEATURE_GATES[EXTENDED_CLAIMS].is_on(version, gates or {})
+        self._inventory = Inventory(store.objects, version, serves_extended=serves_extended)
         self._version = version
         self._has_claims = FEATURE_GATES[DYNAMIC_RESOURCES].is_on(version, gates or {})
         self._store = store
@@ -81,7 +92,7 @@ class Scheduler:
         self._state = ClusterState()
         self.queue = SchedulingQueue(self._clock.now, self._version, self._gate)
         self._cycles = SchedulingCycles(self._state, self._inventory if self._has_claims else None, self._version)
-        self._handlers = EventHandlers(self._state, self.queue, self._version)
+        self._handlers = EventHandlers(self._state, self.queue, self._version, self._inventory)
         for node in self._store.all_nodes:
             self._handlers.put_node(node)
         for pod in sorted(self._store.pods, key=lambda pod: (pod.namespace, pod.name)):
@@ -147,6 +158,8 @@ class Scheduler:
         Source: plugins/dynamicresources/dynamicresources.go, ``bindClaim`` (kubernetes v1.34.4).
         """
         objects, claim = self._store.objects, bound.claim
+        if bound.mappings:
+            claim = self._create_claim(pod, bound)
         key = Key(CLAIMS, claim["metadata"]["namespace"], claim["metadata"]["name"])
         status = dict(claim.get("status") or {})
         consumers = status.get("reservedFor") or []
@@ -156,9 +169,28 @@ class Scheduler:
                 metadata = {**claim["metadata"], "finalizers": [*finalizers, _FINALIZER]}
                 claim = objects.replace(key, {**claim, "metadata": metadata})
             status["allocation"] = bound.allocation
+            if _DATES_ALLOCATIONS.at(self._version):
+                status["allocation"] = {**bound.allocation, "allocationTimestamp": objects.wall_time.now()}
         if all(consumer.get("uid") != pod.uid for consumer in consumers):
             status["reservedFor"] = [*consumers, {"resource": "pods", "name": pod.name, "uid": pod.uid}]
         objects.replace(key, {**claim, "status": status})
+
+    def _create_claim(self, pod: PodInfo, bound: BoundClaim) -> JSON:
+        """Create the claim for a pod's extended resources, and note it in the pod's status.
+
+        Source: plugins/dynamicresources/extendeddynamicresources.go, ``createExtendedResourceClaimInAPI``,
+        ``patchPodExtendedResourceClaimStatus`` (kubernetes v1.36.3).
+        """
+        objects = self._store.objects
+        claim = {**copied(bound.claim), "status": {}}
+        claim["metadata"]["name"] = ""
+        at_create(claim, objects.wall_time)
+        created = objects.create(Key(CLAIMS, pod.namespace, claim["metadata"]["name"]), claim)
+        key = Key("pods", pod.namespace, pod.name)
+        if (body := objects.get(key)) is not None:
+            noted = {"requestMappings": [*bound.mappings], "resourceClaimName": created["metadata"]["name"]}
+            objects.replace(key, {**body, "status": {**body["status"], "extendedResourceClaimStatus": noted}})
+        return created
 
     def _deallocate(self, claim: JSON) -> None:
         """Source: plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.34.4)."""
@@ -218,12 +250,19 @@ class Scheduler:
         self._inventory.take(written)
         if written.verb is Verb.DELETED:
             return
-        event = ResourceEvent(_RESOURCE_KINDS[written.key.kind])
+        event = ResourceEvent(_RESOURCE_KINDS[written.key.kind], self._newly_served(written))
         if event.kind is Kind.CLAIM_WRITTEN:
             self.queue.happened(event, lambda pod: self._inventory.concerns(pod, written.before, written.object))
         else:
             self.queue.happened(event)
         self._call()
+
+    def _newly_served(self, written: Written) -> frozenset[ResourceName]:
+        """Source: plugins/noderesources/fit.go, ``isSchedulableAfterDeviceClassEvent`` (kubernetes v1.36.3)."""
+        if written.key.kind != CLASSES:
+            return frozenset()
+        before = frozenset(classes_by_resource([written.before] if written.before is not None else []))
+        return (frozenset(classes_by_resource([written.object])) - before) & self._inventory.by_resource.keys()
 
     def _gate(self, pod: PodInfo) -> Plugin | None:
         """Source: plugins/dynamicresources/dynamicresources.go, ``PreEnqueue`` (kubernetes v1.34.4)."""

@@ -64,7 +64,7 @@ def all_strategies(
     served = release or version(DEFAULT)
     return {
         **basic_strategies(),
-        **device_strategies(objects, gates_of(served), served),
+        **device_strategies(objects, gates_of(served, gates or {}), served),
         "daemonsets.apps": DaemonSetStrategy(),
         "nodes": NodeStrategy(),
         "pods": PodStrategy(objects, has_claims=FEATURE_GATES[DYNAMIC_RESOURCES].is_on(served, gates or {})),

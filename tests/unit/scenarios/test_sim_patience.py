@@ -96,7 +96,7 @@ async def test_start_that_never_ends_holds_the_waits_of_a_story_up_for_two_secon
         while world.clock.now() < due_s:
             assert await world.patience(30).wait()
 
-    assert 2 <= time.monotonic() - began_s
+    assert time.monotonic() - began_s >= 2
     assert world.starts.limit() == math.inf
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ....dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
+from ....model.resources import ResourceName
 from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
+from .extended_claims import classes_by_resource
 from .pools import DeviceID, Slices
 
 __all__ = ["CLAIMS", "CLASSES", "SLICES", "Inventory"]
@@ -29,10 +31,18 @@ class Inventory:
         classes: name -> DeviceClass.
         slices: the slices.
         allocated: the devices that claims have, without those that are only administrated.
+        by_resource: extended resource -> the class that stands for it; none where claims for them are off.
+
+    Args:
+        objects: the cluster's.
+        version: see above.
+        serves_extended: whether the gate DRAExtendedResource is on.
     """
 
-    def __init__(self, objects: Objects, version: Version) -> None:
+    def __init__(self, objects: Objects, version: Version, *, serves_extended: bool = False) -> None:
         self._objects = objects
+        self._serves_extended = serves_extended
+        self.by_resource: dict[ResourceName, str] = {}
         self.version = version
         self.classes: dict[str, JSON] = {}
         self.allocated: set[DeviceID] = set()
@@ -41,6 +51,7 @@ class Inventory:
             self.allocated.update(_devices(body))
         for body in objects.all_of(CLASSES):
             self.classes[body["metadata"]["name"]] = body
+        self._name_resources()
 
     def take(self, written: Written) -> None:
         """Take a write to one of these kinds."""
@@ -53,11 +64,16 @@ class Inventory:
                 self.classes.pop(written.key.name, None)
                 if not is_gone:
                     self.classes[written.key.name] = written.object
+                self._name_resources()
             case "resourceslices.resource.k8s.io":
                 if written.before is not None:
                     self.slices.remove(written.before)
                 if not is_gone:
                     self.slices.put(written.object)
+
+    def _name_resources(self) -> None:
+        if self._serves_extended:
+            self.by_resource = classes_by_resource(self.classes.values())
 
     def claims_of(self, pod: PodInfo) -> Iterator[JSON]:
         """The claims of a pod, in the order of its spec.

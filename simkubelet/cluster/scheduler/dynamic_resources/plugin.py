@@ -1,7 +1,7 @@
 """The scheduler's plugin DynamicResources: what it says about one pod and each node, and what it would write.
 
 A cluster's scheduler here binds a pod in the same step in which it has chosen its node, so that no allocation is ever
-in flight.
+in flight, and a claim for extended resources is never left over from a try before.
 
 Source: pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go (kubernetes v1.34.4).
 """
@@ -13,15 +13,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ....dra.pod_claims import DynamicResourcesError
+from ....model.version import Difference
 from ...objects.node_selection import matches_term
 from ...objects.objects import JSON
 from ..cluster_state import NodeInfo, PodInfo
 from ..refusals import Plugin, Refusal
 from .allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
+from .extended_claims import claim_for
 from .inventory import Inventory
 from .requests import claim_name
 
 __all__ = ["BoundClaim", "ClaimsCycle"]
+
+_SAYS_WHAT_IT_LEAVES: Final = Difference(
+    "the FailedScheduling text says that no claim can be given back, or that this does not help",
+    {"1.26": True, "1.37": False},
+    "plugins/dynamicresources/dynamicresources.go, ``PostFilter`` (kubernetes v1.36.3, v1.37.2)",
+)
 
 _UNAVAILABLE: Final = "resourceclaim not available on the node"
 _NOT_ALL: Final = "cannot allocate all claims"
@@ -33,10 +41,17 @@ _STILL: Final = "still not schedulable"
 
 @dataclass(frozen=True, slots=True)
 class BoundClaim:
-    """A claim that a pod is to use; `allocation` is None where the claim has one already."""
+    """A claim that a pod is to use.
+
+    Attributes:
+        allocation: None where the claim has one already.
+        mappings: of a claim that is to be created for the pod's extended resources, the ``requestMappings`` for the
+            pod's status; none of any other.
+    """
 
     claim: JSON
     allocation: JSON | None
+    mappings: Sequence[JSON] = ()
 
 
 class ClaimsCycle:
@@ -49,6 +64,7 @@ class ClaimsCycle:
     Attributes:
         is_off: whether there is no such plugin.
         refusal: why no node will do; None where that depends on the node.
+        extended: the resources that the pod asks for and drivers serve, where the node has none -> their classes.
     """
 
     def __init__(self, pod: PodInfo, inventory: Inventory | None) -> None:
@@ -58,6 +74,10 @@ class ClaimsCycle:
         self._claims: tuple[JSON, ...] = ()
         self._unavailable: set[int] = set()
         self._found: dict[str, Refusal | Sequence[JSON]] = {}
+        self._own: dict[str, tuple[JSON, Sequence[JSON]]] = {}
+        by_resource = {} if inventory is None else inventory.by_resource
+        asked = (name for name, amount in pod.requests.items() if amount)
+        self.extended = {name: by_resource[name] for name in asked if name in by_resource}
         self.refusal = None if inventory is None else self._look_at_claims(inventory)
 
     def on(self, node: NodeInfo) -> Refusal | None:
@@ -67,18 +87,38 @@ class ClaimsCycle:
             AllocatorError: the try ends with this error.
             SchedulerPanicError: the scheduler of this version would end here.
         """
-        if not self._claims:
+        served = {name: one for name, one in self.extended.items() if not node.allocatable.get(name)}
+        if not self._claims and not served:
             return None
         if node.name not in self._found:
+            if served:
+                self._own[node.name] = claim_for(self._pod, served)
             self._found[node.name] = self._try_node(node)
         found = self._found[node.name]
         return found if isinstance(found, Refusal) else None
+
+    def error_on(self, node: str) -> str:
+        """What keeps a pod from a node that was accepted; empty where nothing does.
+
+        Beside claims of the pod's own, the one for its extended resources is made also where a device plugin has all of
+        them, and the scheduler fails with a claim that asks for nothing.
+
+        Source: plugins/dynamicresources/extendeddynamicresources.go, ``filterExtendedResources``,
+        ``patchPodExtendedResourceClaimStatus`` (kubernetes v1.35.4, v1.36.3; seen in v1.37.2).
+        """
+        if not (self._claims and self.extended) or node in self._own:
+            return ""
+        pod = f"{self._pod.namespace}/{self._pod.name}"
+        return f"nil or empty request mappings, no update of pod {pod} ExtendedResourceClaimStatus"
 
     def bound(self, node: str) -> tuple[BoundClaim, ...]:
         """The claims as they are to be once the pod goes to a node that was accepted."""
         found = self._found.get(node, ())
         allocations = iter(() if isinstance(found, Refusal) else found)
-        return tuple(BoundClaim(claim, None if _allocation(claim) else next(allocations)) for claim in self._claims)
+        claims = [BoundClaim(claim, None if _allocation(claim) else next(allocations)) for claim in self._claims]
+        if (own := self._own.get(node)) is not None:
+            claims.append(BoundClaim(own[0], next(allocations), own[1]))
+        return tuple(claims)
 
     def clear_up(self) -> tuple[tuple[str, ...], JSON | None]:
         """What is done about claims where no node will do: the text of it, and the claim to deallocate.
@@ -87,14 +127,15 @@ class ClaimsCycle:
 
         Source: ``PostFilter``.
         """
-        if not self._claims:
-            return () if self.is_off else (_NO_CLAIMS,), None
+        is_told = self._inventory is not None and _SAYS_WHAT_IT_LEAVES.at(self._inventory.version)
+        if not self._claims and not self.extended:
+            return (_NO_CLAIMS,) if is_told else (), None
         for index in sorted(self._unavailable):
             claim = self._claims[index]
             reserved = (claim.get("status") or {}).get("reservedFor") or ()
             if all(consumer.get("uid") == self._pod.uid for consumer in reserved[:1]) and len(reserved) <= 1:
                 return (_DEALLOCATED,), claim
-        return (_STILL,), None
+        return (_STILL,) if is_told else (), None
 
     def _look_at_claims(self, inventory: Inventory) -> Refusal | None:
         """Source: ``PreFilter``."""
@@ -112,6 +153,8 @@ class ClaimsCycle:
         """Source: ``Filter``."""
         away = {index for index, claim in enumerate(self._claims) if not _is_available(claim, node)}
         wanted = [claim for claim in self._claims if not _allocation(claim)]
+        if node.name in self._own:
+            wanted.append(self._own[node.name][0])
         found: Sequence[JSON] | None = ()
         if wanted and (inventory := self._inventory) is not None:
             allocator = Allocator(inventory.classes, inventory.slices, inventory.allocated, inventory.version)

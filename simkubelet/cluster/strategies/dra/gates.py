@@ -9,10 +9,10 @@ resourceslice}/strategy.go (kubernetes v1.34.4, v1.36.3, v1.37.2); pkg/api/resou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from ....model.version import Difference, Version
+from ....model.version import EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ...objects.objects import JSON
 
 __all__ = [
@@ -37,8 +37,7 @@ _DEVICE_STATUS: Final = Difference(
     "the API server keeps `status.devices` of claims", {"1.26": False, "1.33": True}, _SOURCE
 )
 _LATER: Final = Difference(
-    "the API server keeps taints, shared counters, consumable capacity, binding conditions and "
-    "`extendedResourceName` of devices, claims and classes",
+    "the API server keeps taints, shared counters, consumable capacity and binding conditions of devices and claims",
     {"1.26": False, "1.36": True},
     _SOURCE,
 )
@@ -56,15 +55,15 @@ _BY_GATE: Final = {
     "DRAPartitionableDevices": _LATER,
     _CAPACITY: _LATER,
     _BINDING: _LATER,
-    "DRAExtendedResource": _LATER,
 }
 _Places: TypeAlias = Iterable[tuple[JSON, Sequence[str]]]
 """Parts of an object, and the names of a gate's fields in each."""
 
 
-def gates_of(release: Version) -> frozenset[str]:
-    """The gates of devices that are on by default."""
-    return frozenset(name for name, difference in _BY_GATE.items() if difference.at(release))
+def gates_of(release: Version, chosen: Mapping[str, bool]) -> frozenset[str]:
+    """The gates of devices that are on: as by default, and as a user has set those of `FEATURE_GATES`."""
+    of_devices = frozenset(name for name, difference in _BY_GATE.items() if difference.at(release))
+    return of_devices | ({EXTENDED_CLAIMS} if FEATURE_GATES[EXTENDED_CLAIMS].is_on(release, chosen) else set())
 
 
 def drop_claim_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
@@ -91,7 +90,7 @@ def drop_template_fields(new: JSON, old: JSON | None, gates: Collection[str]) ->
 def drop_class_fields(new: JSON, old: JSON | None, gates: Collection[str]) -> None:
     """Drop the fields of a DeviceClass whose gates are off."""
     is_used = old is not None and "extendedResourceName" in (old.get("spec") or {})
-    if "DRAExtendedResource" not in gates and not is_used:
+    if EXTENDED_CLAIMS not in gates and not is_used:
         new["spec"].pop("extendedResourceName", None)
 
 

@@ -12,7 +12,9 @@ import pytest
 from simkubelet.apis import podresources as v1
 from simkubelet.cluster.objects.objects import Key
 from simkubelet.dra.checkpoint import CHECKPOINT_NAME
+from simkubelet.model.pod import Pod
 from simkubelet.model.pod_status import Waiting
+from simkubelet.model.version import EXTENDED_CLAIMS
 from simkubelet.node import PLUGINS_REGISTRY
 from simkubelet.node import POD_RESOURCES as POD_RESOURCES_FOLDER
 from tests.support.claim_node import CLAIMS, ENDPOINT, REGISTRATION, SLICES, ClaimNode, claim_node
@@ -321,3 +323,62 @@ async def test_slices_of_the_node_are_wiped_at_start_and_after_the_driver_is_gon
     publish("ours", "node-1")
     await world.node.kubelet.restart()
     await world.pass_until(lambda: names() == ["other"])
+
+
+@pytest.mark.parametrize(
+    ("minor", "gate", "is_admitted"), [("1.35", True, True), ("1.36", True, True), ("1.36", False, False)]
+)
+async def test_extended_resource_comes_from_a_claim(
+    short_folder: Path, minor: str, gate: bool, is_admitted: bool
+) -> None:
+    async with claim_node(short_folder, minor, feature_gates={EXTENDED_CLAIMS: gate}) as world:
+        await world.register()
+        # A plugin that has gone leaves its resource behind, with no device.
+        await world.node.plugin()
+        pod = extended_pod(world)
+
+        world.bind(pod)
+        await world.node.until(lambda: world.node.phase("p") != "Pending")
+
+        assert world.node.phase("p") == ("Running" if is_admitted else "Failed")
+        if is_admitted:
+            assert world.cdi_devices(pod) == ("example.com/class=own",)
+            assert world.cdi_devices(pod, "without") == ()
+            async with calls(world.root / POD_RESOURCES_FOLDER / "kubelet.sock", POD_RESOURCES) as api:
+                answer = await api.Get(v1.GetPodResourcesRequest(pod_name="p", pod_namespace="default"))
+            listed = {
+                one.name: [claim.claim_name for claim in one.dynamic_resources]
+                for one in answer.pod_resources.containers
+            }
+            assert listed == {"c": ["own"], "without": []}
+            await world.node.delete("p")
+            assert await world.calls() == ["prepare own", "unprepare own"]
+
+
+async def test_container_is_not_created_before_the_claim_of_its_extended_resources_is_known(
+    short_folder: Path,
+) -> None:
+    async with claim_node(short_folder, "1.36") as world:
+        await world.register()
+        pod = extended_pod(world, is_reserved=False)
+
+        world.bind(pod)
+        await world.node.until(lambda: failures(world))
+
+        assert failures(world)[0].endswith(f"pod p ({pod.uid}) is not allowed to use ResourceClaim own (own-uid)")
+
+
+def extended_pod(world: ClaimNode, *, is_reserved: bool = True) -> Pod:
+    """A pod as a scheduler leaves it: one of its two containers gets its device through the claim ``own``."""
+    resource = "example.com/stub"
+    container = {"name": "c", "image": "none", "resources": {"limits": {resource: "1"}}}
+    spec = {"containers": [container, {"name": "without", "image": "none"}]}
+    pod = world.node.store.create_pod({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    world.claim("own", *([pod] if is_reserved else []))
+    mapping = {"containerName": "c", "resourceName": resource, "requestName": "req"}
+    noted = {"resourceClaimName": "own", "requestMappings": [mapping]}
+    key = Key("pods", "default", "p")
+    body = world.node.store.objects.get(key) or {}
+    status = {**body["status"], "extendedResourceClaimStatus": noted}
+    world.node.store.objects.replace(key, {**body, "status": status})
+    return pod

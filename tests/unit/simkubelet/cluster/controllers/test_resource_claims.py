@@ -130,6 +130,26 @@ async def test_claim_of_ended_user_is_free(world: World) -> None:
     assert "finalizers" not in claim["metadata"]
 
 
+@pytest.mark.parametrize(("release", "is_gone"), [("1.34", False), ("1.35", True)])
+async def test_claim_of_extended_resources_goes_when_its_pod_has_ended(
+    world: World, release: str, is_gone: bool
+) -> None:
+    pod = world.pod()
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    world.claim(pod["metadata"]["uid"])
+    world.registry.update(
+        CLAIMS, "default", "c", lambda old: {**old, "metadata": {**old["metadata"], "ownerReferences": [owner]}}
+    )
+    noted = {"resourceClaimName": "c", "requestMappings": []}
+    await world.settle()
+
+    ended = {"phase": "Succeeded", "extendedResourceClaimStatus": noted}
+    world.registry.update(PODS, "default", "p", lambda old: {**old, "status": {**old["status"], **ended}}, status=True)
+    await world.settle()
+
+    assert (world.claims == []) is is_gone
+
+
 @pytest.mark.parametrize("release", ["1.32", "1.33.5"])
 async def test_claim_that_changes_is_passed_over_up_to_1_33_5(world: World) -> None:
     written = world.claim("no such pod")

@@ -19,7 +19,12 @@ def cluster() -> ScheduledCluster:
 
 @pytest.mark.parametrize(
     ("minor", "ending"),
-    [("1.28", f"{NO_VICTIMS}."), ("1.33", NO_VICTIMS), ("1.34", f"no new claims to deallocate, {NO_VICTIMS}")],
+    [
+        ("1.28", f"{NO_VICTIMS}."),
+        ("1.33", NO_VICTIMS),
+        ("1.34", f"no new claims to deallocate, {NO_VICTIMS}"),
+        ("1.37", NO_VICTIMS),
+    ],
 )
 def test_pod_that_waits_for_a_device_gets_the_minor_s_message(minor: str, ending: str):
     cluster = ScheduledCluster(minor)

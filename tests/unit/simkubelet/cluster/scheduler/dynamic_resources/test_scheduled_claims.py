@@ -2,49 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pytest
 
 from simkubelet.cluster.objects.objects import JSON, Key
 from simkubelet.model.version import DYNAMIC_RESOURCES
 from tests.support.device_claims import CLASS, DRIVER, claim_for, device, request, slice_of
-from tests.support.scheduled_cluster import ScheduledCluster
+from tests.support.scheduled_cluster import CLAIMS, CLASSES, SLICES, DeviceCluster
 
-CLAIMS = "resourceclaims.resource.k8s.io"
-CLASSES = "deviceclasses.resource.k8s.io"
-SLICES = "resourceslices.resource.k8s.io"
-USES_CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "claim"}]}
 NOT_HELPFUL = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
-
-
-class DeviceCluster(ScheduledCluster):
-    """A cluster of one node with devices; the class `gpu` is there."""
-
-    def __init__(self, minor: str = "1.34", devices: int = 1, gates: Mapping[str, bool] | None = None) -> None:
-        super().__init__(minor, gates)
-        self.node("node-1")
-        self.write(CLASSES, CLASS)
-        if devices:
-            self.write(SLICES, slice_of(device(f"gpu-{index}") for index in range(devices)))
-
-    def write(self, kind: str, body: JSON) -> None:
-        metadata = body["metadata"]
-        key = Key(kind, metadata.get("namespace", ""), metadata["name"])
-        known = self.objects.get(key)
-        if known is None:
-            self.objects.create(key, body)
-        else:
-            self.objects.replace(key, {**body, "metadata": {**known["metadata"], **metadata}})
-
-    def claim(self, name: str = "claim") -> JSON:
-        found = self.objects.get(Key(CLAIMS, "default", name))
-        assert found is not None
-        return found
-
-    def claim_pod(self, name: str, **spec: Any) -> None:
-        self.pod(name, 0, **(spec or USES_CLAIM))
 
 
 @pytest.fixture
