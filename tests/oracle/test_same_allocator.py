@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, event, given, seed, settings
 
 from simkubelet.cluster.objects.objects import JSON
 from simkubelet.cluster.scheduler.dynamic_resources.allocator import Allocator, InvalidPoolsError
+from simkubelet.cluster.scheduler.dynamic_resources.capacity import Shares
 from simkubelet.cluster.scheduler.dynamic_resources.pools import DeviceID, Slices
 from simkubelet.cluster.scheduler.dynamic_resources.requests import AllocatorError
 from simkubelet.model.version import Version, version
@@ -46,7 +47,7 @@ class RealAllocator:
         self._process.stdin.write(json.dumps({"cmd": "allocate", **search, "features": FEATURES}) + "\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
-        return {key: answer[key] for key in ("results", "error", "panic") if key in answer}
+        return without_ids({key: answer[key] for key in ("results", "error", "panic") if key in answer})
 
     def close(self) -> None:
         self._process.communicate()
@@ -65,12 +66,22 @@ def real() -> Iterator[RealAllocator]:
 def ours(search: JSON) -> JSON:
     """The same answer by our allocator."""
     allocated = {DeviceID(**one) for one in search["allocated"]}
-    allocator = Allocator(search["classes"], Slices(search["slices"]), allocated, RELEASE)
+    shares = Shares.of({**one, "consumedCapacity": one["consumed"]} for one in search["shares"])
+    allocator = Allocator(search["classes"], Slices(search["slices"]), allocated, RELEASE, shares)
     node = search["node"]["metadata"]
     try:
-        return {"results": allocator.allocate(search["claims"], node["name"], node["labels"])}
+        return without_ids({"results": allocator.allocate(search["claims"], node["name"], node["labels"])})
     except (AllocatorError, InvalidPoolsError) as error:
         return {"error": str(error)}
+
+
+def without_ids(answer: JSON) -> JSON:
+    """An answer in which all shares have the same id; the real one is random."""
+    for allocation in answer.get("results") or ():
+        for result in allocation["devices"]["results"]:
+            if "shareID" in result:
+                result["shareID"] = "some"
+    return answer
 
 
 @pytest.mark.parametrize("shard", range(10 * ROUNDS))

@@ -57,12 +57,19 @@ def searches(draw: st.DrawFn, release: Version) -> JSON:
         for each in slices
         for one in each["spec"].get("devices", ())
     ]
+    of_many = [bool(one.get("allowMultipleAllocations")) for each in slices for one in each["spec"].get("devices", ())]
+    chosen = [(one, is_shared) for one, is_shared in zip(named, of_many, strict=True) if draw(mostly(False, True))]
     return {
-        "claims": [draw(claims(f"c{number}")) for number in range(draw(st.integers(1, 2)))],
+        "claims": [draw(claims(f"c{number}", has_capacity=is_new)) for number in range(draw(st.integers(1, 2)))],
         "classes": _CLASSES,
         "slices": slices,
         "node": _NODE,
-        "allocated": [one for one in named if draw(mostly(False, True))],
+        "allocated": [one for one, is_shared in chosen if not is_shared],
+        "shares": [
+            {**one, "consumed": {"memory": draw(st.sampled_from(["1Gi", "2Gi"]))}}
+            for one, is_shared in chosen
+            if is_shared
+        ],
     }
 
 
@@ -120,12 +127,35 @@ def devices_of(draw: st.DrawFn, name: str, *, has_counters: bool) -> JSON:
                 {"counterSet": name, "counters": {draw(st.sampled_from(["units", "lanes"])): {"value": "1"}}}
                 for name in names
             ]
+        body |= draw(capacities)
     return body
 
 
+POLICIES: tuple[JSON, ...] = (
+    {},
+    {"default": "1Gi", "validValues": ["1Gi", "2Gi", "3Gi"]},
+    {"default": "1Gi", "validRange": {"min": "1Gi"}},
+    {"default": "1Gi", "validRange": {"min": "1Gi", "max": "2Gi"}},
+    {"default": "2Gi", "validRange": {"min": "1Gi", "max": "4Gi", "step": "1Gi"}},
+)
+capacities: st.SearchStrategy[JSON] = st.builds(
+    lambda value, policy, is_shared, others: {
+        "capacity": {
+            "memory": {"value": value, **({"requestPolicy": policy} if policy and is_shared else {})},
+            **others,
+        },
+        **({"allowMultipleAllocations": True} if is_shared else {}),
+    },
+    st.sampled_from(["4Gi", "2Gi"]),
+    st.sampled_from(POLICIES),
+    st.booleans(),
+    st.sampled_from([{}, {}, {"lanes": {"value": "10"}}]),
+)
+
+
 @st.composite
-def claims(draw: st.DrawFn, name: str) -> JSON:
-    requests = [draw(requests_of(f"r{place}")) for place in range(draw(st.integers(1, 3)))]
+def claims(draw: st.DrawFn, name: str, *, has_capacity: bool) -> JSON:
+    requests = [draw(requests_of(f"r{place}", has_capacity=has_capacity)) for place in range(draw(st.integers(1, 3)))]
     kinds = draw(st.lists(st.sampled_from(["matchAttribute", "distinctAttribute"]), max_size=2))
     constraints = [{kind: _ATTRIBUTE, **draw(concerned(requests))} for kind in kinds]
     opaque = {"driver": DRIVER, "parameters": {"of": name}}
@@ -143,15 +173,15 @@ def concerned(requests: Sequence[JSON]) -> st.SearchStrategy[JSON]:
 
 
 @st.composite
-def requests_of(draw: st.DrawFn, name: str) -> JSON:
+def requests_of(draw: st.DrawFn, name: str, *, has_capacity: bool) -> JSON:
     if draw(mostly(False, True)):
-        options = [alternative(each, **draw(wanted(is_part=True))) for each in ("x", "y")]
+        options = [alternative(each, **draw(wanted(is_part=True, has_capacity=has_capacity))) for each in ("x", "y")]
         return {"name": name, "firstAvailable": options}
-    return request(name, **draw(wanted(is_part=False)))
+    return request(name, **draw(wanted(is_part=False, has_capacity=has_capacity)))
 
 
 @st.composite
-def wanted(draw: st.DrawFn, *, is_part: bool) -> JSON:
+def wanted(draw: st.DrawFn, *, is_part: bool, has_capacity: bool) -> JSON:
     found: JSON = {"deviceClassName": draw(mostly("any", "gpu")), "count": draw(st.sampled_from([1, 1, 2, 3, 20]))}
     if draw(rarely):
         found["count"] = 40
@@ -163,6 +193,9 @@ def wanted(draw: st.DrawFn, *, is_part: bool) -> JSON:
             f'device.attributes["{DRIVER}"].serial == "x"' if draw(rarely) else draw(st.sampled_from(_SELECTORS))
         )
         found["selectors"] = [{"cel": {"expression": expression}}]
+    if has_capacity and draw(mostly(False, True)):
+        asked = {"memory": draw(st.sampled_from(["1Gi", "1500Mi", "2Gi", "3Gi", "8Gi", "512Mi"]))}
+        found["capacity"] = {"requests": {**asked, **({"lanes": "4"} if draw(rarely) else {})}}
     if not is_part and draw(rarely):
         found["adminAccess"] = True
     if draw(mostly(False, True)):

@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
@@ -30,12 +32,18 @@ type device struct {
 	Device string `json:"device"`
 }
 
+type share struct {
+	device
+	Consumed map[resourceapi.QualifiedName]resource.Quantity `json:"consumed"`
+}
+
 type search struct {
 	Claims    []*resourceapi.ResourceClaim `json:"claims"`
 	Classes   classes                      `json:"classes"`
 	Slices    []*resourceapi.ResourceSlice `json:"slices"`
 	Node      *v1.Node                     `json:"node"`
 	Allocated []device                     `json:"allocated"`
+	Shares    []share                      `json:"shares"`
 	// Features that this version does not have are ignored.
 	Features structured.Features `json:"features"`
 }
@@ -56,6 +64,14 @@ func (s search) allocate() (wire.Answer, error) {
 	}
 	for _, one := range s.Allocated {
 		state.AllocatedDevices.Insert(structured.MakeDeviceID(one.Driver, one.Pool, one.Device))
+	}
+	for number, one := range s.Shares {
+		id := structured.MakeDeviceID(one.Driver, one.Pool, one.Device)
+		shareID := types.UID(fmt.Sprint(number))
+		state.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, &shareID))
+		if one.Consumed != nil {
+			state.AggregatedCapacity.Insert(structured.NewDeviceConsumedCapacity(id, one.Consumed))
+		}
 	}
 	ctx := context.Background()
 	cache := cel.NewCache(10, cel.Features{EnableConsumableCapacity: s.Features.ConsumableCapacity})

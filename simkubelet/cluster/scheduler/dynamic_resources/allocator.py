@@ -17,6 +17,7 @@ from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
 from ....model.version import Difference, Version
+from .capacity import FreeCapacity, Shares
 from .constraints import Constraint, constraints_of
 from .counters import FreeCounters
 from .pools import PASSES_OVER_POOLS, Device, DeviceID, Pool, Slices, gather_pools
@@ -43,6 +44,12 @@ _LOSES_ALTERNATIVE: Final = Difference(
     {"1.26": True, "1.36": False},
     "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, v0.36.0, structured/internal/incubating/"
     "allocator_incubating.go, ``Allocate``, ``allocateOne``",
+)
+_COUNTS_SHARES: Final = Difference(
+    "a device of which claims have shares keeps its counters in use",
+    {"1.26": True, "1.36": False, "1.36.2": True},
+    "k8s.io/dynamic-resource-allocation v0.36.1, v0.36.2, structured/internal/incubating/allocator_incubating.go, "
+    "``checkAvailableCounters``",
 )
 _COUNTS_BY_REQUEST: Final = Difference(
     "the error of a claim for more devices than a result holds names the request that is one too many",
@@ -81,6 +88,7 @@ class Allocator:
         slices: those of the cluster.
         allocated: the devices that other claims have.
         release: the scheduler's.
+        shares: the shares of devices that other claims have.
     """
 
     def __init__(
@@ -89,7 +97,9 @@ class Allocator:
         slices: Slices,
         allocated: Collection[DeviceID],
         release: Version,
+        shares: Shares | None = None,
     ) -> None:
+        self._shares = shares or Shares()
         self._classes = classes
         self._slices = slices
         self._allocated = allocated
@@ -106,7 +116,7 @@ class Allocator:
             InvalidPoolsError: nor has it, and a pool is invalid.
             SchedulerPanicError: the scheduler of this version would end here.
         """
-        search = _Search(self._classes, self._allocated, claims, self._release)
+        search = _Search(self._classes, self._allocated, claims, self._release, self._shares)
         search.look_at(gather_pools(self._slices, node, labels, self._release))
         chosen = search.run()
         if chosen is None:
@@ -122,13 +132,15 @@ class _Outcome(Enum):
     """There would be more devices than a result can hold: fewer are needed of an earlier request."""
 
 
-def _all_devices(request: Request, pools: Sequence[Pool]) -> list[Device]:
+def _all_devices(request: Request, pools: Sequence[Pool], capacity: FreeCapacity) -> list[Device]:
     """Which devices a request for all gets; that must be known before any is chosen."""
+    found: list[Device] = []
     for pool in pools:
         if pool.is_incomplete or pool.fault:
             state = "being updated" if pool.is_incomplete else "invalid"
             raise request.error(f"asks for all devices, but resource pool {pool.id} is currently {state}")
-    return [device for pool in pools for device in pool.devices if request.selects(device)]
+        found += [device for device in pool.devices if request.selects(device) and capacity.fits(request, device)]
+    return found
 
 
 class _Search:
@@ -140,7 +152,9 @@ class _Search:
         allocated: Collection[DeviceID],
         claims: Sequence[Mapping[str, Any]],
         release: Version,
+        shares: Shares,
     ) -> None:
+        self._capacity = FreeCapacity(shares)
         self._allocated = allocated
         self._claims = claims
         self._release = release
@@ -148,7 +162,8 @@ class _Search:
         self._constraints: list[list[Constraint]] = []
         self._candidates: list[Device] = []
         self._pools: dict[DeviceID, Pool] = {}
-        self._counters = FreeCounters(allocated, release)
+        holding = {*allocated, *shares.devices} if _COUNTS_SHARES.at(release) and shares.devices else allocated
+        self._counters = FreeCounters(holding, release)
         self._loses_alternative = _LOSES_ALTERNATIVE.at(release)
         self._crashes_for_all = _CRASHES_FOR_ALL.at(release)
         self._keeps_counters = _KEEPS_COUNTERS.at(release)
@@ -167,7 +182,7 @@ class _Search:
                 for place, request in enumerate(alternatives):
                     if request.is_all:
                         is_mistaken = place == 1 and first.is_all and self._loses_alternative
-                        request.devices = first.devices if is_mistaken else _all_devices(request, pools)
+                        request.devices = first.devices if is_mistaken else _all_devices(request, pools, self._capacity)
                         request.count = len(request.devices)
                 least = self._add(claim, least, alternatives)
             if least > _MOST_DEVICES:
@@ -257,19 +272,25 @@ class _Search:
             raise AllocationTimeoutError
         users = self._users[device.id]
         is_used = claim in users if request.is_admin else bool(users) or device.id in self._allocated
-        if is_used or not (request.is_all or request.selects(device)):
+        if is_used or not (request.is_all or (request.selects(device) and self._capacity.fits(request, device))):
             return False
         if self._crashes_for_all and request.is_all and device.consumed:
             raise SchedulerPanicError("runtime error: invalid memory address or nil pointer dereference")
         pool = self._pools[device.id]
-        if not self._counters.take(device, pool):
+        has_counters = not (device.is_shared and self._capacity.is_in_use(device))
+        if has_counters and not self._counters.take(device, pool):
             return False
         if not request.tolerates(device) or not self._satisfies(claim, request, device):
-            if not self._keeps_counters:
+            if has_counters and not self._keeps_counters:
                 self._counters.give_back(device, pool)
             return False
-        users.add(claim)
-        self._results[claim].append(Chosen(request, device))
+        if request.is_all and not self._capacity.fits(request, device):
+            self._release_device(claim, request, device, has_counters=has_counters)
+            return False
+        consumed = self._capacity.take(request, device) if device.is_shared else None
+        if consumed is None:
+            users.add(claim)
+        self._results[claim].append(Chosen(request, device, consumed, has_counters))
         return True
 
     def _satisfies(self, claim: int, request: Request, device: Device) -> bool:
@@ -287,8 +308,15 @@ class _Search:
         return True
 
     def _give_back(self, claim: int, request: Request, device: Device) -> None:
+        chosen = self._results[claim].pop()
+        if chosen.consumed is None:
+            self._users[device.id].discard(claim)
+        else:
+            self._capacity.give_back(device)
+        self._release_device(claim, request, device, has_counters=chosen.has_counters)
+
+    def _release_device(self, claim: int, request: Request, device: Device, *, has_counters: bool) -> None:
         for constraint in self._constraints[claim]:
             constraint.remove(request)
-        self._users[device.id].discard(claim)
-        self._counters.give_back(device, self._pools[device.id])
-        self._results[claim].pop()
+        if has_counters:
+            self._counters.give_back(device, self._pools[device.id])

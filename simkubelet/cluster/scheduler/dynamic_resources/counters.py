@@ -26,7 +26,7 @@ class FreeCounters:
     """What the devices that are allocated, and those of the search so far, leave of the counters.
 
     Args:
-        allocated: the devices that other claims have.
+        allocated: the devices that other claims have, those of which they have shares included.
         release: the scheduler's.
     """
 

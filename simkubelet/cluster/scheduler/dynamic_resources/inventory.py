@@ -13,6 +13,7 @@ from ....model.resources import ResourceName
 from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
 from ..cluster_state import PodInfo
+from .capacity import KNOWS_SHARES, Shares
 from .extended_claims import classes_by_resource
 from .pools import DeviceID, Slices
 
@@ -30,7 +31,7 @@ class Inventory:
         version: the scheduler's.
         classes: name -> DeviceClass.
         slices: the slices.
-        allocated: the devices that claims have, without those that are only administrated.
+        allocated: the devices that claims have to themselves, without those that are only administrated.
         by_resource: extended resource -> the class that stands for it; none where claims for them are off.
 
     Args:
@@ -46,9 +47,10 @@ class Inventory:
         self.version = version
         self.classes: dict[str, JSON] = {}
         self.allocated: set[DeviceID] = set()
+        self._shares: dict[str, Mapping[str, Any]] = {}
         self.slices = Slices(objects.all_of(SLICES))
         for body in objects.all_of(CLAIMS):
-            self.allocated.update(_devices(body))
+            self._count(body)
         for body in objects.all_of(CLASSES):
             self.classes[body["metadata"]["name"]] = body
         self._name_resources()
@@ -58,8 +60,11 @@ class Inventory:
         is_gone = written.verb is Verb.DELETED
         match written.key.kind:
             case "resourceclaims.resource.k8s.io":
-                self.allocated.difference_update(_devices(written.before))
-                self.allocated.update(_devices(None if is_gone else written.object))
+                for result in _results(written.before):
+                    self.allocated.discard(_device(result))
+                    self._shares.pop(result.get("shareID", ""), None)
+                if not is_gone:
+                    self._count(written.object)
             case "deviceclasses.resource.k8s.io":
                 self.classes.pop(written.key.name, None)
                 if not is_gone:
@@ -74,6 +79,18 @@ class Inventory:
     def _name_resources(self) -> None:
         if self._serves_extended:
             self.by_resource = classes_by_resource(self.classes.values())
+
+    @property
+    def shares(self) -> Shares:
+        """The shares that claims have of devices."""
+        return Shares.of(self._shares.values())
+
+    def _count(self, claim: JSON) -> None:
+        for result in _results(claim):
+            if "shareID" in result and KNOWS_SHARES.at(self.version):
+                self._shares[result["shareID"]] = result
+            else:
+                self.allocated.add(_device(result))
 
     def claims_of(self, pod: PodInfo) -> Iterator[JSON]:
         """The claims of a pod, in the order of its spec.
@@ -115,8 +132,13 @@ class Inventory:
         return is_its_own and (old is None or before != after)
 
 
-def _devices(claim: Mapping[str, Any] | None) -> Iterator[DeviceID]:
+def _results(claim: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
+    """What a claim has, without what it only administrates."""
     status: Mapping[str, Any] = (claim or {}).get("status") or {}
     for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
         if not result.get("adminAccess"):
-            yield DeviceID(result["driver"], result["pool"], result["device"])
+            yield result
+
+
+def _device(result: Mapping[str, Any]) -> DeviceID:
+    return DeviceID(result["driver"], result["pool"], result["device"])

@@ -157,7 +157,9 @@ class ClaimsCycle:
             wanted.append(self._own[node.name][0])
         found: Sequence[JSON] | None = ()
         if wanted and (inventory := self._inventory) is not None:
-            allocator = Allocator(inventory.classes, inventory.slices, inventory.allocated, inventory.version)
+            allocator = Allocator(
+                inventory.classes, inventory.slices, inventory.allocated, inventory.version, inventory.shares
+            )
             try:
                 found = allocator.allocate(wanted, node.name, node.labels)
             except AllocationTimeoutError:

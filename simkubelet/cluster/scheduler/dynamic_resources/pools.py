@@ -73,6 +73,16 @@ class Device:
         """What it takes of the counters that the devices of its pool share."""
         return _counters((one["counterSet"], one) for one in self.spec.get("consumesCounters") or ())
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether it may be allocated several times; no device is before 1.36, where the API server drops the field."""
+        return bool(self.spec.get("allowMultipleAllocations"))
+
+    @property
+    def capacities(self) -> Mapping[str, Mapping[str, Any]]:
+        """Its capacities: name -> ``value`` and ``requestPolicy``."""
+        return self.spec.get("capacity") or {}
+
     @cached_property
     def _view(self) -> DeviceView:
         return device_view(self.id.driver, self.spec)

@@ -44,6 +44,7 @@ class Request:
 
     Attributes:
         devices: for the mode All, those that it gets; known once `Search` has looked at all pools.
+        capacity: what it asks for of the capacities of each device.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Request:
         self.count = int(spec.get("count") or 1)
         self.devices: list[Device] = []
         self.tolerations: Sequence[Mapping[str, Any]] = spec.get("tolerations") or ()
+        self.capacity: Mapping[str, str] = (spec.get("capacity") or {}).get("requests") or {}
         self._selectors: Sequence[Mapping[str, Any]] = spec.get("selectors") or ()
         name = spec.get("deviceClassName") or ""
         if not name:

@@ -6,6 +6,7 @@ Source: k8s.io/dynamic-resource-allocation v0.34.4, structured/internal/experime
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,10 +33,17 @@ _HAS_TOLERATIONS: Final = Difference(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A device, and the request that gets it."""
+    """A device, and the request that gets it.
+
+    Attributes:
+        consumed: what a share takes of the device's capacities; None for a device that is not shared.
+        has_counters: whether it took the device's counters, which the first share does.
+    """
 
     request: Request
     device: Device
+    consumed: Mapping[str, str] | None = None
+    has_counters: bool = True
 
     def as_json(self, release: Version) -> dict[str, Any]:
         device = self.device.id
@@ -49,6 +57,10 @@ class Chosen:
             result["adminAccess"] = True
         if self.request.tolerations and _HAS_TOLERATIONS.at(release):
             result["tolerations"] = list(self.request.tolerations)
+        if self.consumed is not None:
+            result["shareID"] = str(uuid.uuid4())
+            if self.consumed:
+                result["consumedCapacity"] = dict(self.consumed)
         return result
 
 
