@@ -51,6 +51,12 @@ _COUNTS_SHARES: Final = Difference(
     "k8s.io/dynamic-resource-allocation v0.36.1, v0.36.2, structured/internal/incubating/allocator_incubating.go, "
     "``checkAvailableCounters``",
 )
+_LEAVES_OUT_USED_UP: Final = Difference(
+    "a request for all devices passes over those whose capacity is used up; from 1.37 on it is refused for them",
+    {"1.26": True, "1.37": False},
+    "k8s.io/dynamic-resource-allocation v0.36.6, v0.37.0, structured/internal/incubating/allocator_incubating.go, "
+    "``validateDeviceRequest``",
+)
 _COUNTS_BY_REQUEST: Final = Difference(
     "the error of a claim for more devices than a result holds names the request that is one too many",
     {"1.26": False, "1.37.1": True},
@@ -175,6 +181,7 @@ class _Search:
 
     def look_at(self, pools: Sequence[Pool]) -> None:
         """Find the devices of a node, and those of the requests for all devices."""
+        capacity = self._capacity if _LEAVES_OUT_USED_UP.at(self._release) else FreeCapacity(Shares())
         for claim, requests in zip(self._claims, self._requests, strict=True):
             least = 0
             for alternatives in requests:
@@ -182,7 +189,7 @@ class _Search:
                 for place, request in enumerate(alternatives):
                     if request.is_all:
                         is_mistaken = place == 1 and first.is_all and self._loses_alternative
-                        request.devices = first.devices if is_mistaken else _all_devices(request, pools, self._capacity)
+                        request.devices = first.devices if is_mistaken else _all_devices(request, pools, capacity)
                         request.count = len(request.devices)
                 least = self._add(claim, least, alternatives)
             if least > _MOST_DEVICES:

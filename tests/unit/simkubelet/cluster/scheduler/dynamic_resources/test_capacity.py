@@ -110,3 +110,20 @@ def test_ended_claim_gives_its_share_back() -> None:
     cluster.advance(1)
 
     assert cluster.node_of("second") == "node-1"
+
+
+@pytest.mark.parametrize(("minor", "is_found"), [("1.36", True), ("1.37", False)])
+def test_request_for_all_devices_meets_one_that_is_used_up(minor: str, is_found: bool) -> None:
+    cluster = DeviceCluster(minor, devices=0)
+    cluster.write(SLICES, slice_of([shared(), device("gpu-1")]))
+    everything = {"allocationMode": "All", "count": 0}
+
+    for name, one in (
+        ("first", asking("40Gi", "first")),
+        ("second", claim_for(request("a", **everything), name="second")),
+    ):
+        cluster.write(CLAIMS, one)
+        cluster.claim_pod(name, resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+        cluster.try_all()
+
+    assert (cluster.node_of("second") == "node-1") is is_found
