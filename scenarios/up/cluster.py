@@ -24,6 +24,7 @@ from simkubelet.cluster import (
     EVENT_TTL_S,
     ApiServer,
     DaemonSetController,
+    DeviceTaintEviction,
     GarbageCollector,
     NamespaceController,
     NodeLifecycle,
@@ -155,6 +156,7 @@ class LiveCluster:
         keep(DaemonSetController(self.api.registry, clock, self._store.recorder).run())
         if FEATURE_GATES[DYNAMIC_RESOURCES].is_on(kubernetes, self._gates):
             keep(ResourceClaimController(self.api.registry, clock, self._store.recorder, kubernetes).run())
+            keep(DeviceTaintEviction(self._store, clock, kubernetes).run())
         keep(GarbageCollector(self.api.registry).run())
         keep(self._expire_events())
         await self.live.add(self._spec.nodes, self._store, lambda: self.kubeconfig)

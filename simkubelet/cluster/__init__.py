@@ -13,6 +13,7 @@ if typing.TYPE_CHECKING:
     from .api.registry.registry import Registry
     from .api.registry.served import Served, runtime_config, runtime_config_faults
     from .controllers.daemonset_controller import DaemonSetController
+    from .controllers.device_taint_eviction import DeviceTaintEviction
     from .controllers.garbage_collector import GarbageCollector, PodGarbageCollector
     from .controllers.namespaces import NamespaceController
     from .controllers.node_lifecycle import NodeLifecycle, TaintEviction
@@ -40,6 +41,7 @@ else:
             ".api.registry.registry": ("Registry",),
             ".api.registry.served": ("Served", "runtime_config", "runtime_config_faults"),
             ".controllers.daemonset_controller": ("DaemonSetController",),
+            ".controllers.device_taint_eviction": ("DeviceTaintEviction",),
             ".controllers.garbage_collector": ("GarbageCollector", "PodGarbageCollector"),
             ".controllers.namespaces": ("NamespaceController",),
             ".controllers.node_lifecycle": ("NodeLifecycle", "TaintEviction"),
@@ -62,6 +64,7 @@ __all__ = [
     "JSON",
     "ApiServer",
     "DaemonSetController",
+    "DeviceTaintEviction",
     "FieldFault",
     "GarbageCollector",
     "HttpListener",

@@ -363,7 +363,8 @@ class StoryEvents:
     def changed(self, item: JSON) -> None:
         """See `Follower`."""
         about, source = item["involvedObject"], item.get("source") or {}
-        if about.get("kind") != "Pod" or source.get("host") in self._nodes:
+        # Whoever evicts pods for a node's taints does not say which pod of that name it was.
+        if about.get("kind") != "Pod" or "uid" not in about or source.get("host") in self._nodes:
             return
         component = source.get("component") or item.get("reportingComponent", "")
         event = EventRecorded(about["name"], item["type"], item["reason"], item.get("message", ""), component)

@@ -237,7 +237,8 @@ class ClusterState:
 
     def _seen_event(self, item: Object) -> None:
         about = item["involvedObject"]
-        if about.get("kind") != "Pod":
+        # Whoever evicts pods for a node's taints does not say which pod of that name it was.
+        if about.get("kind") != "Pod" or "uid" not in about:
             return
         if about["uid"] in self._statuses or about["uid"] in self._named:
             self._record_event(item)

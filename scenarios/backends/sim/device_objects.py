@@ -7,6 +7,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from simkubelet.cluster import (
+    DeviceTaintEviction,
     GarbageCollector,
     Key,
     Registry,
@@ -43,9 +44,12 @@ class SimulatedDeviceObjects:
         self._registry.create(kind_named("namespaces"), "", {"metadata": {"name": _NAMESPACE}})
 
     def works(self, clock: Clock) -> list[Coroutine[Any, Any, None]]:
-        """What makes claims from templates, and takes back those whose pods have ended."""
-        claims = ResourceClaimController(self._registry, clock, self._store.recorder, self._version)
-        return [*([claims.run()] if self._has_claims else ()), GarbageCollector(self._registry).run()]
+        """What looks after claims: makes them from templates, takes them back, and ends pods with tainted devices."""
+        works = [GarbageCollector(self._registry).run()]
+        if self._has_claims:
+            claims = ResourceClaimController(self._registry, clock, self._store.recorder, self._version)
+            works += [claims.run(), DeviceTaintEviction(self._store, clock, self._version).run()]
+        return works
 
     async def perform(self, action: ObjectAction) -> None:
         """Create an object, or delete it, and wait until it is gone if the step does.

@@ -112,6 +112,15 @@ def test_event_before_its_pod_is_recorded_with_it(followed: Followed) -> None:
     assert followed.observed == [RECORDED]
 
 
+def test_event_about_no_certain_pod_is_none_of_the_story(followed: Followed) -> None:
+    followed.pods.changed(pod())
+    before = list(followed.observed)
+
+    followed.events.changed({**event(), "involvedObject": {"kind": "Pod", "name": "p"}})
+
+    assert followed.observed == before
+
+
 def test_event_is_recorded_again_only_with_another_text(followed: Followed) -> None:
     followed.pods.changed(pod())
     for message in ("no node", "no node", "one node"):

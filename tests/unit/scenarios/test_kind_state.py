@@ -157,6 +157,13 @@ def test_an_event_about_a_pod_of_an_earlier_story_is_none_of_this_one(state: Clu
     assert messages(trace) == []
 
 
+def test_an_event_about_no_certain_pod_is_none(state: ClusterState, trace: Trace) -> None:
+    state.seen("pod", pod(node=None), True)
+    state.seen("event", {**SCHEDULED, "involvedObject": {"kind": "Pod", "name": "trainer"}}, True)
+
+    assert messages(trace) == []
+
+
 def test_a_name_that_begins_like_another_nodes_is_told_apart(trace: Trace) -> None:
     names = {"dev-worker": "node-2", "dev-worker2": "node-3"}
     state = ClusterState(names, {"node-2": "1.34", "node-3": "1.34"}, trace)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from ....model.version import Difference, Version
 from ...objects.device_selector import CompileError, SelectorError
+from ...objects.node_selection import tolerates
 from .pools import Device
 
 __all__ = ["AllocatorError", "Request", "claim_name", "devices_of", "requests_of"]
@@ -129,16 +130,7 @@ class Request:
         ``taintPreventsAllocation``.
         """
         taints = [taint for taint in device.spec.get("taints") or () if taint.get("effect") in _EXCLUDING]
-        return all(any(_tolerates(each, taint) for each in self.tolerations) for taint in taints)
-
-
-def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if any(toleration.get(name) and toleration[name] != taint.get(name) for name in ("effect", "key")):
-        return False
-    operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (
-        operator == "Equal" and (toleration.get("value") or "") == (taint.get("value") or "")
-    )
+        return all(any(tolerates(each, taint) for each in self.tolerations) for taint in taints)
 
 
 def requests_of(
