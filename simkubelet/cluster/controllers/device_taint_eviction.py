@@ -13,7 +13,6 @@ import asyncio
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._internal.change import Change
@@ -25,6 +24,7 @@ from ...model.version import Difference, Version
 from ..objects.node_selection import tolerates
 from ..objects.objects import JSON, Key, Verb, Written
 from ..store import Store
+from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["DeviceTaintEviction"]
 
@@ -37,22 +37,18 @@ _EVICTS: Final = Difference(
 
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _SLICES: Final = "resourceslices.resource.k8s.io"
-_COMPONENT: Final = "device-taint-eviction-controller"
-_REASON: Final = "DeviceTaintManagerEviction"
-_EVICTED: Final = Condition(
-    ConditionType.DISRUPTION_TARGET,
-    True,
-    "DeletionByDeviceTaintManager",
-    "Device Taint manager: deleting due to NoExecute taint",
+_EVICTION: Final = EvictionTexts(
+    component="device-taint-eviction-controller",
+    reason="DeviceTaintManagerEviction",
+    ends="Marking for deletion",
+    spares="Cancelling deletion",
+    condition=Condition(
+        ConditionType.DISRUPTION_TARGET,
+        True,
+        "DeletionByDeviceTaintManager",
+        "Device Taint manager: deleting due to NoExecute taint",
+    ),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Eviction:
-    """A pod that is to go, and who waits for the time."""
-
-    due_at: float
-    wait: asyncio.Task[None]
 
 
 class DeviceTaintEviction:
@@ -66,13 +62,11 @@ class DeviceTaintEviction:
 
     def __init__(self, store: Store, clock: Clock, release: Version) -> None:
         self._store = store
-        self._clock = clock
         self._release = release
         self._slices: defaultdict[tuple[str, str], dict[str, JSON]] = defaultdict(dict)
         for body in store.objects.all_of(_SLICES):
             self._slices[_pool(body)][body["metadata"]["name"]] = body
-        self._evictions: dict[PodUID, _Eviction] = {}
-        self._ended: set[PodUID] = set()
+        self._evictions = PodEvictions(store, clock, _EVICTION)
         self._noted = {pod.uid: None for pod in store.pods}
         self._change = Change()
         self._is_on = _EVICTS.at(release)
@@ -125,39 +119,13 @@ class DeviceTaintEviction:
     def _consider(self, uid: PodUID, tasks: asyncio.TaskGroup) -> None:
         pod = self._store.pod(uid)
         if pod is None:
-            self._cancel(uid)
-            self._ended.discard(uid)
-            return
-        due_at = self._eviction_time(pod)
-        if due_at is None:
-            if self._cancel(uid):
-                self._record(pod, "Cancelling deletion")
-            return
-        known = self._evictions.get(uid)
-        if uid in self._ended or (known is not None and known.due_at == due_at):
-            return
-        self._cancel(uid)
-        wait = tasks.create_task(self._evict(uid, due_at - self._clock.now()), name=f"eviction of {pod.key}")
-        self._evictions[uid] = _Eviction(due_at, wait)
-
-    def _cancel(self, uid: PodUID) -> bool:
-        eviction = self._evictions.pop(uid, None)
-        if eviction is not None:
-            eviction.wait.cancel()
-        return eviction is not None
-
-    async def _evict(self, uid: PodUID, delay_s: float) -> None:
-        await self._clock.sleep(max(delay_s, 0.0))
-        del self._evictions[uid]
-        self._ended.add(uid)
-        pod = self._store.pod(uid)
-        if pod is not None and not pod.is_deleting:
-            self._record(pod, "Marking for deletion")
-            self._store.patch_pod_status(uid, _EVICTED)
-            self._store.delete_pod(uid)
-
-    def _record(self, pod: Pod, message: str) -> None:
-        self._store.record(pod, "Normal", _REASON, message, _COMPONENT, host="")
+            self._evictions.forget(uid)
+        elif not pod.is_deleting:
+            due_at = self._eviction_time(pod)
+            if due_at is None:
+                self._evictions.spare(pod)
+            else:
+                self._evictions.plan(pod, due_at, tasks)
 
     def _eviction_time(self, pod: Pod) -> float | None:
         """When a pod has to go; None where it may stay."""

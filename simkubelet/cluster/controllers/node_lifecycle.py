@@ -22,11 +22,11 @@ from ...model.pod_status import Condition, ConditionType
 from ..objects.node_selection import tolerates
 from ..objects.objects import JSON, Key, Written
 from ..store import Store
+from .pod_evictions import EvictionTexts, PodEvictions
 
 __all__ = ["NodeLifecycle", "TaintEviction"]
 
 _NODE_LIFECYCLE: Final = "node-controller"
-_TAINT_EVICTION: Final = "taint-eviction-controller"
 _PERIOD_S: Final = 5.0
 _GRACE_S: Final = 50.0
 _LEASES: Final = ("leases.coordination.k8s.io", "kube-node-lease")
@@ -48,11 +48,17 @@ _OWN: Final = frozenset({(key, "NoSchedule") for key in (*_TAINTS.values(), _UNS
     (_NOT_READY, "NoExecute"),
     (_UNREACHABLE, "NoExecute"),
 }
-_EVICTED: Final = Condition(
-    ConditionType.DISRUPTION_TARGET,
-    True,
-    "DeletionByTaintManager",
-    "Taint manager: deleting due to NoExecute taint",
+_EVICTION: Final = EvictionTexts(
+    component="taint-eviction-controller",
+    reason="TaintManagerEviction",
+    ends="Marking for deletion Pod {pod}",
+    spares="Cancelling deletion of Pod {pod}",
+    condition=Condition(
+        ConditionType.DISRUPTION_TARGET,
+        True,
+        "DeletionByTaintManager",
+        "Taint manager: deleting due to NoExecute taint",
+    ),
 )
 
 
@@ -198,22 +204,14 @@ def _unknown(type_: str, old: Mapping[str, Any] | None, created: str, now: str) 
     return {**old, "status": "Unknown", **silent, "lastTransitionTime": now}
 
 
-@dataclass(frozen=True, slots=True)
-class _Eviction:
-    """A pod that is to go: since when its taints count, and who waits for the time."""
-
-    began_at: float
-    due_at: float
-    wait: asyncio.Task[None]
-
-
 class TaintEviction:
     """Ends the pods of one cluster that taints drive away, for as long as `run` runs."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._evictions: dict[PodUID, _Eviction] = {}
+        self._evictions = PodEvictions(store, clock, _EVICTION)
+        self._began_at: dict[PodUID, float] = {}
         self._nodes = dict.fromkeys(node.name for node in store.all_nodes)
         self._change = Change()
         store.objects.subscribe("nodes", self._note_node)
@@ -247,41 +245,21 @@ class TaintEviction:
         for pod in self._store.pods_on(node):
             if not pod.is_deleting:
                 self._consider(pod, taints, tasks)
-        for uid in [uid for uid in self._evictions if self._store.pod(uid) is None]:
-            self._cancel(uid)
+        for uid in self._evictions:
+            if self._store.pod(uid) is None:
+                self._evictions.forget(uid)
+        for uid in self._began_at.keys() - set(self._evictions):
+            del self._began_at[uid]
 
     def _consider(self, pod: Pod, taints: Sequence[Mapping[str, Any]], tasks: asyncio.TaskGroup) -> None:
         stay_s = _tolerated_s(taints, pod.spec.get("tolerations") or ())
         if stay_s is None:
-            if self._cancel(pod.uid):
-                self._record(pod, f"Cancelling deletion of Pod {pod.namespace}/{pod.name}")
+            self._evictions.spare(pod)
             return
-        now, known = self._clock.now(), self._evictions.get(pod.uid)
-        began_at = now if known is None else known.began_at
-        due_at = began_at + stay_s
-        if known is not None and known.due_at == due_at:
-            return
-        self._cancel(pod.uid)
-        wait = tasks.create_task(self._evict(pod.uid, due_at - now), name=f"eviction of {pod.key}")
-        self._evictions[pod.uid] = _Eviction(began_at, due_at, wait)
-
-    def _cancel(self, uid: PodUID) -> bool:
-        eviction = self._evictions.pop(uid, None)
-        if eviction is not None:
-            eviction.wait.cancel()
-        return eviction is not None
-
-    async def _evict(self, uid: PodUID, delay_s: float) -> None:
-        await self._clock.sleep(delay_s)
-        del self._evictions[uid]
-        pod = self._store.pod(uid)
-        if pod is not None:
-            self._record(pod, f"Marking for deletion Pod {pod.namespace}/{pod.name}")
-            self._store.patch_pod_status(uid, _EVICTED)
-            self._store.delete_pod(uid)
-
-    def _record(self, pod: Pod, message: str) -> None:
-        self._store.record(pod, "Normal", "TaintManagerEviction", message, _TAINT_EVICTION, host="")
+        # The time counts from when the taints were first seen.
+        if pod.uid not in self._evictions:
+            self._began_at[pod.uid] = self._clock.now()
+        self._evictions.plan(pod, self._began_at[pod.uid] + stay_s, tasks)
 
 
 def _taints_of(store: Store, name: str) -> list[Mapping[str, Any]]:
