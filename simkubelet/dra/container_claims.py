@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from ..model.errors import KubeletPanicError
-from ..model.pod import Pod
+from ..model.pod import ExtendedClaim, Pod
 from ..model.pod_status import ResourceHealth, ResourceStatus
 from ..model.resources import ResourceName
 from ..model.version import Difference, Version
@@ -100,7 +100,7 @@ class ContainerClaims:
         claim = pod.extended_claim if self._serves_extended else None
         if claim is None:
             return []
-        requests, info = _extended_requests(pod, container), self._cache.find(pod.namespace, claim.name)
+        requests, info = _extended_requests(claim, pod, container), self._cache.find(pod.namespace, claim.name)
         if info is not None:
             return [cdi_id for request in requests for cdi_id in info.cdi_ids(request)]
         if not _READS_NAMED_ENTRIES.at(self._version):
@@ -202,14 +202,12 @@ def claimed_cdi_devices(pod: Pod, container: str, claims: Iterable[ClaimInfo]) -
     except DynamicResourcesError:
         return []
     if (extended := pod.extended_claim) and (own := cache.find(pod.namespace, extended.name)):
-        used += [(own, request) for request in _extended_requests(pod, container)]
+        used += [(own, request) for request in _extended_requests(extended, pod, container)]
     return [cdi_id for info, request in used for cdi_id in info.cdi_ids(request)]
 
 
-def _extended_requests(pod: Pod, container: str) -> Sequence[str]:
+def _extended_requests(claim: ExtendedClaim, pod: Pod, container: str) -> Sequence[str]:
     """The requests of the claim of a pod's extended resources that give devices to a container."""
-    if (claim := pod.extended_claim) is None:
-        return ()
     wanted = {name for one in pod.containers if one.name == container for name, size in one.requests.items() if size}
     return [request for of, resource, request in claim.requests if of == container and resource in wanted]
 

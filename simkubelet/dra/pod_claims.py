@@ -18,6 +18,7 @@ __all__ = [
     "DynamicResourcesError",
     "PodClaim",
     "claims_of_container",
+    "is_reserved_for",
     "owner_refusal",
     "pod_claims",
     "pod_entries",
@@ -113,10 +114,15 @@ def owner_refusal(pod: Pod, claim: Mapping[str, Any], version: Version) -> str |
     return f"ResourceClaim {metadata.get('namespace', '')}/{metadata['name']} {of_pod}"
 
 
+def is_reserved_for(pod: Pod, claim: Mapping[str, Any]) -> bool:
+    """Whether a pod may use a claim."""
+    reserved = (claim.get("status") or {}).get("reservedFor") or ()
+    return any(consumer.get("uid") == pod.uid for consumer in reserved)
+
+
 def use_refusal(pod: Pod, claim: Mapping[str, Any], texts: ErrorTexts) -> str | None:
     """Why the pod may not use a claim, None where the claim is reserved for it."""
-    reserved = (claim.get("status") or {}).get("reservedFor") or ()
-    if any(consumer.get("uid") == pod.uid for consumer in reserved):
+    if is_reserved_for(pod, claim):
         return None
     metadata = claim["metadata"]
     return texts.use.format(pod=pod.name, pod_uid=pod.uid, claim=metadata["name"], uid=metadata.get("uid", ""))

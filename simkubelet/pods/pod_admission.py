@@ -166,26 +166,31 @@ def _without_claimed(pod: Pod, allocatable: Mapping[ResourceName, int], version:
     claim = pod.extended_claim
 
     def is_served(container: Container, name: ResourceName) -> bool:
+        if not can_have_claim(name):
+            return False
         if _COUNTS_NO_CLAIMED_RESOURCES.at(version):
             return claim is not None and claim.serves(container.name, name)
         return not allocatable.get(name)
 
-    def counted(container: Container) -> Container:
-        requests = container.requests.items()
-        left = {name: amount for name, amount in requests if not can_have_claim(name) or not is_served(container, name)}
-        return replace(container, requests=left)
-
-    return replace(pod, containers=tuple(map(counted, pod.containers)))
+    return _without(pod, is_served)
 
 
 def _without_unknown(pod: Pod, allocatable: Mapping[ResourceName, int], version: Version) -> Pod:
     """The pod without requests for extended resources that the node does not know: they are not its business."""
 
-    def with_known(container: Container) -> Container:
+    def is_unknown(container: Container, name: ResourceName) -> bool:
         if container.kind is not ContainerKind.APP and not _IGNORES_UNKNOWN_INIT_REQUESTS.at(version):
-            return container
-        requests = container.requests.items()
-        known = {name: amount for name, amount in requests if name in allocatable or not is_extended_resource(name)}
-        return replace(container, requests=known)
+            return False
+        return name not in allocatable and is_extended_resource(name)
 
-    return replace(pod, containers=tuple(map(with_known, pod.containers)))
+    return _without(pod, is_unknown)
+
+
+def _without(pod: Pod, leaves_out: Callable[[Container, ResourceName], bool]) -> Pod:
+    """The pod without some requests of its containers."""
+
+    def counted(container: Container) -> Container:
+        left = {name: amount for name, amount in container.requests.items() if not leaves_out(container, name)}
+        return replace(container, requests=left)
+
+    return replace(pod, containers=tuple(map(counted, pod.containers)))

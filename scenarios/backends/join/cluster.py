@@ -363,7 +363,7 @@ class StoryEvents:
     def changed(self, item: JSON) -> None:
         """See `Follower`."""
         about, source = item["involvedObject"], item.get("source") or {}
-        # Whoever evicts pods for a node's taints does not say which pod of that name it was.
+        # The controller of node taints does not say which pod of that name it ends.
         if about.get("kind") != "Pod" or "uid" not in about or source.get("host") in self._nodes:
             return
         component = source.get("component") or item.get("reportingComponent", "")

@@ -237,7 +237,7 @@ class ClusterState:
 
     def _seen_event(self, item: Object) -> None:
         about = item["involvedObject"]
-        # Whoever evicts pods for a node's taints does not say which pod of that name it was.
+        # The controller of node taints does not say which pod of that name it ends.
         if about.get("kind") != "Pod" or "uid" not in about:
             return
         if about["uid"] in self._statuses or about["uid"] in self._named:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..._internal.change import Change
-from ...dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
+from ...dra.pod_claims import DynamicResourcesError, is_reserved_for, owner_refusal, pod_claims
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
@@ -143,7 +143,7 @@ class DeviceTaintEviction:
             claim = self._store.objects.get(Key(_CLAIMS, pod.namespace, one.claim))
             if claim is None or (one.is_generated and owner_refusal(pod, claim, self._release) is not None):
                 continue
-            if any(user.get("uid") == pod.uid for user in (claim.get("status") or {}).get("reservedFor") or ()):
+            if is_reserved_for(pod, claim):
                 yield claim
 
     def _times(self, claim: JSON) -> Iterator[float]:

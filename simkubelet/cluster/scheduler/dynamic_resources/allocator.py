@@ -45,12 +45,6 @@ _LOSES_ALTERNATIVE: Final = Difference(
     "k8s.io/dynamic-resource-allocation v0.34.4, v0.35.4, v0.36.0, structured/internal/incubating/"
     "allocator_incubating.go, ``Allocate``, ``allocateOne``",
 )
-_COUNTS_SHARES: Final = Difference(
-    "a device of which claims have shares keeps its counters in use",
-    {"1.26": True, "1.36": False, "1.36.2": True},
-    "k8s.io/dynamic-resource-allocation v0.36.1, v0.36.2, structured/internal/incubating/allocator_incubating.go, "
-    "``checkAvailableCounters``",
-)
 _LEAVES_OUT_USED_UP: Final = Difference(
     "a request for all devices passes over those whose capacity is used up; from 1.37 on it is refused for them",
     {"1.26": True, "1.37": False},
@@ -168,8 +162,7 @@ class _Search:
         self._constraints: list[list[Constraint]] = []
         self._candidates: list[Device] = []
         self._pools: dict[DeviceID, Pool] = {}
-        holding = {*allocated, *shares.devices} if _COUNTS_SHARES.at(release) and shares.devices else allocated
-        self._counters = FreeCounters(holding, release)
+        self._counters = FreeCounters(allocated, shares.devices, release)
         self._loses_alternative = _LOSES_ALTERNATIVE.at(release)
         self._crashes_for_all = _CRASHES_FOR_ALL.at(release)
         self._keeps_counters = _KEEPS_COUNTERS.at(release)

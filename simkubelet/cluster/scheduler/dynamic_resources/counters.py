@@ -20,18 +20,26 @@ _COUNTS_BY_NAME: Final = Difference(
     {"1.26": True, "1.36.4": False},
     "k8s.io/dynamic-resource-allocation v0.36.3, v0.36.4, structured/internal/incubating/allocator_incubating.go",
 )
+_COUNTS_SHARES: Final = Difference(
+    "a device of which claims have shares keeps its counters in use",
+    {"1.26": True, "1.36": False, "1.36.2": True},
+    "k8s.io/dynamic-resource-allocation v0.36.1, v0.36.2, structured/internal/incubating/allocator_incubating.go, "
+    "``checkAvailableCounters``",
+)
 
 
 class FreeCounters:
     """What the devices that are allocated, and those of the search so far, leave of the counters.
 
     Args:
-        allocated: the devices that other claims have, those of which they have shares included.
+        allocated: the devices that other claims have.
+        shared: those of which other claims have shares.
         release: the scheduler's.
     """
 
-    def __init__(self, allocated: Collection[DeviceID], release: Version) -> None:
+    def __init__(self, allocated: Collection[DeviceID], shared: Collection[DeviceID], release: Version) -> None:
         self._allocated = allocated
+        self._shared = shared if _COUNTS_SHARES.at(release) else ()
         self._counts_by_name = _COUNTS_BY_NAME.at(release)
         self._free: dict[str, dict[tuple[str, str], Decimal]] = {}
 
@@ -56,7 +64,7 @@ class FreeCounters:
         if key not in self._free:
             free = self._free[key] = dict(pool.counters)
             for device in pool.devices_of_all_nodes:
-                if device.id in self._allocated:
+                if device.id in self._allocated or device.id in self._shared:
                     _add(free, device, -1)
         return self._free[key]
 

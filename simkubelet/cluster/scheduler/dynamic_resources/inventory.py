@@ -32,6 +32,7 @@ class Inventory:
         classes: name -> DeviceClass.
         slices: the slices.
         allocated: the devices that claims have to themselves, without those that are only administrated.
+        shares: the shares that claims have of devices.
         by_resource: extended resource -> the class that stands for it; none where claims for them are off.
 
     Args:
@@ -47,7 +48,8 @@ class Inventory:
         self.version = version
         self.classes: dict[str, JSON] = {}
         self.allocated: set[DeviceID] = set()
-        self._shares: dict[str, Mapping[str, Any]] = {}
+        self._shared: dict[str, Mapping[str, Any]] = {}
+        self.shares = Shares()
         self.slices = Slices(objects.all_of(SLICES))
         for body in objects.all_of(CLAIMS):
             self._count(body)
@@ -62,7 +64,8 @@ class Inventory:
             case "resourceclaims.resource.k8s.io":
                 for result in _results(written.before):
                     self.allocated.discard(_device(result))
-                    self._shares.pop(result.get("shareID", ""), None)
+                    if self._shared.pop(result.get("shareID", ""), None) is not None:
+                        self.shares = Shares.of(self._shared.values())
                 if not is_gone:
                     self._count(written.object)
             case "deviceclasses.resource.k8s.io":
@@ -80,15 +83,11 @@ class Inventory:
         if self._serves_extended:
             self.by_resource = classes_by_resource(self.classes.values())
 
-    @property
-    def shares(self) -> Shares:
-        """The shares that claims have of devices."""
-        return Shares.of(self._shares.values())
-
     def _count(self, claim: JSON) -> None:
         for result in _results(claim):
             if "shareID" in result and KNOWS_SHARES.at(self.version):
-                self._shares[result["shareID"]] = result
+                self._shared[result["shareID"]] = result
+                self.shares = Shares.of(self._shared.values())
             else:
                 self.allocated.add(_device(result))
 
