@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from typing import Generic, TypeVar
 
-__all__ = ["Change", "first_done"]
+__all__ = ["Change", "Noted", "first_done"]
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Change:
@@ -36,6 +39,27 @@ class Change:
             finally:
                 self._waiters.discard(waiter)
         return self._count
+
+
+class Noted(Generic[K]):
+    """Keys of what is to be looked at, each once however often it was noted meanwhile, in the order of the first."""
+
+    def __init__(self, keys: Iterable[K] = ()) -> None:
+        self._keys = dict.fromkeys(keys)
+        self._change = Change()
+
+    def note(self, key: K) -> None:
+        self._keys[key] = None
+        self._change.notify()
+
+    async def look_at_each(self, look: Callable[[K], None]) -> None:
+        """Look at what is noted, now and later, until cancelled."""
+        while True:
+            seen = self._change.count
+            keys, self._keys = self._keys, {}
+            for key in keys:
+                look(key)
+            await self._change.wait(seen)
 
 
 async def first_done(*waits: Awaitable[object]) -> None:

@@ -17,6 +17,7 @@ from .error_texts import ErrorTexts
 __all__ = [
     "DynamicResourcesError",
     "PodClaim",
+    "allocation_results",
     "claims_of_container",
     "is_reserved_for",
     "owner_refusal",
@@ -112,6 +113,12 @@ def owner_refusal(pod: Pod, claim: Mapping[str, Any], version: Version) -> str |
     kind = "Pod" if _WRITES_KINDS_LARGE.at(version) else "pod"
     of_pod = f"was not created for {kind} {pod.namespace}/{pod.name} ({kind} is not owner)"
     return f"ResourceClaim {metadata.get('namespace', '')}/{metadata['name']} {of_pod}"
+
+
+def allocation_results(claim: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The devices that are allocated to a claim, as its status has them; none where it is not allocated."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or ()
 
 
 def is_reserved_for(pod: Pod, claim: Mapping[str, Any]) -> bool:

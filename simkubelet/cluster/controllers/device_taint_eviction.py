@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ..._internal.change import Change
-from ...dra.pod_claims import DynamicResourcesError, is_reserved_for, owner_refusal, pod_claims
+from ..._internal.change import Noted
+from ...dra.pod_claims import DynamicResourcesError, allocation_results, is_reserved_for, owner_refusal, pod_claims
 from ...model.clock import Clock
 from ...model.pod import Pod, PodUID
 from ...model.pod_status import Condition, ConditionType
@@ -67,8 +67,7 @@ class DeviceTaintEviction:
         for body in store.objects.all_of(_SLICES):
             self._slices[_pool(body)][body["metadata"]["name"]] = body
         self._evictions = PodEvictions(store, clock, _EVICTION)
-        self._noted = {pod.uid: None for pod in store.pods}
-        self._change = Change()
+        self._noted = Noted(pod.uid for pod in store.pods)
         self._is_on = _EVICTS.at(release)
         if self._is_on:
             store.objects.subscribe(_SLICES, self._note_slice)
@@ -80,12 +79,7 @@ class DeviceTaintEviction:
         if not self._is_on:
             return
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                seen = self._change.count
-                noted, self._noted = self._noted, {}
-                for uid in noted:
-                    self._consider(uid, tasks)
-                await self._change.wait(seen)
+            await self._noted.look_at_each(lambda uid: self._consider(uid, tasks))
 
     def _note_slice(self, written: Written) -> None:
         pool, name = _pool(written.object), written.key.name
@@ -97,24 +91,22 @@ class DeviceTaintEviction:
             slices[name] = written.object
         if concerns:
             for claim in self._store.objects.all_of(_CLAIMS):
-                if any((one["driver"], one["pool"]) == pool for one in _results(claim)):
+                if any((one["driver"], one["pool"]) == pool for one in allocation_results(claim)):
                     self._note(claim)
 
     def _note_claim(self, written: Written) -> None:
         for claim in (written.before, written.object):
-            if claim is not None and _results(claim):
+            if claim is not None and allocation_results(claim):
                 self._note(claim)
 
     def _note_pod(self, written: Written) -> None:
         if written.object["spec"].get("resourceClaims"):
-            self._noted[PodUID(written.object["metadata"]["uid"])] = None
-            self._change.notify()
+            self._noted.note(PodUID(written.object["metadata"]["uid"]))
 
     def _note(self, claim: JSON) -> None:
         """The pods of a claim are to be looked at."""
         for user in (claim.get("status") or {}).get("reservedFor") or ():
-            self._noted[PodUID(user["uid"])] = None
-        self._change.notify()
+            self._noted.note(PodUID(user["uid"]))
 
     def _consider(self, uid: PodUID, tasks: asyncio.TaskGroup) -> None:
         pod = self._store.pod(uid)
@@ -148,7 +140,7 @@ class DeviceTaintEviction:
 
     def _times(self, claim: JSON) -> Iterator[float]:
         """When each taint of a claim's devices ends its pods."""
-        for result in _results(claim):
+        for result in allocation_results(claim):
             for taint in self._taints(result):
                 tolerated_s = _tolerated_s(taint, result)
                 if tolerated_s < math.inf:
@@ -172,11 +164,6 @@ def _pool(slice_: JSON) -> tuple[str, str]:
 
 def _has_taints(slice_: JSON) -> bool:
     return any(device.get("taints") for device in slice_["spec"].get("devices") or ())
-
-
-def _results(claim: JSON) -> list[Mapping[str, Any]]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return (allocation.get("devices") or {}).get("results") or []
 
 
 def _tolerated_s(taint: Mapping[str, Any], result: Mapping[str, Any]) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..._internal.change import Change
+from ..._internal.change import Noted
 from ...model.clock import Clock
 from ...model.node import Node
 from ...model.pod import Pod, PodUID
@@ -77,24 +77,17 @@ class NodeLifecycle:
         self._store = store
         self._clock = clock
         self._health: dict[str, _Health] = {}
-        self._changed = dict.fromkeys(node.name for node in store.all_nodes)
-        self._change = Change()
+        self._changed = Noted(node.name for node in store.all_nodes)
         store.objects.subscribe("nodes", self._note)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._monitor())
-            while True:
-                seen = self._change.count
-                changed, self._changed = self._changed, {}
-                for name in changed:
-                    self._taint(name)
-                await self._change.wait(seen)
+            await self._changed.look_at_each(self._taint)
 
     def _note(self, written: Written) -> None:
-        self._changed[written.key.name] = None
-        self._change.notify()
+        self._changed.note(written.key.name)
 
     async def _monitor(self) -> None:
         while True:
@@ -212,33 +205,23 @@ class TaintEviction:
         self._clock = clock
         self._evictions = PodEvictions(store, clock, _EVICTION)
         self._began_at: dict[PodUID, float] = {}
-        self._nodes = dict.fromkeys(node.name for node in store.all_nodes)
-        self._change = Change()
+        self._nodes = Noted(node.name for node in store.all_nodes)
         store.objects.subscribe("nodes", self._note_node)
         store.objects.subscribe("pods", self._note_pod)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            while True:
-                seen = self._change.count
-                nodes, self._nodes = self._nodes, {}
-                for name in nodes:
-                    self._settle(name, tasks)
-                await self._change.wait(seen)
+            await self._nodes.look_at_each(lambda name: self._settle(name, tasks))
 
     def _note_node(self, written: Written) -> None:
-        self._note(written.key.name)
+        self._nodes.note(written.key.name)
 
     def _note_pod(self, written: Written) -> None:
         node = written.object["spec"].get("nodeName")
         uid = PodUID(written.object["metadata"]["uid"])
         if node is not None and (uid in self._evictions or _taints_of(self._store, node)):
-            self._note(node)
-
-    def _note(self, node: str) -> None:
-        self._nodes[node] = None
-        self._change.notify()
+            self._nodes.note(node)
 
     def _settle(self, node: str, tasks: asyncio.TaskGroup) -> None:
         taints = _taints_of(self._store, node)

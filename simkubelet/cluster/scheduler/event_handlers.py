@@ -12,6 +12,7 @@ from ...model.node import Node
 from ...model.pod import PodUID
 from ...model.version import Version
 from .cluster_state import DEFAULT_SCHEDULER, ClusterState, PodInfo
+from .dynamic_resources.extended_claims import left_to_claims
 from .dynamic_resources.inventory import Inventory
 from .hints import Kind, NodeEvent, PodEvent, node_changes, pod_changes
 from .plugins import Filters
@@ -112,9 +113,7 @@ class EventHandlers:
 
     def _node_happened(self, event: NodeEvent) -> None:
         if by_resource := self._inventory.by_resource:
-            allocatable = event.new.status.allocatable
-            left_to_claims = frozenset(name for name in by_resource if not allocatable.get(name))
-            event = replace(event, left_to_claims=left_to_claims)
+            event = replace(event, left_to_claims=left_to_claims(by_resource, event.new.status.allocatable))
         self._queue.happened(event, self._admission_check(event.new))
 
     def _admission_check(self, node: Node) -> Callable[[PodInfo], bool]:

@@ -17,6 +17,7 @@ from ..api.errors import FieldError
 from ..api.registry.names import is_label_value
 from ..objects.node_selection import as_integer, matches_required_affinity, matches_term, tolerates, untolerated_taint
 from .cluster_state import CPU, MEMORY, NodeInfo, PodInfo
+from .dynamic_resources.extended_claims import left_to_claims
 from .pod_affinity import PodAffinityFilter, pod_affinity_scores
 from .refusals import Plugin, Refusal
 
@@ -132,7 +133,7 @@ class Filters:
     def _resources(self, node: NodeInfo) -> Refusal | None:
         requests = self._pod.requests
         if self._extended:
-            left = [name for name in self._extended if not node.allocatable.get(name)]
+            left = left_to_claims(self._extended, node.allocatable)
             requests = {name: amount for name, amount in requests.items() if name not in left}
         missing = insufficient_resources(requests, node.allocatable, node.requested)
         if not missing:

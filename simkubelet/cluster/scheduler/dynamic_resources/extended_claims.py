@@ -19,7 +19,7 @@ from ....model.resources import DEVICE_CLASS_PREFIX, ResourceName
 from ...objects.objects import JSON
 from ..cluster_state import PodInfo
 
-__all__ = ["claim_for", "classes_by_resource"]
+__all__ = ["claim_for", "classes_by_resource", "left_to_claims"]
 
 _IN_MEMORY = "<extended-resources>"
 """Its name until it is created; no object can have it."""
@@ -35,6 +35,13 @@ def classes_by_resource(classes: Iterable[JSON]) -> dict[ResourceName, str]:
         if resource := (one.get("spec") or {}).get("extendedResourceName"):
             found[ResourceName(resource)] = name
     return found
+
+
+def left_to_claims(
+    resources: Iterable[ResourceName], allocatable: Mapping[ResourceName, int]
+) -> frozenset[ResourceName]:
+    """Of extended resources that classes stand for, those of which a node has none: claims serve them there."""
+    return frozenset(name for name in resources if not allocatable.get(name))
 
 
 def claim_for(pod: PodInfo, classes: Mapping[ResourceName, str]) -> tuple[JSON, Sequence[JSON]]:
@@ -110,8 +117,10 @@ class _Asked:
     def _request(self, index: int, container: Container, has: int) -> _Request | None:
         """What a container needs beyond the devices that it may use already; None where that is nothing."""
         count = container.requests.get(self._resource, 0) - has
-        place = sorted(container.requests).index(self._resource) if count > 0 else 0
-        return _Request(f"container-{index}-request-{place}", self._resource, count) if count > 0 else None
+        if count <= 0:
+            return None
+        place = sorted(container.requests).index(self._resource)
+        return _Request(f"container-{index}-request-{place}", self._resource, count)
 
     def _map(self, container: Container, request: _Request) -> None:
         mapping = {"containerName": container.name, "resourceName": self._resource, "requestName": request.name}

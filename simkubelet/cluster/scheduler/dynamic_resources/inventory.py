@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ....dra.pod_claims import DynamicResourcesError, owner_refusal, pod_claims
+from ....dra.pod_claims import DynamicResourcesError, allocation_results, owner_refusal, pod_claims
 from ....model.resources import ResourceName
 from ....model.version import Version
 from ...objects.objects import JSON, Key, Objects, Verb, Written
@@ -133,10 +133,7 @@ class Inventory:
 
 def _results(claim: Mapping[str, Any] | None) -> Iterator[Mapping[str, Any]]:
     """What a claim has, without what it only administrates."""
-    status: Mapping[str, Any] = (claim or {}).get("status") or {}
-    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
-        if not result.get("adminAccess"):
-            yield result
+    return (one for one in allocation_results(claim or {}) if not one.get("adminAccess"))
 
 
 def _device(result: Mapping[str, Any]) -> DeviceID:

@@ -19,7 +19,7 @@ from ...objects.objects import JSON
 from ..cluster_state import NodeInfo, PodInfo
 from ..refusals import Plugin, Refusal
 from .allocator import AllocationTimeoutError, Allocator, InvalidPoolsError
-from .extended_claims import claim_for
+from .extended_claims import claim_for, left_to_claims
 from .inventory import Inventory
 from .requests import claim_name
 
@@ -87,12 +87,12 @@ class ClaimsCycle:
             AllocatorError: the try ends with this error.
             SchedulerPanicError: the scheduler of this version would end here.
         """
-        served = {name: one for name, one in self.extended.items() if not node.allocatable.get(name)}
+        served = left_to_claims(self.extended, node.allocatable)
         if not self._claims and not served:
             return None
         if node.name not in self._found:
             if served:
-                self._own[node.name] = claim_for(self._pod, served)
+                self._own[node.name] = claim_for(self._pod, {name: self.extended[name] for name in served})
             self._found[node.name] = self._try_node(node)
         found = self._found[node.name]
         return found if isinstance(found, Refusal) else None

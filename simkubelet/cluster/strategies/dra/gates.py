@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
+from ....dra.pod_claims import allocation_results
 from ....model.version import EXTENDED_CLAIMS, FEATURE_GATES, Difference, Version
 from ...objects.objects import JSON
 
@@ -149,18 +150,13 @@ def _requests(claim: JSON) -> Sequence[JSON]:
     return _claim_devices(claim).get("requests") or ()
 
 
-def _results(claim: JSON) -> Sequence[JSON]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return (allocation.get("devices") or {}).get("results") or ()
-
-
 def _alternatives(claim: JSON) -> _Places:
     return [(request, ("firstAvailable",)) for request in _requests(claim)]
 
 
 def _admin_access(claim: JSON) -> _Places:
     exact = [request["exactly"] for request in _requests(claim) if request.get("exactly") is not None]
-    return [(part, ("adminAccess",)) for part in (*exact, *_results(claim))]
+    return [(part, ("adminAccess",)) for part in (*exact, *allocation_results(claim))]
 
 
 def _device_status(claim: JSON) -> _Places:
@@ -169,7 +165,7 @@ def _device_status(claim: JSON) -> _Places:
 
 def _claim_conditions(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
     yield (claim.get("status") or {}).get("allocation") or {}, ("allocationTimestamp",)
-    for result in _results(claim):
+    for result in allocation_results(claim):
         yield result, ("bindingConditions", "bindingFailureConditions")
 
 
@@ -185,13 +181,13 @@ def _derived_attributes(claim: JSON) -> _Places:
 
 
 def _operations_of_results(claim: JSON) -> _Places:
-    return [(result, ("skipNodeOperations",)) for result in _results(claim)]
+    return [(result, ("skipNodeOperations",)) for result in allocation_results(claim)]
 
 
 def _claim_capacity(claim: JSON) -> Iterator[tuple[JSON, Sequence[str]]]:
     for choice in _choices(claim):
         yield choice, ("capacity",)
-    for result in _results(claim):
+    for result in allocation_results(claim):
         yield result, ("shareID", "consumedCapacity")
     for device in (claim.get("status") or {}).get("devices") or ():
         yield device, ("shareID",)
