@@ -136,7 +136,7 @@ def test_planted_bug_is_found_made_small_and_repeated_by_its_story(campaigns: Ca
     done = campaigns.run("--seed", "7", "--stories", "1", "-n", "1")
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert re.search(r"1 times: expect node .*: expected STUB_DEVICES \w+-0 in one pod; actual in p", done.stdout)
+    assert re.search(r"1 times: expect node .*: expected STUB_DEVICES \w+-\d in one pod; actual in p", done.stdout)
     story = next((campaigns.folder / "campaign-findings").glob("seed-7-story-*.yaml"))
     assert f"simkubelet run campaign-findings/{story.name}: 2 steps" in done.stdout
     repeated = campaigns.run(str(story), command="run")
