@@ -240,7 +240,8 @@ class FairTime:
 class Starts:
     """The plugins' starts that a story's waits let come to their end before node time goes far.
 
-    Each has two seconds of these waits, as `FairTime` has them: a plugin that finds no device may never register.
+    One has come to its end when the kubelet knows of the plugin. Each has two seconds of these waits, as `FairTime`
+    has them: a plugin that finds no device may never register.
     Meanwhile ten seconds of node time may pass, as in a wait of no other length: in them a kubelet publishes its node.
 
     Args:

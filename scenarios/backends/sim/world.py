@@ -28,6 +28,7 @@ from simkubelet.model.events import (
     KubeletStopped,
     NodeEvent,
     PluginRegistered,
+    PluginSocketFound,
 )
 from simkubelet.model.node import Node
 from simkubelet.model.pod import Pod
@@ -352,6 +353,8 @@ class SimulatedWorld:
         match event:
             case PluginRegistered() | DriverConnected():
                 self._plugins.registered(event)
+            case PluginSocketFound():
+                self._plugins.found(event)
             case KubeletCrashed(node=node, reason=reason):
                 self._panics[node] = reason
                 self._plugins.allow_restarts(node, False)

@@ -55,6 +55,8 @@ class PluginProcess:
         self.command = command
         self.registrations = 0
         self.starts = 0
+        self.is_found = False
+        """Whether the kubelet has found the socket by which its process registers, and asks it in its own time."""
         self._registrations_before = 0
         self._clock = clock
         self._trace = trace
@@ -88,11 +90,11 @@ class PluginProcess:
 
     @property
     def is_starting(self) -> bool:
-        """Whether its process has yet to register with the kubelet that is there, or a stub to take commands."""
+        """Whether its process has yet to come to the kubelet that is there, or a stub to take commands."""
         if self._control is not None:
             return not self._control.is_ready
-        has_registered = self._known_registrations > self._registrations_before
-        return self._up.is_set() and self.may_restart.is_set() and not has_registered
+        has_come = self.is_found or self._known_registrations > self._registrations_before
+        return self._up.is_set() and self.may_restart.is_set() and not has_come
 
     @property
     def _known_registrations(self) -> int:
@@ -273,6 +275,7 @@ class PluginProcess:
     async def _run_once(self) -> int:
         """Run the process once; return its status, negative for a signal."""
         self.starts += 1
+        self.is_found = False
         self._registrations_before = self._known_registrations
         self._call_log.begin_process()
         with self.command.log.open("ab") as log:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from simkubelet.apis.deviceplugin import DEVICE_PLUGIN_PATH
 from simkubelet.host import check_sandbox, python_path, sandboxed, tied_to_parent
 from simkubelet.model.clock import Clock
 from simkubelet.model.errors import HostError, InputError
-from simkubelet.model.events import DriverConnected, PluginRegistered
+from simkubelet.model.events import DriverConnected, PluginRegistered, PluginSocketFound
 
 from ...story.specs import DRIVER_ROOT, NodeSpec, PluginSpec, Runtime
 from ...story.stub_spec import Serves, devices_in_full
@@ -148,10 +148,19 @@ class SimPlugins:
 
     def registered(self, event: PluginRegistered | DriverConnected) -> None:
         """Count a registration, or a connection to a driver, for who listens on its socket; a stub reports its own."""
+        for process in self._owners(event):
+            process.registrations += 1
+
+    def found(self, event: PluginSocketFound) -> None:
+        """Note for who listens on a socket that the kubelet knows of it."""
+        for process in self._owners(event):
+            process.is_found = True
+
+    def _owners(self, event: PluginRegistered | DriverConnected | PluginSocketFound) -> Iterator[PluginProcess]:
         here = [process for (node, _), process in self._processes.items() if node == event.node]
         for process in here:
             if not process.command.takes_commands and (len(here) == 1 or process.owns(event.endpoint)):
-                process.registrations += 1
+                yield process
 
     async def perform(self, action: PluginAction, node: str) -> None:
         """Do what a step says to a plugin of a node.

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from scenarios.backends.sim.backend import SimBackend
 from scenarios.backends.world.child import PluginCommand
 from scenarios.backends.world.plugin_process import PluginProcess
+from scenarios.story import stories
+from scenarios.story.document import load
 from scenarios.trace.events import PluginSignalled
 from scenarios.trace.snapshot import PluginState
 from scenarios.trace.trace import Entry, Trace
@@ -93,6 +96,31 @@ async def test_ended_plugin_waits_for_a_kubelet_that_starts_it_again(supervise: 
 
     mine.plugin.may_restart.set()
     await mine.until("plugin-started", 2)
+
+
+async def test_plugin_that_the_kubelet_has_found_is_not_starting_any_more(supervise: Any) -> None:
+    mine = supervise("sleep 1000")
+    mine.start()
+    await mine.until("plugin-started")
+    told = [mine.plugin.is_starting]
+
+    mine.plugin.is_found = True
+    told.append(mine.plugin.is_starting)
+    await mine.plugin.kill()
+    await mine.until("plugin-started", 2)
+    told.append(mine.plugin.is_starting)
+
+    assert told == [True, False, True]
+
+
+async def test_story_does_not_wait_for_a_driver_that_the_kubelet_has_found() -> None:
+    story = load(stories.builtin()["dra/claim-runs-with-its-device"]).scenario
+
+    async with SimBackend(story, directory=None, keep=False, plugin_commands={}) as world:
+        await entries(world.trace, "plugin-started", 1)
+        assert len(world._plugins.starting) == 1
+        await entries(world.trace, "plugin-socket-found", 1)
+        assert world._plugins.starting == frozenset()
 
 
 async def test_ended_plugin_without_a_kubelet_can_be_stopped(supervise: Any) -> None:
